@@ -1,0 +1,69 @@
+//! A piece of knowledge.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ScopeId, Timestamp};
+
+/// One version of an entry, as the log holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub scope: ScopeId,
+    pub topic: String,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_sizes: Vec<TaskSize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Who wrote this content. An undo gives it back together with the content.
+    pub actor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_from: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_to: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Status::is_active")]
+    pub status: Status,
+    /// 1, 2, 3, ...: counts every version of this id, those that an undo wrote included.
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+impl Entry {
+    /// An entry outside its validity behaves as a suppressed one.
+    pub fn is_visible(&self, now: Timestamp) -> bool {
+        self.status == Status::Active
+            && self.valid_from.is_none_or(|from| from <= now)
+            && self.valid_to.is_none_or(|to| now < to)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    #[default]
+    Active,
+    Suppressed,
+}
+
+impl Status {
+    fn is_active(&self) -> bool {
+        *self == Status::Active
+    }
+}
+
+/// The size of task an entry is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TaskSize {
+    XS,
+    S,
+    M,
+    L,
+    XL,
+}

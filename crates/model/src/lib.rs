@@ -1,0 +1,15 @@
+//! Plain data that every other crate speaks: ids, scopes, entries, triples, changes, transactions.
+//! No I/O, no async, no rules: what may be written is `storage`'s business, how it is shown is `presentation`'s.
+
+mod entry;
+mod id;
+mod scope;
+mod transaction;
+mod triple;
+
+pub use entry::{Entry, Status, TaskSize};
+pub use id::{Id, TxId};
+pub use jiff::Timestamp;
+pub use scope::{Scope, ScopeId};
+pub use transaction::{Change, EntityType, Op, Record, Transaction, Version};
+pub use triple::{Triple, fold};

@@ -1,0 +1,28 @@
+//! A fact of the graph.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ScopeId, Timestamp};
+
+/// One version of a triple, as the log holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Triple {
+    pub scope: ScopeId,
+    pub subject: String,
+    pub predicate: String,
+    pub object: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    pub actor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+/// The form under which two spellings of a name are one: without case and without outer blanks.
+pub fn fold(text: &str) -> String {
+    text.trim().to_lowercase()
+}
