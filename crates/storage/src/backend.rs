@@ -1,0 +1,134 @@
+//! The one trait that every place for the log implements, in model types only.
+//!
+//! What a backend promises, each promise a function in `testkit::backend`:
+//! - a transaction is there whole or not at all, and once `commit` has returned it survives a crash;
+//! - ids are dense and in the order of commit, also with several processes on one store;
+//! - a read at a transaction gives the same answer forever, whatever is written later;
+//! - what is derived from the log equals a replay of it, and `verify` names every place where it does not.
+
+use std::ops::Range;
+
+use kenning_model::{EntityType, Id, Record, ScopeId, Timestamp, Transaction, TxId, Version};
+
+use crate::Error;
+
+pub trait Backend: Send + Sync {
+    /// A connection to read with. Reads name the transaction at which they look, so a reader needs no
+    /// transaction of its own and may be kept for as long as a request takes.
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Error>;
+
+    /// Begins the store's one write transaction and waits while another process holds it.
+    fn begin(&self) -> Result<Box<dyn Pending + '_>, Error>;
+
+    /// Replays the log and reports every place where the store is not what the log says.
+    fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error>;
+
+    /// A secret of this store, made when the store was; signs cursors in every process that opens it.
+    fn secret(&self) -> Result<[u8; 32], Error>;
+}
+
+/// What can be asked of the store. `at` is the transaction as of which the answer holds.
+pub trait Reader {
+    fn head(&self) -> Result<TxId, Error>;
+
+    fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error>;
+
+    /// The newest version of an id, live or closed.
+    fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error>;
+
+    /// Every transaction that touched the id, oldest first.
+    fn touches(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error>;
+
+    /// Live entries, newest first.
+    fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
+    fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
+    /// Hands every entry of the filter to `each`, in no particular order.
+    fn scan_entries(&self, filter: &EntryFilter<'_>, each: &mut dyn FnMut(Stored)) -> Result<(), Error>;
+    /// Topics of live entries that begin with the folded prefix, in order, each once, as spelt last.
+    fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error>;
+
+    /// Live triples, newest first.
+    fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
+    fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
+
+    /// `undone_by` is as of `at`.
+    fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error>;
+    /// The transactions with a change of this type in the range, newest first.
+    fn transactions_with(
+        &self,
+        entity_type: EntityType,
+        range: Range<TxId>,
+        page: Range<u64>,
+    ) -> Result<Vec<TxId>, Error>;
+    fn count_transactions_with(&self, entity_type: EntityType, range: Range<TxId>) -> Result<u64, Error>;
+    /// The newest transaction of this origin before `before`.
+    fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error>;
+    /// The undo of this transaction that still stands as of `at`.
+    fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error>;
+
+    fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error>;
+}
+
+/// The write transaction under way. Its reader sees what it has written. Dropped, it leaves nothing.
+pub trait Pending {
+    fn reader(&self) -> &dyn Reader;
+    fn append(&mut self, tx: &Transaction) -> Result<(), Error>;
+    fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error>;
+    fn forget_before(&mut self, at: Timestamp) -> Result<(), Error>;
+    fn commit(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// A record with its id and the transaction that wrote this version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    pub id: Id,
+    pub tx_id: TxId,
+    pub record: Record,
+}
+
+impl From<Stored> for Version {
+    fn from(stored: Stored) -> Version {
+        Version { tx_id: stored.tx_id, record: stored.record }
+    }
+}
+
+pub struct EntryFilter<'a> {
+    pub scopes: &'a [ScopeId],
+    pub at: TxId,
+    /// The moment at which validity is judged; `None` takes suppressed and expired entries too.
+    pub visible_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy)]
+pub struct TripleFilter<'a> {
+    pub scopes: &'a [ScopeId],
+    pub at: TxId,
+    /// Folded whole values.
+    pub subject: Option<&'a str>,
+    pub predicate: Option<&'a str>,
+    pub object: Option<&'a str>,
+}
+
+/// What a write with an idempotency key left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    pub tool: String,
+    pub digest: String,
+    pub reply: String,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The table or file, and the row where it is known.
+    pub place: String,
+    pub what: String,
+}
+
+/// What a verification went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub transactions: u64,
+    pub log_rows: u64,
+    pub derived_rows: u64,
+}

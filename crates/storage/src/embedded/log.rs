@@ -1,0 +1,245 @@
+//! Rows of the log: their form, their checksums, and what is derived from each.
+
+use kenning_model::{EntityType, Entry, Id, Record, Timestamp, Transaction, Triple, TxId, fold};
+use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::failed;
+use crate::Error;
+use crate::backend::Remembered;
+
+/// The `kind` of a transaction's first row; its changes have the number of their entity type.
+pub(super) const HEADER: i64 = 0;
+
+pub(super) fn kind_of(entity_type: EntityType) -> i64 {
+    match entity_type {
+        EntityType::Entry => 1,
+        EntityType::Triple => 2,
+    }
+}
+
+pub(super) fn entity_type_of(kind: i64) -> Option<EntityType> {
+    EntityType::ALL.into_iter().find(|entity_type| kind_of(*entity_type) == kind)
+}
+
+/// Row 0 of a transaction. Its `id` column holds the origin, so that one index finds a session's own.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Header {
+    pub at: Timestamp,
+    pub actor: String,
+    pub tool: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undoes: Vec<TxId>,
+    /// How many rows follow; a log that lost its tail of a transaction is found out by this.
+    pub changes: u32,
+}
+
+/// One row as it stands in the table.
+pub(super) struct LogRow {
+    pub tx_id: u64,
+    pub seq: u32,
+    pub kind: i64,
+    pub id: String,
+    pub body: Option<String>,
+    pub crc: i64,
+}
+
+impl LogRow {
+    /// Expects the columns tx_id, seq, kind, id, body, crc.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<LogRow> {
+        Ok(LogRow {
+            tx_id: row.get(0)?,
+            seq: row.get(1)?,
+            kind: row.get(2)?,
+            id: row.get(3)?,
+            body: row.get(4)?,
+            crc: row.get(5)?,
+        })
+    }
+
+    fn checksum(&self) -> i64 {
+        // The length tells an empty body from none.
+        let body = self.body.as_deref().unwrap_or_default().as_bytes();
+        checksum(&[
+            &self.tx_id.to_le_bytes(),
+            &self.seq.to_le_bytes(),
+            &self.kind.to_le_bytes(),
+            self.id.as_bytes(),
+            &[u8::from(self.body.is_some())],
+            body,
+        ])
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        self.checksum() == self.crc
+    }
+
+    fn sound(&self) -> Result<&LogRow, Error> {
+        match self.is_sound() {
+            true => Ok(self),
+            false => Err(Error::damaged(format!(
+                "log row {} of transaction {} does not match its checksum",
+                self.seq, self.tx_id
+            ))),
+        }
+    }
+
+    pub(super) fn header(&self) -> Result<Header, Error> {
+        self.sound()?.parse()
+    }
+
+    /// The version that this change wrote; `None` for a delete.
+    pub(super) fn record(&self) -> Result<Option<Record>, Error> {
+        self.sound()?;
+        match (entity_type_of(self.kind), &self.body) {
+            (Some(_), None) => Ok(None),
+            (Some(EntityType::Entry), Some(_)) => Ok(Some(Record::Entry(self.parse::<Entry>()?))),
+            (Some(EntityType::Triple), Some(_)) => Ok(Some(Record::Triple(self.parse::<Triple>()?))),
+            (None, _) => Err(self.unreadable()),
+        }
+    }
+
+    pub(super) fn id(&self) -> Result<Id, Error> {
+        Id::parse(&self.id).ok_or_else(|| self.unreadable())
+    }
+
+    fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Error> {
+        serde_json::from_str(self.body.as_deref().unwrap_or_default()).map_err(|_| self.unreadable())
+    }
+
+    fn unreadable(&self) -> Error {
+        Error::damaged(format!("log row {} of transaction {} can't be read", self.seq, self.tx_id))
+    }
+
+    fn insert(mut self, conn: &Connection) -> Result<(), Error> {
+        self.crc = self.checksum();
+        let mut insert =
+            conn.prepare_cached("INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6)").map_err(failed)?;
+        let row = params![self.tx_id, self.seq, self.kind, self.id, self.body, self.crc];
+        insert.execute(row).map(drop).map_err(failed)
+    }
+}
+
+pub(super) fn append(conn: &Connection, tx: &Transaction) -> Result<(), Error> {
+    let header = Header {
+        at: tx.at,
+        actor: tx.actor.clone(),
+        tool: tx.tool.clone(),
+        undoes: tx.undoes.clone(),
+        changes: tx.changes.len() as u32,
+    };
+    let row =
+        |seq, kind, id: &str, body| LogRow { tx_id: tx.id.0, seq, kind, id: id.to_owned(), body, crc: 0 };
+    row(0, HEADER, &tx.origin, Some(json(&header))).insert(conn)?;
+    derive_undo(conn, "main", tx.id, &tx.undoes)?;
+    for (seq, change) in (1..).zip(&tx.changes) {
+        let body = change.after.as_ref().map(|record| match record {
+            Record::Entry(entry) => json(entry),
+            Record::Triple(triple) => json(triple),
+        });
+        row(seq, kind_of(change.entity_type), change.id.as_str(), body).insert(conn)?;
+        derive(conn, "main", tx.id, seq, change.entity_type, change.id.as_str(), change.after.as_ref())?;
+    }
+    Ok(())
+}
+
+/// What one change makes of the derived tables: the live version of the id is closed, the new one is live.
+/// `schema` is where the tables are; a verification derives them a second time, elsewhere.
+pub(super) fn derive(
+    conn: &Connection,
+    schema: &str,
+    tx: TxId,
+    seq: u32,
+    entity_type: EntityType,
+    id: &str,
+    after: Option<&Record>,
+) -> Result<(), Error> {
+    let sql = format!("UPDATE {schema}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL");
+    conn.prepare_cached(&sql).and_then(|mut update| update.execute(params![tx.0, id])).map_err(failed)?;
+    let inserted = match after {
+        None => Ok(0),
+        Some(Record::Entry(entry)) => conn
+            .prepare_cached(&format!(
+                "INSERT INTO {schema}.entry VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7, ?8)"
+            ))
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    id,
+                    tx.0,
+                    seq,
+                    entry.scope.0,
+                    fold(&entry.topic),
+                    entry.status == kenning_model::Status::Suppressed,
+                    entry.valid_from.map(Timestamp::as_millisecond),
+                    entry.valid_to.map(Timestamp::as_millisecond),
+                ])
+            }),
+        Some(Record::Triple(triple)) => conn
+            .prepare_cached(&format!("INSERT INTO {schema}.triple VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7)"))
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    id,
+                    tx.0,
+                    seq,
+                    triple.scope.0,
+                    fold(&triple.subject),
+                    fold(&triple.predicate),
+                    fold(&triple.object),
+                ])
+            }),
+    };
+    inserted.map(drop).map_err(failed)
+}
+
+pub(super) fn derive_undo(conn: &Connection, schema: &str, by: TxId, undoes: &[TxId]) -> Result<(), Error> {
+    for target in undoes {
+        conn.prepare_cached(&format!("INSERT INTO {schema}.undo VALUES (?1, ?2)"))
+            .and_then(|mut insert| insert.execute(params![target.0, by.0]))
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+pub(super) fn remember(conn: &Connection, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {
+    let at = value.at.as_millisecond();
+    let crc = checksum(&[
+        actor.as_bytes(),
+        key.as_bytes(),
+        value.tool.as_bytes(),
+        value.digest.as_bytes(),
+        value.reply.as_bytes(),
+        &at.to_le_bytes(),
+    ]);
+    conn.prepare_cached("INSERT OR REPLACE INTO remembered VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+        .and_then(|mut insert| {
+            insert.execute(params![actor, key, value.tool, value.digest, value.reply, at, crc])
+        })
+        .map(drop)
+        .map_err(failed)
+}
+
+/// The checksum of a whole row of `remembered`, and the one that stands in it.
+pub(super) fn remembered_checksum(row: &Row<'_>) -> rusqlite::Result<(i64, i64)> {
+    let mut texts: Vec<String> = Vec::with_capacity(5);
+    for column in 0..5 {
+        texts.push(row.get(column)?);
+    }
+    let at: i64 = row.get(5)?;
+    let mut parts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+    let at = at.to_le_bytes();
+    parts.push(&at);
+    Ok((checksum(&parts), row.get(6)?))
+}
+
+/// CRC-32C over the parts, each led by its length so that bytes can't wander from one part to the next.
+pub(super) fn checksum(parts: &[&[u8]]) -> i64 {
+    let sum = parts.iter().fold(0, |sum, part| {
+        let sum = crc32c::crc32c_append(sum, &(part.len() as u32).to_le_bytes());
+        crc32c::crc32c_append(sum, part)
+    });
+    i64::from(sum)
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("log bodies are plain data")
+}

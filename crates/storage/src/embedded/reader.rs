@@ -1,0 +1,295 @@
+//! The questions of `Reader` in SQL.
+
+use std::ops::{Deref, Range};
+
+use kenning_model::{Change, EntityType, Id, Record, ScopeId, Timestamp, Transaction, TxId, Version};
+use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
+
+use super::failed;
+use super::log::{LogRow, entity_type_of, kind_of, remembered_checksum};
+use crate::Error;
+use crate::backend::{EntryFilter, Reader, Remembered, Stored, TripleFilter};
+
+/// Queries over a connection, whoever holds it.
+pub(super) struct Sql<C>(pub C);
+
+const LOG_COLUMNS: &str = "log.tx_id, log.seq, log.kind, log.id, log.body, log.crc";
+
+impl<C: Deref<Target = Connection>> Sql<C> {
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
+        statement.query_map(params, read).and_then(Iterator::collect).map_err(failed)
+    }
+
+    fn row<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
+        statement.query_row(params, read).optional().map_err(failed)
+    }
+
+    fn count(&self, sql: &str, params: impl Params) -> Result<u64, Error> {
+        Ok(self.row(sql, params, |row| row.get(0))?.unwrap_or(0))
+    }
+
+    /// The version of an id that fits `condition`, read from the log.
+    fn version(
+        &self,
+        entity_type: EntityType,
+        id: Id,
+        condition: &str,
+        at: TxId,
+    ) -> Result<Option<Stored>, Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM {entity_type} AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+             WHERE v.id = ?1 AND {condition} ORDER BY v.tx_from DESC LIMIT 1"
+        );
+        self.row(&sql, params![id.as_str(), at.0], LogRow::read)?.map(|row| stored(&row)).transpose()
+    }
+
+    fn page_of(&self, rows: &Versions<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM ({} ORDER BY tx_from DESC, seq DESC LIMIT {} OFFSET {}) AS v
+             JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.tx_from DESC, v.seq DESC",
+            rows.sql(),
+            page.end - page.start,
+            page.start,
+        );
+        self.rows(&sql, rows.params().as_slice(), LogRow::read)?.iter().map(stored).collect()
+    }
+
+    fn count_of(&self, rows: &Versions<'_>) -> Result<u64, Error> {
+        self.count(&format!("SELECT count(*) FROM ({})", rows.sql()), rows.params().as_slice())
+    }
+}
+
+/// The versions of a table that were live at a transaction and fit the filter.
+struct Versions<'a> {
+    table: EntityType,
+    at: u64,
+    scopes: &'a [ScopeId],
+    conditions: Vec<(&'static str, Box<dyn ToSql + 'a>)>,
+}
+
+impl<'a> Versions<'a> {
+    fn entries(filter: &EntryFilter<'a>) -> Versions<'a> {
+        let mut conditions: Vec<(&'static str, Box<dyn ToSql + 'a>)> = Vec::new();
+        if let Some(now) = filter.visible_at.map(Timestamp::as_millisecond) {
+            conditions.push(("suppressed = 0 AND ifnull(valid_from, 0) <= ?", Box::new(now)));
+            conditions.push(("(valid_to IS NULL OR valid_to > ?)", Box::new(now)));
+        }
+        Versions { table: EntityType::Entry, at: filter.at.0, scopes: filter.scopes, conditions }
+    }
+
+    fn triples(filter: &TripleFilter<'a>) -> Versions<'a> {
+        let fields = [
+            ("subject_key = ?", filter.subject),
+            ("predicate_key = ?", filter.predicate),
+            ("object_key = ?", filter.object),
+        ];
+        let conditions = fields
+            .into_iter()
+            .filter_map(|(sql, value)| Some((sql, Box::new(value?) as Box<dyn ToSql + 'a>)))
+            .collect();
+        Versions { table: EntityType::Triple, at: filter.at.0, scopes: filter.scopes, conditions }
+    }
+
+    /// Two halves, because each has its index: versions still live, and the few closed since.
+    fn sql(&self) -> String {
+        let scopes: Vec<String> = self.scopes.iter().map(|scope| scope.0.to_string()).collect();
+        let mut common = format!("tx_from <= ?1 AND scope IN ({})", scopes.join(", "));
+        for (number, (condition, _)) in (2..).zip(&self.conditions) {
+            common.push_str(" AND ");
+            common.push_str(&condition.replace('?', &format!("?{number}")));
+        }
+        let table = self.table;
+        format!(
+            "SELECT id, tx_from, seq FROM {table} WHERE tx_to IS NULL AND {common}
+             UNION ALL SELECT id, tx_from, seq FROM {table} WHERE tx_to > ?1 AND {common}"
+        )
+    }
+
+    fn params(&self) -> Vec<&dyn ToSql> {
+        let mut params: Vec<&dyn ToSql> = vec![&self.at];
+        params.extend(self.conditions.iter().map(|(_, value)| &**value));
+        params
+    }
+}
+
+impl<C: Deref<Target = Connection>> Reader for Sql<C> {
+    fn head(&self) -> Result<TxId, Error> {
+        Ok(TxId(self.count("SELECT ifnull(max(tx_id), 0) FROM log", [])?))
+    }
+
+    fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error> {
+        self.version(entity_type, id, "v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2)", at)
+    }
+
+    fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
+        self.version(entity_type, id, "v.tx_from > ?2", TxId::EMPTY)
+    }
+
+    fn touches(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error> {
+        let sql = format!(
+            "SELECT tx_from FROM {entity_type} WHERE id = ?1
+             UNION SELECT tx_to FROM {entity_type} WHERE id = ?1 AND tx_to IS NOT NULL ORDER BY 1"
+        );
+        self.rows(&sql, params![id.as_str()], |row| row.get(0).map(TxId))
+    }
+
+    fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error> {
+        self.page_of(&Versions::entries(filter), page)
+    }
+
+    fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error> {
+        self.count_of(&Versions::entries(filter))
+    }
+
+    fn scan_entries(&self, filter: &EntryFilter<'_>, each: &mut dyn FnMut(Stored)) -> Result<(), Error> {
+        let rows = Versions::entries(filter);
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM ({}) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq",
+            rows.sql()
+        );
+        let mut statement = self.0.prepare_cached(&sql).map_err(failed)?;
+        let mut found = statement.query(rows.params().as_slice()).map_err(failed)?;
+        while let Some(row) = found.next().map_err(failed)? {
+            each(stored(&LogRow::read(row).map_err(failed)?)?);
+        }
+        Ok(())
+    }
+
+    fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error> {
+        let scopes: Vec<String> = filter.scopes.iter().map(|scope| scope.0.to_string()).collect();
+        let now = filter.visible_at.map(Timestamp::as_millisecond);
+        // No topic key sorts after the prefix followed by the last code point.
+        let end = format!("{prefix}\u{10ffff}");
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM (
+                 SELECT topic_key, max(tx_from) AS tx_from, seq FROM entry
+                 WHERE tx_to IS NULL AND scope IN ({})
+                 AND topic_key >= ?1 AND topic_key < ?2 AND (?3 IS NULL OR (suppressed = 0
+                 AND ifnull(valid_from, 0) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)))
+                 GROUP BY topic_key ORDER BY topic_key LIMIT {limit}
+             ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.topic_key",
+            scopes.join(", ")
+        );
+        let mut topics = Vec::new();
+        for row in self.rows(&sql, params![prefix, end, now], LogRow::read)? {
+            if let Record::Entry(entry) = stored(&row)?.record {
+                topics.push(entry.topic);
+            }
+        }
+        Ok(topics)
+    }
+
+    fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error> {
+        self.page_of(&Versions::triples(filter), page)
+    }
+
+    fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error> {
+        self.count_of(&Versions::triples(filter))
+    }
+
+    fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error> {
+        if id > at {
+            return Ok(None);
+        }
+        let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq");
+        let rows = self.rows(&sql, params![id.0], LogRow::read)?;
+        let Some((first, rest)) = rows.split_first() else { return Ok(None) };
+        let header = first.header()?;
+        let mut changes = Vec::with_capacity(rest.len());
+        for row in rest {
+            let entity_type = entity_type_of(row.kind)
+                .ok_or_else(|| Error::damaged(format!("transaction {id} has a change of no known type")))?;
+            let entity = row.id()?;
+            let closed = self.version(entity_type, entity, "v.tx_to = ?2", id)?;
+            changes.push(Change {
+                entity_type,
+                id: entity,
+                before: closed.map(Version::from),
+                after: row.record()?,
+            });
+        }
+        Ok(Some(Transaction {
+            id,
+            at: header.at,
+            actor: header.actor,
+            origin: first.id.clone(),
+            tool: header.tool,
+            undoes: header.undoes,
+            undone_by: self.undone_by(id, at)?,
+            changes,
+        }))
+    }
+
+    fn transactions_with(
+        &self,
+        entity_type: EntityType,
+        range: Range<TxId>,
+        page: Range<u64>,
+    ) -> Result<Vec<TxId>, Error> {
+        let sql = "SELECT DISTINCT tx_id FROM log WHERE seq > 0 AND kind = ?1 AND tx_id >= ?2 AND tx_id < ?3
+                   ORDER BY tx_id DESC LIMIT ?4 OFFSET ?5";
+        let params =
+            params![kind_of(entity_type), range.start.0, range.end.0, page.end - page.start, page.start];
+        self.rows(sql, params, |row| row.get(0).map(TxId))
+    }
+
+    fn count_transactions_with(&self, entity_type: EntityType, range: Range<TxId>) -> Result<u64, Error> {
+        self.count(
+            "SELECT count(DISTINCT tx_id) FROM log WHERE seq > 0 AND kind = ?1 AND tx_id >= ?2 AND tx_id < ?3",
+            params![kind_of(entity_type), range.start.0, range.end.0],
+        )
+    }
+
+    fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error> {
+        let sql = "SELECT max(tx_id) FROM log WHERE seq = 0 AND id = ?1 AND tx_id < ?2";
+        let found = self.row(sql, params![origin, before.0], |row| row.get::<_, Option<u64>>(0))?;
+        Ok(found.flatten().map(TxId))
+    }
+
+    fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error> {
+        let sql = "SELECT by_tx FROM undo WHERE target = ?1 AND by_tx <= ?2 ORDER BY by_tx DESC";
+        for by in self.rows(sql, params![id.0, at.0], |row| row.get(0).map(TxId))? {
+            // An undo that was itself undone no longer stands.
+            if self.undone_by(by, at)?.is_none() {
+                return Ok(Some(by));
+            }
+        }
+        Ok(None)
+    }
+
+    fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error> {
+        let sql =
+            "SELECT actor, key, tool, digest, reply, at, crc FROM remembered WHERE actor = ?1 AND key = ?2";
+        let found = self.row(sql, params![actor, key], |row| {
+            let (sum, crc) = remembered_checksum(row)?;
+            Ok((sum == crc, row.get(2)?, row.get(3)?, row.get(4)?, row.get::<_, i64>(5)?))
+        })?;
+        let Some((sound, tool, digest, reply, at)) = found else { return Ok(None) };
+        let damaged = || Error::damaged("a remembered idempotency key does not match its checksum");
+        if !sound {
+            return Err(damaged());
+        }
+        let at = Timestamp::from_millisecond(at).map_err(|_| damaged())?;
+        Ok(Some(Remembered { tool, digest, reply, at }))
+    }
+}
+
+fn stored(row: &LogRow) -> Result<Stored, Error> {
+    let id = row.id()?;
+    let record = row
+        .record()?
+        .ok_or_else(|| Error::damaged(format!("`{id}` is live in a transaction that deleted it")))?;
+    Ok(Stored { id, tx_id: TxId(row.tx_id), record })
+}

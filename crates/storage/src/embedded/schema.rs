@@ -1,0 +1,124 @@
+//! The tables, and how an older store becomes a newer one.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::failed;
+use super::log::{checksum, remembered_checksum};
+use crate::Error;
+
+/// Marks the file as ours for `file(1)` and keeps us from writing into somebody else's database: "Kenn".
+const APPLICATION_ID: i64 = 0x4b65_6e6e;
+
+/// Each step takes the store from its index to the next version. Steps are never edited once released.
+const MIGRATIONS: &[&str] = &[V1];
+
+/// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
+/// version (or none, for a delete). Everything below the line is derived from it, `remembered` and `meta` aside.
+/// Columns of `entry` and `triple` beyond the version's reach are what the listings filter by.
+const V1: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE log (
+    tx_id INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, id TEXT NOT NULL, body TEXT,
+    crc INTEGER NOT NULL, PRIMARY KEY (tx_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX log_origin ON log (id, tx_id) WHERE seq = 0;
+CREATE TABLE remembered (
+    actor TEXT NOT NULL, key TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, reply TEXT NOT NULL,
+    at INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (actor, key)
+) WITHOUT ROWID;
+CREATE INDEX remembered_at ON remembered (at);
+
+CREATE TABLE entry (
+    id TEXT NOT NULL, tx_from INTEGER NOT NULL, tx_to INTEGER, seq INTEGER NOT NULL, scope INTEGER NOT NULL,
+    topic_key TEXT NOT NULL, suppressed INTEGER NOT NULL, valid_from INTEGER, valid_to INTEGER,
+    PRIMARY KEY (id, tx_from)
+) WITHOUT ROWID;
+CREATE INDEX entry_live ON entry (scope, tx_from, seq) WHERE tx_to IS NULL;
+CREATE INDEX entry_topic ON entry (topic_key) WHERE tx_to IS NULL;
+CREATE INDEX entry_closed ON entry (tx_to) WHERE tx_to IS NOT NULL;
+CREATE TABLE triple (
+    id TEXT NOT NULL, tx_from INTEGER NOT NULL, tx_to INTEGER, seq INTEGER NOT NULL, scope INTEGER NOT NULL,
+    subject_key TEXT NOT NULL, predicate_key TEXT NOT NULL, object_key TEXT NOT NULL,
+    PRIMARY KEY (id, tx_from)
+) WITHOUT ROWID;
+CREATE INDEX triple_live ON triple (scope, tx_from, seq) WHERE tx_to IS NULL;
+CREATE INDEX triple_subject ON triple (subject_key, predicate_key) WHERE tx_to IS NULL;
+CREATE INDEX triple_predicate ON triple (predicate_key) WHERE tx_to IS NULL;
+CREATE INDEX triple_object ON triple (object_key) WHERE tx_to IS NULL;
+CREATE INDEX triple_closed ON triple (tx_to) WHERE tx_to IS NOT NULL;
+CREATE TABLE undo (target INTEGER NOT NULL, by_tx INTEGER NOT NULL, PRIMARY KEY (target, by_tx)) WITHOUT ROWID;
+";
+
+pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
+    let known = MIGRATIONS.len() as i64;
+    if version(conn)? == known {
+        return Ok(());
+    }
+    // Asked again inside: another process may have been faster.
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found = version(&tx)?;
+    if found > known {
+        return Err(Error::NewerSchema { found, known });
+    }
+    for step in &MIGRATIONS[found as usize..] {
+        tx.execute_batch(step).map_err(failed)?;
+    }
+    if found == 0 {
+        tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+        let secret: Vec<u8> = tx.query_row("SELECT randomblob(32)", [], |row| row.get(0)).map_err(failed)?;
+        let crc = checksum(&[b"secret", &secret]);
+        tx.execute("INSERT INTO meta VALUES ('secret', ?1, ?2)", params![secret, crc]).map_err(failed)?;
+    }
+    tx.pragma_update(None, "user_version", known).map_err(failed)?;
+    tx.commit().map_err(failed)
+}
+
+fn version(conn: &Connection) -> Result<i64, Error> {
+    let application: i64 =
+        conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
+    let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    let tables: i64 =
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    if application != APPLICATION_ID && (tables > 0 || version > 0) {
+        return Err(Error::damaged("store.db is some other program's database"));
+    }
+    Ok(version)
+}
+
+pub(super) fn secret(conn: &Connection) -> Result<[u8; 32], Error> {
+    let row = conn
+        .query_row("SELECT value, crc FROM meta WHERE key = 'secret'", [], |row| {
+            Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?))
+        })
+        .optional()
+        .map_err(failed)?;
+    row.filter(|(value, crc)| checksum(&[b"secret", value]) == *crc)
+        .and_then(|(value, _)| value.try_into().ok())
+        .ok_or_else(|| Error::damaged("meta row `secret` does not match its checksum"))
+}
+
+/// Rows of `meta` and `remembered` that do not match their checksum.
+pub(super) fn damaged_rows(conn: &Connection) -> Result<Vec<String>, Error> {
+    let mut damaged = Vec::new();
+    let mut meta = conn.prepare("SELECT CAST(key AS BLOB), value, crc FROM meta").map_err(failed)?;
+    let mut rows = meta.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let read =
+            || -> rusqlite::Result<(Vec<u8>, Vec<u8>, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
+        if !read().is_ok_and(|(key, value, crc)| checksum(&[&key, &value]) == crc) {
+            damaged.push("meta".to_owned());
+        }
+    }
+    let mut remembered = conn
+        .prepare("SELECT actor, key, tool, digest, reply, at, crc FROM remembered ORDER BY actor, key")
+        .map_err(failed)?;
+    let mut rows = remembered.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let sound = remembered_checksum(row).is_ok_and(|(sum, crc)| sum == crc);
+        if !sound {
+            let key: String = row.get(1).unwrap_or_else(|_| "?".to_owned());
+            damaged.push(format!("remembered, key `{key}`"));
+        }
+    }
+    Ok(damaged)
+}

@@ -1,0 +1,161 @@
+//! Checks the store against its log: checksums, dense numbers, and a replay beside the derived tables.
+
+use kenning_model::TxId;
+use rusqlite::Connection;
+
+use super::log::{HEADER, Header, LogRow, derive, derive_undo, entity_type_of};
+use super::{failed, schema};
+use crate::Error;
+use crate::backend::{Damage, Verified};
+
+const DERIVED: [&str; 3] = ["entry", "triple", "undo"];
+
+pub(super) fn verify(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
+    // One read transaction, so that writers who go on meanwhile are not taken for damage.
+    conn.execute_batch("BEGIN").map_err(failed)?;
+    let verified = verify_within(conn, report);
+    let end = conn.execute_batch(
+        "DROP TABLE IF EXISTS temp.entry; DROP TABLE IF EXISTS temp.triple; DROP TABLE IF EXISTS temp.undo; ROLLBACK",
+    );
+    let verified = verified?;
+    end.map_err(failed)?;
+    Ok(verified)
+}
+
+fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
+    let mut damage = |place: &str, what: String| report(Damage { place: place.to_owned(), what });
+    check_pages(conn, &mut damage);
+    match schema::damaged_rows(conn) {
+        Ok(places) => {
+            places.iter().for_each(|place| damage(place, "the row does not match its checksum".to_owned()))
+        }
+        Err(error) => damage("meta, remembered", error.to_string()),
+    }
+    for table in DERIVED {
+        conn.execute_batch(&format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} WHERE 0"))
+            .map_err(failed)?;
+        if table != "undo" {
+            conn.execute_batch(&format!("CREATE INDEX temp.{table}_id ON {table} (id) WHERE tx_to IS NULL"))
+                .map_err(failed)?;
+        }
+    }
+    let mut verified = Verified::default();
+    if let Err(error) = replay(conn, &mut verified, &mut damage) {
+        damage("log", error.to_string());
+    }
+    for table in DERIVED {
+        if let Err(error) = compare(conn, table, &mut verified, &mut damage) {
+            damage(table, error.to_string());
+        }
+    }
+    Ok(verified)
+}
+
+/// SQLite's own view: pages, ordering, and that every index holds what its table does.
+fn check_pages(conn: &Connection, damage: &mut dyn FnMut(&str, String)) {
+    let lines = conn.prepare("PRAGMA main.integrity_check(100)").and_then(|mut check| {
+        check.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    match lines {
+        Ok(lines) => {
+            for line in lines.into_iter().filter(|line| line != "ok") {
+                damage("store.db", line);
+            }
+        }
+        Err(error) => damage("store.db", failed(error).to_string()),
+    }
+}
+
+fn replay(
+    conn: &Connection,
+    verified: &mut Verified,
+    damage: &mut dyn FnMut(&str, String),
+) -> Result<(), Error> {
+    let mut all = conn
+        .prepare("SELECT tx_id, seq, kind, id, body, crc FROM log NOT INDEXED ORDER BY tx_id, seq")
+        .map_err(failed)?;
+    let mut rows = all.query([]).map_err(failed)?;
+    let mut tx = TxId::EMPTY;
+    let mut seq = 0;
+    let mut promised = 0;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let place = format!(
+            "log, transaction {}, row {}",
+            row.get::<_, i64>(0).unwrap_or(-1),
+            row.get::<_, i64>(1).unwrap_or(-1)
+        );
+        verified.log_rows += 1;
+        let Ok(row) = LogRow::read(row) else {
+            damage(&place, "the row can't be read".to_owned());
+            continue;
+        };
+        if !row.is_sound() {
+            damage(&place, "the row does not match its checksum".to_owned());
+        }
+        if row.kind == HEADER {
+            if seq != promised {
+                damage(&place, format!("transaction {tx} has {seq} changes and should have {promised}"));
+            }
+            if row.tx_id != tx.0 + 1 || row.seq != 0 {
+                damage(&place, format!("it follows transaction {tx}: the numbers have a gap"));
+            }
+            tx = TxId(row.tx_id);
+            (seq, promised) = (0, 0);
+            verified.transactions += 1;
+            if let Ok(Header { undoes, changes, .. }) = row.header() {
+                promised = changes;
+                derive_undo(conn, "temp", tx, &undoes)?;
+            }
+            continue;
+        }
+        seq += 1;
+        if row.tx_id != tx.0 || row.seq != seq {
+            damage(&place, "the row is out of order".to_owned());
+        }
+        match (entity_type_of(row.kind), row.record()) {
+            (Some(entity_type), Ok(record)) => {
+                derive(conn, "temp", TxId(row.tx_id), row.seq, entity_type, &row.id, record.as_ref())?;
+            }
+            // A bad checksum is reported already; a good one over an unreadable body is a bug worth naming too.
+            (_, Err(error)) if row.is_sound() => damage(&place, error.to_string()),
+            (None, _) => damage(&place, format!("there is no kind {}", row.kind)),
+            (_, Err(_)) => {}
+        }
+    }
+    if seq != promised {
+        damage("log", format!("transaction {tx} has {seq} changes and should have {promised}"));
+    }
+    Ok(())
+}
+
+fn compare(
+    conn: &Connection,
+    table: &str,
+    verified: &mut Verified,
+    damage: &mut dyn FnMut(&str, String),
+) -> Result<(), Error> {
+    let stored: u64 = conn
+        .query_row(&format!("SELECT count(*) FROM main.{table} NOT INDEXED"), [], |row| row.get(0))
+        .map_err(failed)?;
+    verified.derived_rows += stored;
+    let sides = [("main", "temp", "is not what the log says"), ("temp", "main", "is missing or changed")];
+    for (one, other, what) in sides {
+        let sql = format!(
+            "SELECT CAST(c0 AS TEXT), CAST(c1 AS TEXT) FROM (SELECT *, {0} AS c0, {1} AS c1 FROM {one}.{table} NOT INDEXED
+             EXCEPT SELECT *, {0}, {1} FROM {other}.{table} NOT INDEXED) LIMIT 20",
+            if table == "undo" { "target" } else { "id" },
+            if table == "undo" { "by_tx" } else { "tx_from" },
+        );
+        let mut differing = conn.prepare(&sql).map_err(failed)?;
+        let rows = differing
+            .query_map([], |row| {
+                Ok((row.get::<_, String>(0).unwrap_or_default(), row.get::<_, String>(1).unwrap_or_default()))
+            })
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(failed)?;
+        for (id, tx) in rows {
+            damage(&format!("{table}, `{id}` from transaction {tx}"), format!("the row {what}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Why a call to the store failed, split by what the caller can do about it.
+
+use kenning_model::{EntityType, Id, TxId};
+
+use crate::Stored;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no {entity_type} `{id}`")]
+    UnknownId { entity_type: EntityType, id: Id },
+    #[error("there is no transaction {tx}; the newest is {head}")]
+    UnknownTx { tx: TxId, head: TxId },
+    #[error("entry `{id}` is at version {current}, not {expected}")]
+    StaleVersion { id: Id, expected: u32, current: u32 },
+    #[error("{what}")]
+    Invalid { what: String },
+    #[error("{} live triples have the same subject and predicate", .conflicts.len())]
+    Contradiction { conflicts: Vec<Stored> },
+    #[error("transaction {tx} was already undone by {by}")]
+    AlreadyUndone { tx: TxId, by: TxId },
+    #[error("later transactions changed the same ids")]
+    ChangedSince { targets: Vec<TxId>, later: Vec<TxId> },
+    #[error("transaction {tx} was made by `{actor}`")]
+    NotYours { tx: TxId, actor: String },
+    #[error("{found} transactions can be undone, {asked} were asked for")]
+    TooFewToUndo { asked: u32, found: u32 },
+    #[error("the idempotency key was used for another call")]
+    KeyReused { tool: String },
+    #[error("the store has schema {found}; this program knows {known}")]
+    NewerSchema { found: i64, known: i64 },
+    #[error("the store is damaged: {what}")]
+    Damaged { what: String },
+    #[error("the store does not answer: {reason}")]
+    Unavailable { applied: Applied, reason: String },
+    #[error("a bug in the store: {what}")]
+    Bug { what: String },
+}
+
+/// Whether a failed write may be in the store all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    No,
+    /// The commit itself failed: the log on disk may or may not hold it after a restart.
+    Unknown,
+}
+
+impl Error {
+    pub(crate) fn damaged(what: impl Into<String>) -> Error {
+        Error::Damaged { what: what.into() }
+    }
+
+    /// The same failure for every other request of a group whose commit failed.
+    pub(crate) fn for_group(&self) -> Error {
+        match self {
+            Error::Damaged { what } => Error::Damaged { what: what.clone() },
+            Error::Unavailable { applied, reason } => {
+                Error::Unavailable { applied: *applied, reason: reason.clone() }
+            }
+            other => Error::Bug { what: other.to_string() },
+        }
+    }
+}

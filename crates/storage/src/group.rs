@@ -1,0 +1,135 @@
+//! Group commit: threads that write at the same moment share one durable commit.
+//!
+//! There is no writer thread. Whoever finds nobody writing leads: it commits for all who wait, then hands the
+//! lead to the next waiter. A lone writer thus pays no thread hop, and sixteen pay one sync together.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::write::{Committed, Request};
+use crate::{Applied, Error};
+
+/// Bounds how long one commit can keep the first of its group waiting.
+const GROUP_MAX: usize = 256;
+
+#[derive(Default)]
+pub(crate) struct Group {
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    led: bool,
+    waiting: Vec<(Request, Arc<Place>)>,
+}
+
+#[derive(Default)]
+struct Place {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Waiting,
+    Lead,
+    Done(Result<Committed, Error>),
+    Taken,
+}
+
+pub(crate) type Answers = Vec<Result<Committed, Error>>;
+
+impl Group {
+    /// `run` answers every request of a batch, in order.
+    pub(crate) fn commit(
+        &self,
+        request: Request,
+        run: impl Fn(Vec<Request>) -> Answers,
+    ) -> Result<Committed, Error> {
+        let place = Arc::new(Place::default());
+        let leads = {
+            let mut queue = locked(&self.queue);
+            queue.waiting.push((request, place.clone()));
+            !std::mem::replace(&mut queue.led, true)
+        };
+        if !leads && let Some(answer) = place.wait() {
+            return answer;
+        }
+        self.lead(run);
+        place
+            .wait()
+            .unwrap_or_else(|| Err(Error::Bug { what: "a leader's own request went unanswered".into() }))
+    }
+
+    fn lead(&self, run: impl Fn(Vec<Request>) -> Answers) {
+        // If `run` panics, this still answers the batch and passes the lead on.
+        let _handover = Handover(self);
+        let batch = {
+            let mut queue = locked(&self.queue);
+            let many = queue.waiting.len().min(GROUP_MAX);
+            queue.waiting.drain(..many).collect::<Vec<_>>()
+        };
+        let (requests, places): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let places = Answering(places);
+        for (place, answer) in places.0.iter().zip(run(requests)) {
+            place.settle(State::Done(answer));
+        }
+    }
+}
+
+struct Handover<'a>(&'a Group);
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.0.queue);
+        match queue.waiting.first() {
+            Some((_, next)) => next.settle(State::Lead),
+            None => queue.led = false,
+        }
+    }
+}
+
+struct Answering(Vec<Arc<Place>>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        for place in &self.0 {
+            if matches!(*locked(&place.state), State::Waiting | State::Lead) {
+                let lost = Error::Unavailable {
+                    applied: Applied::Unknown,
+                    reason: "the commit of this group was interrupted".into(),
+                };
+                place.settle(State::Done(Err(lost)));
+            }
+        }
+    }
+}
+
+impl Place {
+    fn settle(&self, state: State) {
+        *locked(&self.state) = state;
+        self.changed.notify_one();
+    }
+
+    /// The answer, or `None` when this thread is to lead.
+    fn wait(&self) -> Option<Result<Committed, Error>> {
+        let mut state = locked(&self.state);
+        loop {
+            match std::mem::replace(&mut *state, State::Taken) {
+                State::Done(answer) => return Some(answer),
+                State::Lead => {
+                    *state = State::Waiting;
+                    return None;
+                }
+                State::Waiting => *state = State::Waiting,
+                State::Taken => return None,
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+/// None of these locks is held while foreign code runs, so a poisoned one still guards a whole value.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

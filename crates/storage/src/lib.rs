@@ -1,0 +1,118 @@
+//! The transaction log and the tables derived from it.
+//!
+//! `Storage` holds the rules that are the same on every backend: what a write may do, how an undo is planned, how
+//! concurrent writers share one durable commit. A backend only stores and finds.
+
+mod backend;
+mod embedded;
+mod error;
+mod group;
+mod write;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
+
+pub use backend::{
+    Backend, Damage, EntryFilter, Pending, Reader, Remembered, Stored, TripleFilter, Verified,
+};
+pub use embedded::{Embedded, STORE_FILE};
+pub use error::{Applied, Error};
+pub use write::{
+    Committed, EntryPatch, Keyed, NewEntry, NewTriple, OnConflict, Request, UndoPlan, UndoTarget, Write,
+};
+
+/// How long an idempotency key is kept.
+pub const KEY_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
+
+/// Time and randomness, passed in so that a test can fix them.
+#[derive(Clone)]
+pub struct Sources {
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub id: Arc<dyn Fn() -> Id + Send + Sync>,
+}
+
+pub struct Storage {
+    backend: Box<dyn Backend>,
+    sources: Sources,
+    group: group::Group,
+}
+
+impl Storage {
+    /// Opens the embedded store of a directory and creates it if there is none.
+    pub fn open(dir: &Path, sources: Sources) -> Result<Storage, Error> {
+        Ok(Storage::on(Box::new(Embedded::open(dir)?), sources))
+    }
+
+    pub fn on(backend: Box<dyn Backend>, sources: Sources) -> Storage {
+        Storage { backend, sources, group: group::Group::default() }
+    }
+
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    pub fn reader(&self) -> Result<Box<dyn Reader + '_>, Error> {
+        self.backend.reader()
+    }
+
+    /// Commits one write, together with whatever other threads want written at the same moment. When this
+    /// returns, the write is durable and every reader of the store sees it.
+    pub fn commit(&self, request: Request) -> Result<Committed, Error> {
+        self.group.commit(request, |batch| write::run(&*self.backend, &self.sources, batch))
+    }
+
+    /// What an undo would do now, and nothing done.
+    pub fn plan_undo(&self, request: &UndoPlan<'_>) -> Result<Transaction, Error> {
+        let reader = self.backend.reader()?;
+        write::preview_undo(&*reader, &self.sources, request)
+    }
+
+    /// Transactions of the history, newest first, and how many there are.
+    pub fn history(&self, query: &HistoryQuery, page: Range<u64>) -> Result<(Vec<Transaction>, u64), Error> {
+        let reader = self.backend.reader()?;
+        let range = query.since.next()..query.at.next();
+        let (ids, total) = match (query.id, query.entity_type) {
+            (Some(id), entity_type) => {
+                let mut ids = Vec::new();
+                for touched in EntityType::ALL {
+                    if entity_type.is_none_or(|wanted| wanted == touched) {
+                        ids.extend(reader.touches(touched, id)?);
+                    }
+                }
+                ids.retain(|tx| range.contains(tx));
+                ids.reverse();
+                let total = ids.len() as u64;
+                let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
+                (page.collect(), total)
+            }
+            (None, Some(entity_type)) => (
+                reader.transactions_with(entity_type, range.clone(), page)?,
+                reader.count_transactions_with(entity_type, range)?,
+            ),
+            // Ids are dense, so a page of the whole history needs no look-up.
+            (None, None) => {
+                let total = range.end.0.saturating_sub(range.start.0);
+                let newest = range.end.0 - page.start.min(total);
+                let oldest = range.end.0 - page.end.min(total);
+                ((oldest..newest).rev().map(TxId).collect(), total)
+            }
+        };
+        let mut transactions = Vec::with_capacity(ids.len());
+        for id in ids {
+            let found = reader.transaction(id, query.at)?;
+            transactions.push(found.ok_or_else(|| Error::damaged(format!("transaction {id} is missing")))?);
+        }
+        Ok((transactions, total))
+    }
+}
+
+pub struct HistoryQuery {
+    pub id: Option<Id>,
+    pub entity_type: Option<EntityType>,
+    /// Only transactions after this one.
+    pub since: TxId,
+    pub at: TxId,
+}
