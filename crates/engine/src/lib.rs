@@ -1,0 +1,134 @@
+//! The spine. `commit` appends to the log, `snapshot` answers from one transaction number, `watch` tells when the
+//! log has grown, whoever wrote. What the engine keeps in memory is a cache of the log and is fed only from it.
+
+mod recent;
+mod search;
+mod snapshot;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use kenning_model::{Id, Timestamp, TxId};
+use kenning_storage::{Committed, Damage, Request, Storage, Verified};
+use tokio::sync::watch::Sender;
+
+pub use kenning_storage::{Error, Sources};
+pub use recent::Similar;
+pub use search::{Explanation, Found, Hit, Question};
+pub use snapshot::Snapshot;
+
+pub struct Engine {
+    dir: PathBuf,
+    sources: Sources,
+    /// Opened by the first call that needs it: a client that only asks what tools there are touches no file.
+    opened: OnceLock<Opened>,
+    opening: Mutex<()>,
+    /// The newest transaction known in this process; see `watch`.
+    head: Sender<TxId>,
+    watching: OnceLock<()>,
+}
+
+struct Opened {
+    storage: Storage,
+    secret: [u8; 32],
+    recent: Mutex<recent::Recent>,
+}
+
+impl Engine {
+    pub fn new(dir: PathBuf, sources: Sources) -> Engine {
+        let (opened, opening) = (OnceLock::new(), Mutex::new(()));
+        Engine { dir, sources, opened, opening, head: Sender::new(TxId::EMPTY), watching: OnceLock::new() }
+    }
+
+    /// The clock and the random ids of an ordinary process.
+    pub fn real_sources() -> Sources {
+        Sources { now: Arc::new(now), id: Arc::new(|| Id::from_bits(rand::random::<u64>())) }
+    }
+
+    /// A name for this process in the log that no other has: 128 random bits.
+    pub fn new_origin() -> String {
+        format!("{:032x}", rand::random::<u128>())
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.sources.now)()
+    }
+
+    /// Opens the store now, so that a bad data directory is reported by the call that named it.
+    pub fn open(&self) -> Result<(), Error> {
+        self.opened().map(drop)
+    }
+
+    /// The secret of the store, which signs cursors in every process that opens it.
+    pub fn secret(&self) -> Result<[u8; 32], Error> {
+        Ok(self.opened()?.secret)
+    }
+
+    pub fn storage(&self) -> Result<&Storage, Error> {
+        Ok(&self.opened()?.storage)
+    }
+
+    /// The store as of its newest transaction. No transaction that was acknowledged anywhere before this call is
+    /// missing from it.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
+        self.snapshot_at(None)
+    }
+
+    /// The store as of an earlier transaction.
+    pub fn snapshot_at(&self, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
+        let opened = self.opened()?;
+        let reader = opened.storage.reader()?;
+        let head = reader.head()?;
+        let at = at.unwrap_or(head);
+        if at > head {
+            return Err(Error::UnknownTx { tx: at, head });
+        }
+        Ok(Snapshot::new(&opened.storage, reader, at))
+    }
+
+    /// Durable, and visible to every later snapshot of every process, when it returns.
+    pub fn commit(&self, request: Request) -> Result<Committed, Error> {
+        let opened = self.opened()?;
+        let committed = opened.storage.commit(request)?;
+        locked(&opened.recent).apply_own(&committed.tx);
+        self.announce(committed.tx.id);
+        Ok(committed)
+    }
+
+    /// Up to three visible entries that say nearly the same.
+    pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
+        let mut recent = locked(&self.opened()?.recent);
+        recent.catch_up(snapshot)?;
+        Ok(recent.similar(question, self.now()))
+    }
+
+    pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
+        self.storage()?.backend().verify(report)
+    }
+
+    fn opened(&self) -> Result<&Opened, Error> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        // One thread opens, the others wait; a failure is not kept, since the next call may find the disk back.
+        let _opening = locked(&self.opening);
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let storage = Storage::open(&self.dir, self.sources.clone())?;
+        let secret = storage.backend().secret()?;
+        let recent = Mutex::new(recent::Recent::default());
+        Ok(self.opened.get_or_init(|| Opened { storage, secret, recent }))
+    }
+}
+
+fn now() -> Timestamp {
+    // Milliseconds are what the log keeps.
+    Timestamp::from_millisecond(Timestamp::now().as_millisecond()).expect("the present is in range")
+}
+
+/// What these locks guard is only replaced whole, so a panic elsewhere leaves it sound.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,70 @@
+//! Telling that the log has grown. The number is all that is told: whoever wants the changes reads the log from
+//! where it stood, so nothing is missed, nothing comes twice, and there is no queue that could overflow.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use kenning_model::{Transaction, TxId};
+use kenning_storage::Error;
+use tokio::sync::watch::Receiver;
+
+use crate::Engine;
+
+/// How often the store is asked for commits of other processes, while anyone listens.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+
+impl Engine {
+    /// A receiver that changes whenever any process has committed. Own commits show at once.
+    pub fn watch(self: &Arc<Self>) -> Receiver<TxId> {
+        let receiver = self.head.subscribe();
+        self.watching.get_or_init(|| {
+            let engine = Arc::downgrade(self);
+            // Ends by itself with the engine; it holds nothing that a killed process would leave behind.
+            std::thread::Builder::new()
+                .name("kenning-watch".into())
+                .spawn(move || look(engine))
+                .map(drop)
+                .unwrap_or(());
+        });
+        receiver
+    }
+
+    /// The transactions after `since`, oldest first, at most `limit`.
+    pub fn transactions_after(&self, since: TxId, limit: usize) -> Result<Vec<Transaction>, Error> {
+        let reader = self.storage()?.reader()?;
+        let head = reader.head()?;
+        (since.0 + 1..=head.0)
+            .take(limit)
+            .map(|id| {
+                reader
+                    .transaction(TxId(id), head)?
+                    .ok_or_else(|| Error::Damaged { what: format!("transaction {id} is missing") })
+            })
+            .collect()
+    }
+
+    /// The newest transaction of the store, asked for now.
+    pub fn head(&self) -> Result<TxId, Error> {
+        self.storage()?.reader()?.head()
+    }
+
+    pub(crate) fn announce(&self, newest: TxId) {
+        self.head.send_if_modified(|head| {
+            let grown = newest > *head;
+            *head = newest.max(*head);
+            grown
+        });
+    }
+}
+
+fn look(engine: Weak<Engine>) {
+    while let Some(engine) = engine.upgrade() {
+        if engine.head.receiver_count() > 0
+            && let Ok(head) = engine.head()
+        {
+            engine.announce(head);
+        }
+        drop(engine);
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
