@@ -1,0 +1,58 @@
+//! How large a reply may be.
+
+use serde::Serialize;
+
+/// A reply in one channel.
+pub const REPLY_BYTES_MAX: usize = 64 * 1024;
+/// The text of a reply that stands beside an embedded resource.
+pub const TEXT_BESIDE_BYTES_MAX: usize = 16 * 1024;
+/// Rows that only the structured channel carries whole; the text of a row is never longer than the row.
+pub const ROWS_BYTES_MAX: usize = 60 * 1024;
+/// Rows that stand in the text channel too, as an embedded resource beside the text.
+pub const ROWS_EMBEDDED_BYTES_MAX: usize = REPLY_BYTES_MAX - TEXT_BESIDE_BYTES_MAX - 1024;
+
+/// Takes rows while they fit: a page ends early rather than grow too large. A row that is too large by itself
+/// goes through `cut` first, so at least one is taken.
+pub fn take_rows<T: Serialize>(rows: Vec<T>, bytes_max: usize, cut: impl Fn(T) -> T) -> Vec<T> {
+    let mut taken = Vec::with_capacity(rows.len());
+    let mut bytes = 0;
+    for row in rows {
+        let mut row = row;
+        let mut size = json_bytes(&row);
+        if size > bytes_max {
+            row = cut(row);
+            size = json_bytes(&row);
+        }
+        if bytes + size > bytes_max && !taken.is_empty() {
+            break;
+        }
+        bytes += size + 1;
+        taken.push(row);
+    }
+    taken
+}
+
+pub fn json_bytes<T: Serialize>(value: &T) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |json| json.len())
+}
+
+/// How much of each row's stored text a text of so many rows can show.
+pub fn excerpt_bytes(rows: usize) -> usize {
+    // What stands around an excerpt: the id, the number, line breaks.
+    const AROUND: usize = 40;
+    ((TEXT_BESIDE_BYTES_MAX - 1024) / rows.max(1)).saturating_sub(AROUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_early_and_a_row_too_large_is_cut() {
+        let cut = |row: String| row.chars().take(10).collect::<String>();
+        let rows = |bytes, many| take_rows(vec!["x".repeat(bytes); many], 100, cut);
+        assert_eq!(rows(34, 4).len(), 2);
+        assert_eq!(rows(101, 1), ["xxxxxxxxxx"]);
+        assert!(rows(1, 0).is_empty());
+    }
+}

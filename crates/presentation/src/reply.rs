@@ -1,0 +1,33 @@
+//! What a tool answers, before a protocol dresses it.
+
+use serde_json::Value;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The channel that people and text-only hosts read.
+    pub blocks: Vec<Block>,
+    /// The channel that programs read; always there, and whole in itself.
+    pub structured: Value,
+    pub is_error: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    Text(String),
+    /// JSON that a client may keep under its URI.
+    Resource {
+        uri: String,
+        json: String,
+    },
+}
+
+impl Reply {
+    /// The text blocks, as a terminal shows them.
+    pub fn text(&self) -> String {
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            Block::Resource { .. } => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
