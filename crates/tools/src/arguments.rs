@@ -1,0 +1,238 @@
+//! Arguments on their way in: bounded types that say their bounds in the schema, and messages that a model can
+//! act on.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use kenning_model::{EntityType, Id, Timestamp};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
+use serde_json::{Map, Value};
+
+use crate::{Code, Stop};
+
+pub const TOPIC_BYTES_MAX: usize = 512;
+pub const CONTENT_BYTES_MAX: usize = 32 * 1024;
+pub const CONTEXT_BYTES_MAX: usize = 4 * 1024;
+pub const TAG_BYTES_MAX: usize = 64;
+pub const TAGS_MAX: usize = 32;
+pub const TERM_BYTES_MAX: usize = 1024;
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// A text with something in it, of at most so many bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<const BYTES_MAX: usize>(pub String);
+
+impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Text<BYTES_MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.len() > BYTES_MAX {
+            let message = format!("{} bytes are more than the cap of {BYTES_MAX}", text.len());
+            return Err(de::Error::custom(message));
+        }
+        if text.trim().is_empty() {
+            return Err(de::Error::custom("must not be empty"));
+        }
+        Ok(Text(text))
+    }
+}
+
+impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Text{BYTES_MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "minLength": 1, "maxLength": BYTES_MAX})
+    }
+}
+
+/// A list of at most so many texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tags(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Tags {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let tags = Vec::<Text<TAG_BYTES_MAX>>::deserialize(deserializer)?;
+        if tags.len() > TAGS_MAX {
+            return Err(de::Error::custom(format!(
+                "{} tags are more than the cap of {TAGS_MAX}",
+                tags.len()
+            )));
+        }
+        Ok(Tags(tags.into_iter().map(|tag| tag.0).collect()))
+    }
+}
+
+impl JsonSchema for Tags {
+    fn schema_name() -> Cow<'static, str> {
+        "Tags".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "maxItems": TAGS_MAX,
+            "items": {"type": "string", "maxLength": TAG_BYTES_MAX},
+        })
+    }
+}
+
+/// A whole number between two bounds, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number<const MIN: u64, const MAX: u64>;
+
+        impl<const MIN: u64, const MAX: u64> Visitor<'_> for Number<MIN, MAX> {
+            type Value = Whole<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from {MIN} to {MAX}")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                match (MIN..=MAX).contains(&number) {
+                    true => Ok(Whole(number)),
+                    false => Err(E::custom(format!("{number} is not a whole number from {MIN} to {MAX}"))),
+                }
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                Err(E::custom(format!("{number} is not a whole number from {MIN} to {MAX}")))
+            }
+
+            // Some clients write every number as a float, and JSON Schema takes 20.0 for an integer.
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                match number.fract() == 0.0 && (0.0..=9e15).contains(&number) {
+                    true => self.visit_u64(number as u64),
+                    false => Err(E::custom(format!("{number} is not a whole number from {MIN} to {MAX}"))),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Whole{MIN}To{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        match MAX {
+            TX_MAX => json_schema!({"type": "integer", "minimum": MIN}),
+            _ => json_schema!({"type": "integer", "minimum": MIN, "maximum": MAX}),
+        }
+    }
+}
+
+/// The largest number that the store can hold; far beyond any transaction.
+pub const TX_MAX: u64 = i64::MAX as u64;
+/// The number of a transaction.
+pub type Tx = Whole<0, TX_MAX>;
+
+/// How sure the author is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Confidence(pub f64);
+
+impl<'de> Deserialize<'de> for Confidence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        match (0.0..=1.0).contains(&number) {
+            true => Ok(Confidence(number)),
+            false => Err(de::Error::custom(format!("{number} is not between 0 and 1"))),
+        }
+    }
+}
+
+impl JsonSchema for Confidence {
+    fn schema_name() -> Cow<'static, str> {
+        "Confidence".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "minimum": 0, "maximum": 1})
+    }
+}
+
+/// A moment with its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment(pub Timestamp);
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let moment = text
+            .parse::<Timestamp>()
+            .ok()
+            .and_then(|moment| Timestamp::from_millisecond(moment.as_millisecond()).ok());
+        moment
+            .map(Moment)
+            .ok_or_else(|| de::Error::custom("not a moment in RFC 3339 form, such as 2026-02-10T14:30:00Z"))
+    }
+}
+
+impl JsonSchema for Moment {
+    fn schema_name() -> Cow<'static, str> {
+        "Moment".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+/// An id of another form is unknown like any other.
+pub(crate) fn parse_id(entity_type: EntityType, text: &str) -> Result<Id, Stop> {
+    Id::parse(text).ok_or_else(|| unknown_id(entity_type, text))
+}
+
+pub(crate) fn unknown_id(entity_type: EntityType, text: &str) -> Stop {
+    let shown = kenning_presentation::text::cut(&kenning_presentation::text::clean(text), 64);
+    Stop::new(
+        Code::NotFound,
+        format!(
+            "there is no {entity_type} `{shown}`; find ids with `query` or `query_graph`, or see in `history` whether it was deleted"
+        ),
+    )
+}
+
+/// Parses the arguments of a call. `known` are the names in the tool's schema.
+pub(crate) fn parse<T: DeserializeOwned>(
+    mut arguments: Map<String, Value>,
+    known: &[&str],
+) -> Result<T, Stop> {
+    arguments.retain(|_, value| !value.is_null());
+    if let Some(unknown) = arguments.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(unknown_argument(unknown, known));
+    }
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        if let Some(name) = message.strip_prefix("missing field ") {
+            return Stop::invalid(format!("{name} is required"));
+        }
+        match path.as_str() {
+            "." => Stop::invalid(message),
+            path => Stop::invalid(format!("`{path}`: {message}")),
+        }
+    })
+}
+
+fn unknown_argument(unknown: &str, known: &[&str]) -> Stop {
+    let shown = kenning_presentation::text::quote(unknown, 64);
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().max(unknown.len()) / 2);
+    match nearest {
+        Some((_, name)) => Stop::invalid(format!("there is no argument {shown}; did you mean `{name}`?")),
+        None => Stop::invalid(format!("there is no argument {shown}; known are: {}", known.join(", "))),
+    }
+}

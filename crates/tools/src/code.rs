@@ -1,0 +1,212 @@
+//! The table of error codes, and why a call stops.
+
+use kenning_model::TxId;
+use kenning_presentation::{Block, Reply, cursor::CursorError, text};
+use kenning_storage::{Applied, Error};
+use serde_json::{Value, json};
+
+use crate::arguments::unknown_id;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    InvalidArgument,
+    NotFound,
+    Conflict,
+    ReadOnly,
+    Timeout,
+    BackendUnavailable,
+    InternalError,
+}
+
+impl Code {
+    pub const ALL: [Code; 7] = [
+        Code::InvalidArgument,
+        Code::NotFound,
+        Code::Conflict,
+        Code::ReadOnly,
+        Code::Timeout,
+        Code::BackendUnavailable,
+        Code::InternalError,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::NotFound => "NOT_FOUND",
+            Code::Conflict => "CONFLICT",
+            Code::ReadOnly => "READ_ONLY",
+            Code::Timeout => "TIMEOUT",
+            Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
+            Code::InternalError => "INTERNAL_ERROR",
+        }
+    }
+
+    pub fn retryable(self) -> bool {
+        matches!(self, Code::Timeout | Code::BackendUnavailable)
+    }
+
+    /// What it means, for `docs/errors.md`.
+    pub fn about(self) -> &'static str {
+        match self {
+            Code::InvalidArgument => "An argument is missing, unknown, of the wrong type or over its cap.",
+            Code::NotFound => "The id, transaction, scope or resource does not exist.",
+            Code::Conflict => {
+                "The store has moved on: a stale version, a contradiction, a later change of the same ids, a reused key."
+            }
+            Code::ReadOnly => "The server was started with `--read-only`.",
+            Code::Timeout => "The call took too long; a write may still have been applied.",
+            Code::BackendUnavailable => "The disk or the database does not answer right now.",
+            Code::InternalError => "A defect of Kenning, or a damaged store (`kenning verify` tells).",
+        }
+    }
+}
+
+/// Why a call ends without its result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stop {
+    pub code: Code,
+    /// What was asked, what is true, what to do next.
+    pub message: String,
+    pub details: Value,
+}
+
+impl Stop {
+    pub fn new(code: Code, message: impl Into<String>) -> Stop {
+        Stop { code, message: message.into(), details: json!({}) }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Stop {
+        Stop::new(Code::InvalidArgument, message)
+    }
+
+    pub fn with(mut self, name: &str, value: Value) -> Stop {
+        self.details[name] = value;
+        self
+    }
+
+    /// The error in both channels; hosts show the model one or the other.
+    pub fn reply(&self) -> Reply {
+        let code = self.code.as_str();
+        let retry = if self.code.retryable() { "may be retried" } else { "do not retry" };
+        let outcome = match self.details.get("outcome").and_then(Value::as_str) {
+            Some("unknown") => " It is not known whether the write was applied.",
+            _ => "",
+        };
+        Reply {
+            blocks: vec![Block::Text(format!("{code} ({retry}): {}{outcome}", self.message))],
+            structured: json!({"error": {
+                "code": code,
+                "message": self.message,
+                "retryable": self.code.retryable(),
+                "details": self.details,
+            }}),
+            is_error: true,
+        }
+    }
+}
+
+impl From<CursorError> for Stop {
+    fn from(error: CursorError) -> Stop {
+        Stop::invalid(format!("`cursor`: {error}"))
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        match error {
+            Error::UnknownId { entity_type, id } => unknown_id(entity_type, id.as_str()),
+            Error::UnknownTx { tx, head } if head == TxId::EMPTY => {
+                Stop::new(Code::NotFound, format!("there is no transaction {tx}; the store is empty"))
+            }
+            Error::UnknownTx { tx, head } => {
+                Stop::new(Code::NotFound, format!("there is no transaction {tx}; the newest is {head}"))
+            }
+            Error::StaleVersion { id, expected, current } => Stop::new(
+                Code::Conflict,
+                format!("entry `{id}` is at version {current}, not {expected}; read it again, then update with `expected_version` {current}"),
+            )
+            .with("current_version", json!(current)),
+            Error::Invalid { what } => Stop::invalid(what),
+            Error::Contradiction { conflicts } => Stop::new(
+                Code::Conflict,
+                format!(
+                    "the graph has {} with the same subject and predicate and another object; use `on_conflict` keep_both or replace",
+                    counted(conflicts.len(), "triple")
+                ),
+            )
+            .with("conflicts", json!(conflicts.iter().map(|stored| stored.id).collect::<Vec<_>>())),
+            Error::AlreadyUndone { tx, by } => Stop::new(
+                Code::Conflict,
+                format!("transaction {tx} was already undone by {by}; undo {by} to have it back"),
+            )
+            .with("undone_by", json!(by)),
+            Error::ChangedSince { targets, later } => Stop::new(
+                Code::Conflict,
+                format!(
+                    "can't undo {}: the same ids were changed since by {}; undo the later first",
+                    numbers(&targets),
+                    numbers(&later)
+                ),
+            )
+            .with("later", json!(later)),
+            Error::NotYours { tx, actor } => Stop::new(
+                Code::Conflict,
+                format!(
+                    "transaction {tx} was made by {}, not by you; pass `any_actor`: true to undo it all the same",
+                    text::quote(&actor, 64)
+                ),
+            ),
+            Error::TooFewToUndo { asked, found: 0 } => Stop::new(
+                Code::NotFound,
+                format!(
+                    "asked to undo {asked} of this session's own transactions, and there is none; name a `tx_id` from `history` instead"
+                ),
+            ),
+            Error::TooFewToUndo { asked, found } => Stop::new(
+                Code::NotFound,
+                format!("asked to undo {asked} of this session's own transactions, and only {found} can be; nothing was undone"),
+            ),
+            Error::KeyReused { tool } => Stop::new(
+                Code::Conflict,
+                format!("this `idempotency_key` was used for a `{tool}` with other arguments; take a new key for a new write"),
+            ),
+            Error::Unavailable { applied, reason } => {
+                let outcome = match applied {
+                    Applied::No => "not_applied",
+                    Applied::Unknown => "unknown",
+                };
+                Stop::new(Code::BackendUnavailable, format!("the store does not answer: {reason}"))
+                    .with("outcome", json!(outcome))
+            }
+            Error::NewerSchema { found, known } => Stop::new(
+                Code::InternalError,
+                format!("the store was written by a newer Kenning (schema {found}, this one knows {known}); update Kenning"),
+            ),
+            Error::Damaged { what } => Stop::new(
+                Code::InternalError,
+                format!("the store is damaged: {what}; run `kenning verify`"),
+            ),
+            // What went wrong inside is for the log of the process, not for an agent.
+            Error::Bug { .. } => Stop::new(Code::InternalError, "Kenning has failed at this; its log says where"),
+        }
+    }
+}
+
+/// `1 triple`, `2 triples`.
+pub(crate) fn counted(many: usize, noun: &str) -> String {
+    match (many, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{many} {stem}ies"),
+        (_, None) => format!("{many} {noun}s"),
+    }
+}
+
+fn numbers(transactions: &[TxId]) -> String {
+    const SHOWN_MAX: usize = 10;
+    let shown: Vec<String> = transactions.iter().take(SHOWN_MAX).map(TxId::to_string).collect();
+    let noun = if transactions.len() == 1 { "transaction" } else { "transactions" };
+    match transactions.len().saturating_sub(SHOWN_MAX) {
+        0 => format!("{noun} {}", shown.join(", ")),
+        more => format!("{noun} {} and {more} more", shown.join(", ")),
+    }
+}

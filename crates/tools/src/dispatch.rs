@@ -1,0 +1,89 @@
+//! The one way in: every call of every edge passes here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use data_encoding::HEXLOWER;
+use kenning_engine::Engine;
+use kenning_presentation::Reply;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::arguments::NAME_BYTES_MAX;
+use crate::{Caller, Code, Context, Definition, Stop, definitions};
+
+/// The argument that every writing tool takes besides its own.
+pub(crate) const KEY: &str = "idempotency_key";
+
+/// What the server was started to allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// The tool of this name; `kb.search` and `kb_search` are one.
+pub fn find(name: &str) -> Option<&'static Definition> {
+    definitions().iter().find(|tool| tool.name == name || tool.name.replace('.', "_") == name)
+}
+
+/// Runs a tool. Whatever happens inside, there is a reply.
+pub fn dispatch(
+    engine: &Engine,
+    caller: &Caller,
+    access: Access,
+    tool: &'static Definition,
+    arguments: Map<String, Value>,
+) -> Reply {
+    let run = || run(engine, caller, access, tool, arguments);
+    let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(Stop::new(Code::InternalError, format!("`{}` has failed; Kenning's log says where", tool.name))
+            .with("outcome", json!("unknown")))
+    });
+    done.unwrap_or_else(|mut stop| {
+        if tool.effect.writes() && stop.details.get("outcome").is_none() {
+            stop = stop.with("outcome", json!("not_applied"));
+        }
+        stop.reply()
+    })
+}
+
+fn run(
+    engine: &Engine,
+    caller: &Caller,
+    access: Access,
+    tool: &'static Definition,
+    mut arguments: Map<String, Value>,
+) -> Result<Reply, Stop> {
+    if tool.effect.writes() && access == Access::ReadOnly {
+        return Err(Stop::new(
+            Code::ReadOnly,
+            format!("`{}` writes, and this server was started read-only; use a reading tool", tool.name),
+        ));
+    }
+    let key = match tool.effect.writes() {
+        true => arguments.remove(KEY).filter(|key| !key.is_null()),
+        false => None,
+    };
+    let key = match key {
+        None => None,
+        Some(Value::String(key)) if !key.trim().is_empty() && key.len() <= NAME_BYTES_MAX => {
+            Some((key, digest(tool.name, &arguments)))
+        }
+        Some(_) => {
+            let message = format!("`{KEY}` must be a text of 1 to {NAME_BYTES_MAX} bytes");
+            return Err(Stop::invalid(message));
+        }
+    };
+    let mut known = tool.argument_names();
+    known.retain(|name| *name != KEY || tool.effect.writes());
+    let ctx = Context { engine, caller, tool: tool.name, key };
+    (tool.run)(&ctx, arguments, &known)
+}
+
+/// Two calls are the same when tool and arguments are, whatever their order and whether nulls are written out.
+fn digest(tool: &str, arguments: &Map<String, Value>) -> String {
+    let set: std::collections::BTreeMap<_, _> =
+        arguments.iter().filter(|(_, value)| !value.is_null()).collect();
+    let canonical = serde_json::to_string(&set).unwrap_or_default();
+    HEXLOWER.encode(&Sha256::digest(format!("{tool}\n{canonical}")))
+}

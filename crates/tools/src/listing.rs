@@ -1,0 +1,66 @@
+//! Lists: a limit, a cursor that pins the transaction, and a page that ends early rather than grow too large.
+
+use std::ops::Range;
+
+use kenning_engine::{Engine, Snapshot};
+use kenning_model::{Timestamp, TxId};
+use kenning_presentation::cursor::Cursor;
+
+use crate::Stop;
+
+/// A listing under way: which rows to read, and as of when.
+pub struct Listing<'a> {
+    engine: &'a Engine,
+    pub snapshot: Snapshot<'a>,
+    /// The moment at which validity is judged, the same on every page.
+    pub asked_at: Timestamp,
+    name: String,
+    offset: u64,
+    limit: u64,
+}
+
+/// What every list says besides its rows.
+pub struct Page {
+    pub next_cursor: Option<String>,
+    pub as_of_tx_id: TxId,
+}
+
+impl<'a> Listing<'a> {
+    /// `name` says what is listed, arguments included: a cursor goes on only where it came from.
+    pub fn begin(
+        engine: &'a Engine,
+        name: String,
+        limit: u64,
+        cursor: Option<&str>,
+        at: Option<TxId>,
+    ) -> Result<Listing<'a>, Stop> {
+        let now = engine.now();
+        let (at, asked_at, offset) = match cursor {
+            None => (at, now, 0),
+            Some(text) => {
+                let cursor = Cursor::open(text, &engine.secret()?, &name, now)?;
+                (Some(cursor.at), cursor.asked_at, cursor.offset)
+            }
+        };
+        Ok(Listing { engine, snapshot: engine.snapshot_at(at)?, asked_at, name, offset, limit })
+    }
+
+    pub fn rows(&self) -> Range<u64> {
+        self.offset..self.offset + self.limit
+    }
+
+    /// Closes the page after the rows that were really shown.
+    pub fn end(&self, shown: usize, total: u64) -> Result<Page, Stop> {
+        let offset = self.offset + shown as u64;
+        let at = self.snapshot.at();
+        let next_cursor = match offset < total {
+            false => None,
+            true => {
+                let issued_at = self.engine.now();
+                let cursor = Cursor { at, asked_at: self.asked_at, issued_at, offset };
+                Some(cursor.seal(&self.engine.secret()?, &self.name))
+            }
+        };
+        Ok(Page { next_cursor, as_of_tx_id: at })
+    }
+}

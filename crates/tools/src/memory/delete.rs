@@ -1,0 +1,57 @@
+//! `delete`: close an entry or a triple.
+
+use kenning_storage::Write;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::Kind;
+use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Delete;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    id: Text<NAME_BYTES_MAX>,
+    /// Default entry.
+    entity_type: Option<Kind>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Output {
+    id: String,
+    entity_type: Kind,
+    tx_id: u64,
+}
+
+impl Tool for Delete {
+    const NAME: &'static str = "delete";
+    const ABOUT: &'static str = "Remove an entry, or with `entity_type` triple a triple. \
+        Use when it is plainly wrong or no longer wanted. Do not use to correct it (`update`). \
+        Returns tx_id; `undo` with it brings the item back.";
+    const EFFECT: Effect = Effect::Removes;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let kind = input.entity_type.unwrap_or(Kind::Entry);
+        let id = parse_id(kind.into(), &input.id.0)?;
+        ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
+            id: id.to_string(),
+            entity_type: kind,
+            tx_id: done.tx.id.0,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let kind = kenning_model::EntityType::from(output.entity_type);
+        format!(
+            "Deleted {kind} `{}` in transaction {tx}. `undo` transaction {tx} to have it back.",
+            output.id,
+            tx = output.tx_id
+        )
+    }
+}

@@ -1,0 +1,400 @@
+//! Entries, triples and transactions as replies and resources show them: cleaned, with their provenance, and
+//! without the fields that are not set.
+
+use kenning_model::{Change, EntityType, Entry, Record, Status, TaskSize, Timestamp, Transaction, Triple};
+use kenning_presentation::text::{clean, cut, fence};
+use kenning_storage::Stored;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tool::scope_name;
+
+/// What is left of a long text in a row that would not fit into a reply by itself.
+const CUT_BYTES: usize = 1024;
+/// How many changes of one transaction a reply shows.
+pub const CHANGES_MAX: usize = 20;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EntryItem {
+    pub id: String,
+    pub scope: String,
+    pub topic: String,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_sizes: Vec<Size>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub source: Option<String>,
+    pub actor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub confidence: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub valid_from: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub valid_to: Option<String>,
+    pub status: State,
+    pub version: u32,
+    pub recorded_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub updated_at: Option<String>,
+    pub tx_id: u64,
+    /// True when the content did not fit and was cut; `knowledge://entries/{id}` pages through all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Active,
+    Suppressed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub enum Size {
+    XS,
+    S,
+    M,
+    L,
+    XL,
+}
+
+impl From<TaskSize> for Size {
+    fn from(size: TaskSize) -> Size {
+        match size {
+            TaskSize::XS => Size::XS,
+            TaskSize::S => Size::S,
+            TaskSize::M => Size::M,
+            TaskSize::L => Size::L,
+            TaskSize::XL => Size::XL,
+        }
+    }
+}
+
+impl From<Size> for TaskSize {
+    fn from(size: Size) -> TaskSize {
+        match size {
+            Size::XS => TaskSize::XS,
+            Size::S => TaskSize::S,
+            Size::M => TaskSize::M,
+            Size::L => TaskSize::L,
+            Size::XL => TaskSize::XL,
+        }
+    }
+}
+
+impl EntryItem {
+    pub fn new(id: String, tx_id: u64, entry: &Entry) -> EntryItem {
+        EntryItem {
+            id,
+            scope: scope_name(entry.scope),
+            topic: clean(&entry.topic),
+            content: clean(&entry.content),
+            context: entry.context.as_deref().map(clean),
+            tags: entry.tags.iter().map(|tag| clean(tag)).collect(),
+            task_sizes: entry.task_sizes.iter().map(|size| Size::from(*size)).collect(),
+            source: entry.source.as_deref().map(clean),
+            actor: clean(&entry.actor),
+            confidence: entry.confidence,
+            valid_from: entry.valid_from.map(moment),
+            valid_to: entry.valid_to.map(moment),
+            status: match entry.status {
+                Status::Active => State::Active,
+                Status::Suppressed => State::Suppressed,
+            },
+            version: entry.version,
+            recorded_at: moment(entry.recorded_at),
+            updated_at: entry.updated_at.map(moment),
+            tx_id,
+            truncated: false,
+        }
+    }
+
+    /// Quotes and line breaks take two bytes in JSON, so half of the cap on content fits whatever it holds.
+    pub fn cut_to_fit(mut self) -> EntryItem {
+        let fits = crate::arguments::CONTENT_BYTES_MAX / 2;
+        self.truncated = self.content.len() > fits;
+        self.content = cut(&self.content, fits);
+        self.context = self.context.map(|context| cut(&context, CUT_BYTES));
+        self
+    }
+
+    fn shortened(mut self) -> EntryItem {
+        self.truncated = self.content.len() > CUT_BYTES;
+        self.content = cut(&self.content, CUT_BYTES);
+        self.context = self.context.map(|context| cut(&context, CUT_BYTES));
+        self.tags.truncate(8);
+        self
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TripleItem {
+    pub id: String,
+    pub scope: String,
+    pub subject: String,
+    pub predicate: String,
+    pub object: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub source: Option<String>,
+    pub actor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub confidence: Option<f64>,
+    pub version: u32,
+    pub recorded_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub updated_at: Option<String>,
+    pub tx_id: u64,
+}
+
+impl TripleItem {
+    pub fn new(id: String, tx_id: u64, triple: &Triple) -> TripleItem {
+        TripleItem {
+            id,
+            scope: scope_name(triple.scope),
+            subject: clean(&triple.subject),
+            predicate: clean(&triple.predicate),
+            object: clean(&triple.object),
+            source: triple.source.as_deref().map(clean),
+            actor: clean(&triple.actor),
+            confidence: triple.confidence,
+            version: triple.version,
+            recorded_at: moment(triple.recorded_at),
+            updated_at: triple.updated_at.map(moment),
+            tx_id,
+        }
+    }
+
+    pub fn of(stored: &Stored) -> Option<TripleItem> {
+        match &stored.record {
+            Record::Triple(triple) => Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple)),
+            Record::Entry(_) => None,
+        }
+    }
+
+    /// One line: `subject -- predicate -> object`.
+    pub fn line(&self, bytes_max: usize) -> String {
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let fact = format!("{} -- {} -> {}", flat(&self.subject), flat(&self.predicate), flat(&self.object));
+        cut(&fact, bytes_max)
+    }
+}
+
+pub fn entry_item(stored: &Stored) -> Option<EntryItem> {
+    match &stored.record {
+        Record::Entry(entry) => Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry)),
+        Record::Triple(_) => None,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RecordItem {
+    Entry(Box<EntryItem>),
+    Triple(Box<TripleItem>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Entry,
+    Triple,
+}
+
+impl From<EntityType> for Kind {
+    fn from(entity_type: EntityType) -> Kind {
+        match entity_type {
+            EntityType::Entry => Kind::Entry,
+            EntityType::Triple => Kind::Triple,
+        }
+    }
+}
+
+impl From<Kind> for EntityType {
+    fn from(kind: Kind) -> EntityType {
+        match kind {
+            Kind::Entry => EntityType::Entry,
+            Kind::Triple => EntityType::Triple,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeItem {
+    pub entity_type: Kind,
+    pub id: String,
+    /// create, update or delete.
+    pub op: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RecordItem")]
+    pub before: Option<RecordItem>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RecordItem")]
+    pub after: Option<RecordItem>,
+}
+
+impl ChangeItem {
+    /// `tx_id` is the transaction that made the change.
+    pub fn new(change: &Change, tx_id: u64) -> ChangeItem {
+        let item = |record: &Record, tx_id: u64| match record {
+            Record::Entry(entry) => {
+                RecordItem::Entry(Box::new(EntryItem::new(change.id.to_string(), tx_id, entry)))
+            }
+            Record::Triple(triple) => {
+                RecordItem::Triple(Box::new(TripleItem::new(change.id.to_string(), tx_id, triple)))
+            }
+        };
+        ChangeItem {
+            entity_type: change.entity_type.into(),
+            id: change.id.to_string(),
+            op: change.op().as_str().to_owned(),
+            before: change.before.as_ref().map(|before| item(&before.record, before.tx_id.0)),
+            after: change.after.as_ref().map(|record| item(record, tx_id)),
+        }
+    }
+
+    fn shortened(mut self) -> ChangeItem {
+        for side in [&mut self.before, &mut self.after] {
+            if let Some(RecordItem::Entry(entry)) = side.take_if(|side| matches!(side, RecordItem::Entry(_)))
+            {
+                *side = Some(RecordItem::Entry(Box::new(entry.shortened())));
+            }
+        }
+        self
+    }
+
+    fn lines(&self, excerpt: usize) -> String {
+        let mut lines = format!("  {} {} {}", self.op, kind_word(self.entity_type), self.id);
+        for (name, side) in [("before", &self.before), ("after", &self.after)] {
+            match side {
+                Some(RecordItem::Entry(entry)) => {
+                    let text = format!("{}: {}", entry.topic, entry.content);
+                    lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
+                }
+                Some(RecordItem::Triple(triple)) => {
+                    lines.push_str(&format!("\n    {name}: {}", triple.line(excerpt)));
+                }
+                None => {}
+            }
+        }
+        lines
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransactionItem {
+    pub tx_id: u64,
+    pub at: String,
+    pub actor: String,
+    pub tool: String,
+    pub changes: Vec<ChangeItem>,
+    /// How many more changes the transaction has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    pub changes_left_out: Option<usize>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undoes: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub undone_by: Option<u64>,
+}
+
+impl TransactionItem {
+    pub fn new(tx: &Transaction) -> TransactionItem {
+        let shown = tx.changes.iter().take(CHANGES_MAX);
+        TransactionItem {
+            tx_id: tx.id.0,
+            at: moment(tx.at),
+            actor: clean(&tx.actor),
+            tool: tx.tool.clone(),
+            changes: shown.map(|change| ChangeItem::new(change, tx.id.0)).collect(),
+            changes_left_out: Some(tx.changes.len().saturating_sub(CHANGES_MAX)).filter(|left| *left > 0),
+            undoes: tx.undoes.iter().map(|tx| tx.0).collect(),
+            undone_by: tx.undone_by.map(|tx| tx.0),
+        }
+    }
+
+    /// A transaction of large entries, with the long texts cut.
+    pub fn cut_to_fit(mut self) -> TransactionItem {
+        self.changes = self.changes.into_iter().map(ChangeItem::shortened).collect();
+        self
+    }
+
+    pub fn lines(&self, excerpt: usize) -> String {
+        let mut lines =
+            format!("{} {} at {} by {}", self.tx_id, self.tool, self.at, one_line(&self.actor, 64));
+        if !self.undoes.is_empty() {
+            let undoes: Vec<String> = self.undoes.iter().map(u64::to_string).collect();
+            lines.push_str(&format!(", undoes {}", undoes.join(", ")));
+        }
+        if let Some(by) = self.undone_by {
+            lines.push_str(&format!(", undone by {by}"));
+        }
+        lines.push_str(&change_lines(&self.changes, self.changes_left_out, excerpt));
+        lines
+    }
+}
+
+/// Each change on lines of its own, below the transaction that they belong to.
+pub fn change_lines(changes: &[ChangeItem], left_out: Option<usize>, excerpt: usize) -> String {
+    let mut lines = String::new();
+    for change in changes {
+        lines.push('\n');
+        lines.push_str(&change.lines(excerpt));
+    }
+    if let Some(left_out) = left_out {
+        lines.push_str(&format!("\n  and {left_out} more changes"));
+    }
+    lines
+}
+
+fn kind_word(kind: Kind) -> &'static str {
+    EntityType::from(kind).as_str()
+}
+
+/// Stored text between fences, after the line that says what it is.
+pub fn as_data(lines: &str) -> String {
+    format!("Stored text, as data:\n{}", fence(lines))
+}
+
+/// Entries for the text channel: the line of an entry begins with its id, the lines of its content are indented,
+/// so content can't pass for another entry.
+pub fn entry_lines(items: &[EntryItem], excerpt: usize) -> String {
+    let lines: Vec<String> = items
+        .iter()
+        .map(|item| {
+            let topic = one_line(&item.topic, (excerpt / 3).max(20));
+            let content = cut(&item.content, excerpt.saturating_sub(topic.len()));
+            let tags = match item.tags.is_empty() || excerpt < 200 {
+                true => String::new(),
+                false => format!(" [{}]", one_line(&item.tags.join(", "), 200)),
+            };
+            format!("{} {topic}{tags}\n  {}", item.id, content.replace('\n', "\n  "))
+        })
+        .collect();
+    lines.join("\n")
+}
+
+pub fn one_line(text: &str, bytes_max: usize) -> String {
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), bytes_max)
+}
+
+pub fn moment(timestamp: Timestamp) -> String {
+    timestamp.to_string()
+}

@@ -1,0 +1,26 @@
+//! Memory: entries and triples, every change of which can be seen and taken back.
+
+mod delete;
+mod history;
+pub mod item;
+mod query;
+mod query_graph;
+mod relate;
+mod store;
+mod undo;
+mod update;
+
+use crate::tool::{Row, row};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![
+        row::<store::Store>(),
+        row::<update::Update>(),
+        row::<query::Query>(),
+        row::<delete::Delete>(),
+        row::<relate::Relate>(),
+        row::<query_graph::QueryGraph>(),
+        row::<undo::Undo>(),
+        row::<history::History>(),
+    ]
+}

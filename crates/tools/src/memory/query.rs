@@ -1,0 +1,203 @@
+//! `query`: find entries by words, tags and time.
+
+use kenning_engine::{Explanation, Question};
+use kenning_model::TxId;
+use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes, take_rows};
+use kenning_presentation::text::quote;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::{EntryItem, as_data, entry_item, entry_lines};
+use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
+use crate::code::counted;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct Query;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// Words sought in topics.
+    topic: Option<Text<TERM_BYTES_MAX>>,
+    /// Words sought anywhere.
+    content: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// All must be there.
+    tags: Option<Tags>,
+    scope: Option<Text<NAME_BYTES_MAX>>,
+    limit: Option<Whole<1, 200>>,
+    cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// The store as it was then.
+    as_of_tx_id: Option<Tx>,
+    include_suppressed: Option<bool>,
+    /// Say why each matched.
+    explain: Option<bool>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    items: Vec<Item>,
+    next_cursor: Option<String>,
+    total_count: u64,
+    as_of_tx_id: u64,
+    #[serde(skip)]
+    asked: Asked,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Item {
+    #[serde(flatten)]
+    entry: EntryItem,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Why")]
+    explain: Option<Why>,
+}
+
+/// Why an entry matched.
+#[derive(Serialize, JsonSchema)]
+struct Why {
+    score: f64,
+    matched_terms: Vec<String>,
+    /// The scope that it came from.
+    scope: String,
+}
+
+/// What was asked, for the first line of the text and the address of the resource.
+#[derive(Default)]
+struct Asked {
+    topic: Option<String>,
+    content: Option<String>,
+    tags: Vec<String>,
+}
+
+const LIMIT_DEFAULT: u64 = 20;
+
+impl Tool for Query {
+    const NAME: &'static str = "query";
+    const ABOUT: &'static str = "Find entries. Use before you start on a task or answer from memory. \
+        `topic` words are sought in topics, `content` words anywhere; any word matches, the best come first; without words the newest. \
+        Do not use for links between things (`query_graph`) or past changes (`history`). \
+        Returns at most `limit` (default 20, max 200); for more pass `next_cursor` as `cursor`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let scopes = ctx.closure(scope);
+        let asked = Asked {
+            topic: input.topic.map(|topic| topic.0),
+            content: input.content.map(|content| content.0),
+            tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
+        };
+        let suppressed_too = input.include_suppressed.unwrap_or(false);
+        let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
+        let listing = Listing::begin(
+            ctx.engine,
+            format!(
+                "query {scope:?} {:?} {:?} {:?} {at:?} {suppressed_too}",
+                asked.topic, asked.content, asked.tags
+            ),
+            input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
+            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
+            at,
+        )?;
+        let question = Question {
+            scopes: &scopes,
+            topic: asked.topic.as_deref(),
+            content: asked.content.as_deref(),
+            tags: &asked.tags,
+            visible_at: (!suppressed_too).then_some(listing.asked_at),
+        };
+        let found = listing.snapshot.search(&question, listing.rows())?;
+        let explain = input.explain.unwrap_or(false);
+        let items = found
+            .hits
+            .into_iter()
+            .filter_map(|hit| {
+                let entry = entry_item(&hit.stored)?;
+                let why = hit.explanation.filter(|_| explain);
+                Some(Item { explain: why.map(|why| Why::new(why, &entry)), entry })
+            })
+            .collect();
+        let items = take_rows(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {
+            entry: item.entry.cut_to_fit(),
+            ..item
+        });
+        let page = listing.end(items.len(), found.total)?;
+        Ok(Output {
+            items,
+            next_cursor: page.next_cursor,
+            total_count: found.total,
+            as_of_tx_id: page.as_of_tx_id.0,
+            asked,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let total = counted(output.total_count as usize, "entry");
+        let matching = output.asked.words();
+        if output.items.is_empty() {
+            let hint = match matching.is_empty() {
+                true => " Keep something with `store`.",
+                false => " Try other words, or leave them out to see the newest.",
+            };
+            return format!("Found {total}{matching} as of transaction {}.{hint}", output.as_of_tx_id);
+        }
+        let entries: Vec<EntryItem> = output.items.iter().map(|item| item.entry.clone()).collect();
+        let lines = entry_lines(&entries, excerpt_bytes(entries.len()));
+        let more = more(entries.len(), output.total_count, output.next_cursor.as_deref());
+        format!("Found {total}{matching}. {}{more}", as_data(&lines))
+    }
+
+    fn resource(output: &Output) -> Option<String> {
+        let mut uri = "knowledge://entries".to_owned();
+        let topic = output.asked.topic.as_deref().or(output.asked.content.as_deref());
+        if let Some(topic) = topic {
+            uri.push_str("?topic=");
+            uri.push_str(&percent_encoded(topic));
+        }
+        Some(uri)
+    }
+}
+
+impl Why {
+    fn new(explanation: Explanation, entry: &EntryItem) -> Why {
+        let Explanation { score, matched_terms } = explanation;
+        Why { score, matched_terms, scope: entry.scope.clone() }
+    }
+}
+
+impl Asked {
+    /// ` matching "deployment" tagged "ops"`
+    fn words(&self) -> String {
+        let mut words = String::new();
+        for text in [&self.topic, &self.content].into_iter().flatten() {
+            let and = if words.is_empty() { " matching" } else { " and" };
+            words.push_str(&format!("{and} {}", quote(text, 200)));
+        }
+        if !self.tags.is_empty() {
+            words.push_str(&format!(" tagged {}", quote(&self.tags.join(", "), 200)));
+        }
+        words
+    }
+}
+
+/// How to go on when a page is not the whole list.
+pub(super) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> String {
+    match next_cursor {
+        Some(cursor) => format!("\n{shown} of {total} are shown; for more pass `cursor`: \"{cursor}\"."),
+        None => String::new(),
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}

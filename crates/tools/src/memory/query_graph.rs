@@ -1,0 +1,85 @@
+//! `query_graph`: look triples up by any of their parts.
+
+use kenning_model::{TxId, fold};
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::{TripleItem, as_data};
+use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
+use crate::code::counted;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct QueryGraph;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    subject: Option<Text<TERM_BYTES_MAX>>,
+    predicate: Option<Text<TERM_BYTES_MAX>>,
+    object: Option<Text<TERM_BYTES_MAX>>,
+    scope: Option<Text<NAME_BYTES_MAX>>,
+    limit: Option<Whole<1, 200>>,
+    cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    as_of_tx_id: Option<Tx>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Output {
+    items: Vec<TripleItem>,
+    next_cursor: Option<String>,
+    total_count: u64,
+    as_of_tx_id: u64,
+}
+
+const LIMIT_DEFAULT: u64 = 50;
+
+impl Tool for QueryGraph {
+    const NAME: &'static str = "query_graph";
+    const ABOUT: &'static str = "Look triples up by subject, predicate and/or object: whole values, case ignored; none gives all. \
+        Use when you know one end or the relation. Do not use for text (`query`). \
+        Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let scopes = ctx.closure(scope);
+        let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
+        let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
+        let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
+        let listing = Listing::begin(
+            ctx.engine,
+            format!("query_graph {scope:?} {subject:?} {predicate:?} {object:?} {at:?}"),
+            input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
+            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
+            at,
+        )?;
+        let fact = [subject.as_deref(), predicate.as_deref(), object.as_deref()];
+        let (triples, total) = listing.snapshot.triples(&scopes, fact, listing.rows())?;
+        let items = triples.iter().filter_map(TripleItem::of).collect();
+        // A triple is 3 KiB at most, far below what a reply holds.
+        let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
+        let page = listing.end(items.len(), total)?;
+        Ok(Output {
+            items,
+            next_cursor: page.next_cursor,
+            total_count: total,
+            as_of_tx_id: page.as_of_tx_id.0,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let total = counted(output.total_count as usize, "triple");
+        if output.items.is_empty() {
+            return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
+        }
+        let lines: Vec<String> =
+            output.items.iter().map(|item| format!("{} {}", item.id, item.line(usize::MAX))).collect();
+        let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
+        format!("Found {total}. {}{more}", as_data(&lines.join("\n")))
+    }
+}

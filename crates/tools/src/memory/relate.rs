@@ -1,0 +1,104 @@
+//! `relate`: write a fact of the graph.
+
+use kenning_storage::{NewTriple, OnConflict, Write};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::{TripleItem, as_data};
+use crate::arguments::{Confidence, NAME_BYTES_MAX, TERM_BYTES_MAX, TOPIC_BYTES_MAX, Text};
+use crate::code::counted;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Relate;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    subject: Text<TERM_BYTES_MAX>,
+    predicate: Text<TERM_BYTES_MAX>,
+    object: Text<TERM_BYTES_MAX>,
+    scope: Option<Text<NAME_BYTES_MAX>>,
+    source: Option<Text<TOPIC_BYTES_MAX>>,
+    confidence: Option<Confidence>,
+    /// When subject and predicate have another object; default keep_both.
+    on_conflict: Option<Choice>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Choice {
+    KeepBoth,
+    Replace,
+    Reject,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    #[serde(flatten)]
+    triple: TripleItem,
+    /// Live triples with the same subject and predicate and another object; with `replace`, those it replaced.
+    conflicts: Vec<TripleItem>,
+}
+
+/// A reply names at most so many; they may be 3 KiB each.
+const CONFLICTS_MAX: usize = 8;
+
+impl Tool for Relate {
+    const NAME: &'static str = "relate";
+    const ABOUT: &'static str = "Link two things in the graph: subject, predicate, object (\"api\", \"depends on\", \"auth\"). \
+        Use for relations you will walk or look up. Do not use for prose (`store`). \
+        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again. \
+        Look up with `query_graph`.";
+    const EFFECT: Effect = Effect::WritesOnce;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let triple = NewTriple {
+            scope,
+            closure: ctx.closure(scope),
+            subject: input.subject.0,
+            predicate: input.predicate.0,
+            object: input.object.0,
+            source: input.source.map(|source| source.0),
+            confidence: input.confidence.map(|confidence| confidence.0),
+        };
+        let on_conflict = match input.on_conflict {
+            None | Some(Choice::KeepBoth) => OnConflict::KeepBoth,
+            Some(Choice::Replace) => OnConflict::Replace,
+            Some(Choice::Reject) => OnConflict::Reject,
+        };
+        ctx.commit(Write::Relate { triple, on_conflict }, |done| {
+            let triple = match &done.existing {
+                Some(existing) => TripleItem::of(existing),
+                None => done.tx.changes.iter().find_map(|change| match &change.after {
+                    Some(kenning_model::Record::Triple(triple)) => {
+                        Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple))
+                    }
+                    _ => None,
+                }),
+            };
+            Output {
+                triple: triple.expect("relating leaves a triple, old or new"),
+                conflicts: done.conflicts.iter().take(CONFLICTS_MAX).filter_map(TripleItem::of).collect(),
+            }
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let Output { triple, conflicts } = output;
+        let related = format!("The graph has it as `{}` since transaction {}.", triple.id, triple.tx_id);
+        if conflicts.is_empty() {
+            return related;
+        }
+        let lines: Vec<String> =
+            conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
+        format!(
+            "{related} {} with the same subject and predicate and another object (see `history` for what is live). {}",
+            counted(conflicts.len(), "triple"),
+            as_data(&lines.join("\n"))
+        )
+    }
+}

@@ -1,0 +1,123 @@
+//! `undo`: take transactions back by committing what reverses them.
+
+use kenning_model::{Transaction, TxId};
+use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
+use kenning_storage::{UndoPlan, UndoTarget, Write};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::{ChangeItem, TransactionItem, as_data, change_lines};
+use crate::arguments::{NAME_BYTES_MAX, TX_MAX, Text, Whole};
+use crate::code::counted;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Undo;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The one to take back; or give `count`.
+    tx_id: Option<Whole<1, TX_MAX>>,
+    /// How many of this session's newest; default 1.
+    count: Option<Whole<1, 50>>,
+    /// Only show what it would do.
+    dry_run: Option<bool>,
+    scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Also transactions of others.
+    any_actor: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Output {
+    /// The transactions taken back, newest first.
+    undone: Vec<u64>,
+    /// Of the undo itself; absent for a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    tx_id: Option<u64>,
+    changed_ids: Vec<String>,
+    /// What a dry run would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<ChangeItem>")]
+    changes: Option<Vec<ChangeItem>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    changes_left_out: Option<usize>,
+}
+
+/// How much of a record the text of a dry run shows.
+const EXCERPT_BYTES: usize = 300;
+
+impl Tool for Undo {
+    const NAME: &'static str = "undo";
+    const ABOUT: &'static str = "Take writes back: one transaction by `tx_id`, or this session's newest `count` (default 1, max 50), all or none. \
+        Use when a write was a mistake. Do not use to correct a fact (`update`). \
+        Returns undone, tx_id, changed_ids; undo that tx_id to have it all again. \
+        CONFLICT if the same ids changed since. Find tx_ids with `history`; try with `dry_run`.";
+    const EFFECT: Effect = Effect::Removes;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        // The scope bounds what may be undone once there is more than one.
+        ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let target = match (input.tx_id, input.count) {
+            (Some(_), Some(_)) => return Err(Stop::invalid("give `tx_id` or `count`, not both")),
+            (Some(tx), None) => UndoTarget::Tx(TxId(tx.0)),
+            (None, count) => UndoTarget::Newest(count.map_or(1, |count| count.0 as u32)),
+        };
+        let any_actor = input.any_actor.unwrap_or(false);
+        if input.dry_run.unwrap_or(false) {
+            let (actor, origin) = (&ctx.caller.actor, &ctx.caller.origin);
+            let plan = UndoPlan { target, any_actor, actor, origin };
+            return Ok(previewed(&ctx.engine.storage()?.plan_undo(&plan)?));
+        }
+        ctx.commit(Write::Undo { target, any_actor }, |done| Output {
+            tx_id: Some(done.tx.id.0),
+            ..summary(&done.tx)
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let undone: Vec<String> = output.undone.iter().map(u64::to_string).collect();
+        let noun = if undone.len() == 1 { "transaction" } else { "transactions" };
+        let undone = format!("{noun} {}", undone.join(", "));
+        let ids = output.changed_ids.join(", ");
+        let changed = match output.changed_ids.is_empty() {
+            true => "Nothing was left to change.".to_owned(),
+            false => format!("Changed: {ids}."),
+        };
+        match (output.tx_id, &output.changes) {
+            (Some(tx), _) => format!("Undid {undone} in transaction {tx}. {changed}"),
+            (None, changes) => {
+                let changes = changes.as_deref().unwrap_or_default();
+                let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
+                format!(
+                    "Dry run: would undo {undone} by {}. Nothing was written. {}",
+                    counted(output.changed_ids.len(), "change"),
+                    as_data(lines.trim_start_matches('\n'))
+                )
+            }
+        }
+    }
+}
+
+fn summary(tx: &Transaction) -> Output {
+    Output {
+        undone: tx.undoes.iter().map(|tx| tx.0).collect(),
+        tx_id: None,
+        changed_ids: tx.changes.iter().map(|change| change.id.to_string()).collect(),
+        changes: None,
+        changes_left_out: None,
+    }
+}
+
+fn previewed(tx: &Transaction) -> Output {
+    let mut item = TransactionItem::new(tx);
+    if json_bytes(&item) > ROWS_BYTES_MAX {
+        item = item.cut_to_fit();
+    }
+    Output { changes: Some(item.changes), changes_left_out: item.changes_left_out, ..summary(tx) }
+}

@@ -1,0 +1,103 @@
+//! JSON Schemas as hosts like them: no references, no formats that validators warn of, nothing optional nullable
+//! on the way in, an object at the root.
+
+use schemars::JsonSchema;
+use schemars::generate::{Contract, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+/// What a caller may send. Writing tools also take an idempotency key, which `dispatch` handles for all of them.
+pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
+    let mut schema = generate::<T>(Contract::Deserialize);
+    schema.remove("description");
+    schema.entry("properties").or_insert_with(|| json!({}));
+    if writes && let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.insert(
+            crate::dispatch::KEY.to_owned(),
+            json!({"type": "string", "minLength": 1, "maxLength": crate::arguments::NAME_BYTES_MAX}),
+        );
+    }
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    schema
+}
+
+/// What comes back: the tool's own output, or the error that every tool may give.
+pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), json!("object"));
+    let success = Value::Object(generate::<T>(Contract::Serialize));
+    schema.insert("oneOf".to_owned(), json!([success, error()]));
+    schema
+}
+
+fn error() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "retryable": {"type": "boolean"},
+                "details": {"type": "object"},
+            },
+            "required": ["code", "message", "retryable", "details"],
+            "additionalProperties": false,
+        }},
+        "required": ["error"],
+        "additionalProperties": false,
+    })
+}
+
+fn generate<T: JsonSchema>(contract: Contract) -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+        settings.contract = contract.clone();
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    tidy(&mut schema, matches!(contract, Contract::Deserialize));
+    match schema {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}
+
+fn tidy(schema: &mut Value, input: bool) {
+    match schema {
+        Value::Object(object) => {
+            object.remove("title");
+            // AJV warns of `uint64` and its like on the user's terminal.
+            if object.get("type").is_some_and(|kind| kind != "string") {
+                object.remove("format");
+            }
+            match object.get("type").cloned() {
+                Some(Value::Array(kinds)) if input => {
+                    if let Some(kind) = kinds.into_iter().find(|kind| kind != "null") {
+                        object.insert("type".to_owned(), kind);
+                    }
+                }
+                Some(Value::Array(kinds)) => {
+                    object.remove("type");
+                    object.remove("format");
+                    let branches: Vec<Value> = kinds.into_iter().map(|kind| json!({"type": kind})).collect();
+                    object.insert("anyOf".to_owned(), Value::Array(branches));
+                }
+                _ => {}
+            }
+            // `Option` of a type with a schema of its own: the null is dropped, the other branch takes its place.
+            if input && let Some(Value::Array(branches)) = object.get("anyOf").cloned() {
+                let mut rest: Vec<Value> =
+                    branches.into_iter().filter(|branch| branch != &json!({"type": "null"})).collect();
+                if let (1, Some(Value::Object(only))) = (rest.len(), rest.pop()) {
+                    object.remove("anyOf");
+                    for (key, value) in only {
+                        object.entry(key).or_insert(value);
+                    }
+                }
+            }
+            object.values_mut().for_each(|value| tidy(value, input));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| tidy(value, input)),
+        _ => {}
+    }
+}
