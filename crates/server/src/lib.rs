@@ -1,0 +1,85 @@
+//! The only crate that knows MCP. It turns protocol messages into calls of `tools`, and replies into messages.
+
+pub mod client;
+mod mcp;
+mod prompts;
+mod resources;
+mod stdio;
+mod subscriptions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kenning_engine::Engine;
+use kenning_tools::Access;
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+pub use mcp::tool_list;
+
+/// How the server was started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub access: Access,
+    pub tool_names: ToolNames,
+    pub toolsets: Toolsets,
+    /// The name in the log; else the client's, else `local`.
+    pub actor: Option<String>,
+    /// What this process is to the log: decides which transactions are its own.
+    pub origin: String,
+    /// Where calls go that name no scope.
+    pub scope: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolNames {
+    /// `kb_search`: several hosts drop a whole server over one dot.
+    Portable,
+    /// `kb.search`
+    Dotted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Toolsets {
+    Auto,
+    All,
+    Only(Vec<String>),
+}
+
+/// Requests that are still at work when the input ends may finish, but nobody waits longer for them than this.
+const GRACE: Duration = Duration::from_millis(800);
+
+/// Serves one client on the standard streams until they end.
+pub async fn serve_stdio(engine: Arc<Engine>, options: Options) -> Result<(), ServerInitializeError> {
+    let (input, output) = rmcp::transport::io::stdio_pipes();
+    serve(engine, options, input, output).await
+}
+
+/// Serves one client on any pair of streams.
+pub async fn serve(
+    engine: Arc<Engine>,
+    options: Options,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+) -> Result<(), ServerInitializeError> {
+    let ended = CancellationToken::new();
+    let transport = stdio::Stdio::new(input, output, ended.clone());
+    let service = mcp::Server::new(engine, options, ended.clone());
+    let running = match mcp::Service(service).serve(transport).await {
+        Ok(running) => running,
+        // A client that only looked whether we start.
+        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let grace = async {
+        ended.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        _ = running.waiting() => {}
+        () = grace => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Prompts: ready instructions that a person picks and a model follows. They write nothing by themselves.
+
+mod correct_stale_facts;
+mod ingest_memory;
+mod retrieve_context;
+
+use kenning_engine::Engine;
+use kenning_model::fold;
+use kenning_presentation::text;
+use kenning_tools::{Caller, SCOPES, resolve_scope};
+use rmcp::ErrorData;
+use rmcp::model::{
+    CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptResult, JsonObject, Prompt,
+    PromptArgument, PromptMessage, Reference, Role,
+};
+use serde_json::Value;
+
+use crate::resources;
+
+/// A prompt as the list shows it, and how it becomes a message.
+struct Row {
+    name: &'static str,
+    about: &'static str,
+    /// The one required argument and what it is. All prompts also take a scope.
+    argument: (&'static str, &'static str),
+    /// `value` is fenced already; `scope` is a clause for the tool calls, or empty.
+    message: fn(value: &str, scope: &str) -> String,
+}
+
+const ROWS: [Row; 3] = [ingest_memory::ROW, retrieve_context::ROW, correct_stale_facts::ROW];
+
+const SCOPE: &str = "scope";
+
+pub(crate) fn list() -> Vec<Prompt> {
+    ROWS.iter()
+        .map(|row| {
+            let (name, about) = row.argument;
+            let arguments = vec![
+                PromptArgument::new(name).with_description(about).with_required(true),
+                PromptArgument::new(SCOPE)
+                    .with_description("Where to look and write: namespace:scope")
+                    .with_required(false),
+            ];
+            Prompt::new(row.name, Some(row.about), Some(arguments))
+        })
+        .collect()
+}
+
+pub(crate) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, ErrorData> {
+    let row = find(name)?;
+    let (required, _) = row.argument;
+    if let Some(unknown) = arguments.keys().find(|key| *key != required && *key != SCOPE) {
+        let unknown = text::quote(unknown, 64);
+        return Err(invalid(format!(
+            "`{name}` has no argument {unknown}; it takes `{required}` and `{SCOPE}`"
+        )));
+    }
+    let value = argument(&arguments, required)?
+        .ok_or_else(|| invalid(format!("`{name}` needs the argument `{required}`")))?;
+    let scope = match argument(&arguments, SCOPE)? {
+        Some(scope) => format!(", each time with `scope` {}", text::fence_inline(scope)),
+        None => String::new(),
+    };
+    let message = (row.message)(&text::fence(value), &scope);
+    Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, message)]).with_description(row.about))
+}
+
+/// Offers stored topics and known scopes, for prompts and for the parameters of resources.
+pub(crate) fn complete(
+    engine: &Engine,
+    caller: &Caller,
+    request: &CompleteRequestParams,
+) -> Result<CompleteResult, ErrorData> {
+    match &request.r#ref {
+        Reference::Prompt(prompt) => drop(find(&prompt.name)?),
+        Reference::Resource(template) => {
+            let known = resources::templates().iter().any(|row| row.uri_template == template.uri);
+            if !known && resources::Uri::parse(&template.uri).is_err() {
+                return Err(resources::not_found(&template.uri));
+            }
+        }
+        _ => return Err(invalid("completion knows prompts and resources".to_owned())),
+    }
+    let typed = fold(&request.argument.value);
+    let values = match request.argument.name.as_str() {
+        "topic" => topics(engine, caller, &typed)?,
+        SCOPE => {
+            SCOPES.iter().filter(|scope| scope.starts_with(&typed)).map(|scope| scope.to_string()).collect()
+        }
+        _ => Vec::new(),
+    };
+    completed(values)
+}
+
+fn topics(engine: &Engine, caller: &Caller, typed: &str) -> Result<Vec<String>, ErrorData> {
+    let read = || {
+        let scope = resolve_scope(&caller.scope)?;
+        let snapshot = engine.snapshot()?;
+        // One more than is shown, to know whether there are more.
+        Ok(snapshot.topics(&[scope], typed, engine.now(), CompletionInfo::MAX_VALUES + 1)?)
+    };
+    let topics = read().map_err(|stop: kenning_tools::Stop| ErrorData::internal_error(stop.message, None))?;
+    Ok(topics.iter().map(|topic| text::clean(topic)).collect())
+}
+
+fn completed(mut values: Vec<String>) -> Result<CompleteResult, ErrorData> {
+    let more = values.len() > CompletionInfo::MAX_VALUES;
+    values.truncate(CompletionInfo::MAX_VALUES);
+    let mut info = CompletionInfo::new(values).map_err(invalid)?;
+    info.has_more = Some(more);
+    Ok(CompleteResult::new(info))
+}
+
+fn find(name: &str) -> Result<&'static Row, ErrorData> {
+    ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let name = text::quote(name, 64);
+        invalid(format!("there is no prompt {name}; there are {}", names.join(", ")))
+    })
+}
+
+fn argument<'a>(arguments: &'a JsonObject, name: &str) -> Result<Option<&'a str>, ErrorData> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(value)) if value.trim().is_empty() => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(_) => Err(invalid(format!("`{name}` must be a text"))),
+    }
+}
+
+fn invalid(message: String) -> ErrorData {
+    ErrorData::invalid_params(message, None)
+}

@@ -1,0 +1,210 @@
+//! What clients can read and watch by address.
+
+mod uri;
+
+use kenning_engine::{Engine, Error, Question};
+use kenning_model::{EntityType, Id, Transaction, TxId};
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use kenning_tools::memory::item::{EntryItem, TransactionItem, TripleItem, entry_item};
+use kenning_tools::{Caller, Code, Listing, Stop, resolve_scope};
+use rmcp::ErrorData;
+use rmcp::model::{MetaObject, Resource, ResourceTemplate};
+use serde::Serialize;
+use serde_json::json;
+
+use uri::Place;
+pub(crate) use uri::Uri;
+
+pub(crate) const MIME_TYPE: &str = "application/json";
+
+pub(crate) const ENTRIES: &str = "knowledge://entries";
+pub(crate) const TRIPLES: &str = "knowledge://graph/triples";
+pub(crate) const TRANSACTIONS: &str = "knowledge://history/transactions";
+const ENTRY: &str = "knowledge://entries/{id}";
+
+/// Of the shape that a read returns.
+const SHAPE_VERSION: u32 = 1;
+
+const LIMIT_DEFAULT: u64 = 50;
+
+struct Row {
+    uri: &'static str,
+    name: &'static str,
+    about: &'static str,
+    /// What a client can put behind the URI.
+    parameters: &'static str,
+}
+
+const ROWS: [Row; 3] = [
+    Row {
+        uri: ENTRIES,
+        name: "entries",
+        about: "Stored entries, newest first, or the best first when `topic` gives words to look for.",
+        parameters: "{?limit,cursor,scope,topic,as_of_tx_id}",
+    },
+    Row {
+        uri: TRIPLES,
+        name: "triples",
+        about: "The facts of the graph, newest first.",
+        parameters: "{?limit,cursor,scope,as_of_tx_id}",
+    },
+    Row {
+        uri: TRANSACTIONS,
+        name: "transactions",
+        about: "Every change of the store, newest first.",
+        parameters: "{?limit,cursor,as_of_tx_id,since_tx_id}",
+    },
+];
+
+pub(crate) fn list() -> Vec<Resource> {
+    ROWS.iter()
+        .map(|row| {
+            let mut meta = MetaObject::new();
+            meta.0.insert("io.kenning/version".to_owned(), json!(SHAPE_VERSION));
+            let mut resource =
+                Resource::new(row.uri, row.name).with_description(row.about).with_mime_type(MIME_TYPE);
+            resource.meta = Some(meta);
+            resource
+        })
+        .collect()
+}
+
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
+    let pages = ROWS.iter().map(|row| {
+        ResourceTemplate::new(format!("{}{}", row.uri, row.parameters), row.name)
+            .with_description(format!("{} Limit 1 to 200, default 50.", row.about))
+            .with_mime_type(MIME_TYPE)
+    });
+    let entry =
+        ResourceTemplate::new(ENTRY, "entry").with_description("One entry, whole.").with_mime_type(MIME_TYPE);
+    pages.chain([entry]).collect()
+}
+
+/// What every read returns.
+#[derive(Serialize)]
+struct Body<'a, T> {
+    resource_uri: &'a str,
+    as_of_tx_id: TxId,
+    items: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+pub(crate) fn read(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, ErrorData> {
+    page(engine, caller, uri).map_err(|stop| refused(stop, &uri.text))
+}
+
+fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
+    let scope = resolve_scope(uri.scope.as_deref().unwrap_or(&caller.scope))?;
+    let scopes = [scope];
+    let limit = uri.limit.unwrap_or(LIMIT_DEFAULT);
+    let listing = Listing::begin(engine, uri.listing(scope), limit, uri.cursor.as_deref(), uri.as_of_tx_id)?;
+    let at = listing.snapshot.at();
+    match uri.place {
+        Place::Entry(id) => {
+            let stored = listing.snapshot.entry(id)?;
+            let item = stored.as_ref().and_then(entry_item);
+            let missing = || Stop::new(Code::NotFound, format!("there is no entry `{id}`"));
+            body(uri, at, vec![item.ok_or_else(missing)?], None)
+        }
+        Place::Entries => {
+            let question = Question {
+                scopes: &scopes,
+                topic: None,
+                content: uri.topic.as_deref(),
+                tags: &[],
+                visible_at: Some(listing.asked_at),
+            };
+            let found = listing.snapshot.search(&question, listing.rows())?;
+            let items = found.hits.iter().filter_map(|hit| entry_item(&hit.stored)).collect();
+            let items = take_rows(items, ROWS_BYTES_MAX, EntryItem::cut_to_fit);
+            let page = listing.end(items.len(), found.total)?;
+            body(uri, at, items, page.next_cursor)
+        }
+        Place::Triples => {
+            let (triples, total) = listing.snapshot.triples(&scopes, [None; 3], listing.rows())?;
+            let items = triples.iter().filter_map(TripleItem::of).collect();
+            let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
+            let page = listing.end(items.len(), total)?;
+            body(uri, at, items, page.next_cursor)
+        }
+        Place::Transactions => {
+            let since = uri.since_tx_id.unwrap_or_default();
+            let (transactions, total) = listing.snapshot.history(None, None, since, listing.rows())?;
+            let items = transactions.iter().map(TransactionItem::new).collect();
+            let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
+            let page = listing.end(items.len(), total)?;
+            body(uri, at, items, page.next_cursor)
+        }
+    }
+}
+
+fn body<T: Serialize>(
+    uri: &Uri,
+    as_of_tx_id: TxId,
+    items: Vec<T>,
+    next_cursor: Option<String>,
+) -> Result<String, Stop> {
+    let body = Body { resource_uri: &uri.text, as_of_tx_id, items, next_cursor };
+    serde_json::to_string(&body)
+        .map_err(|_| Stop::new(Code::InternalError, "the resource can't be written as JSON"))
+}
+
+/// A resource that can be subscribed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    Entries,
+    Entry(Id),
+    Triples,
+    Transactions,
+}
+
+impl Watched {
+    pub(crate) fn parse(uri: &str) -> Option<Watched> {
+        match uri {
+            ENTRIES => Some(Watched::Entries),
+            TRIPLES => Some(Watched::Triples),
+            TRANSACTIONS => Some(Watched::Transactions),
+            _ => Id::parse(uri.strip_prefix(ENTRIES)?.strip_prefix('/')?).map(Watched::Entry),
+        }
+    }
+
+    /// The ids that a transaction wrote and those that it removed, as this resource lists them.
+    pub(crate) fn changed_ids(self, tx: &Transaction) -> (Vec<String>, Vec<String>) {
+        let (wanted, only) = match self {
+            Watched::Entries => (EntityType::Entry, None),
+            Watched::Entry(id) => (EntityType::Entry, Some(id)),
+            Watched::Triples => (EntityType::Triple, None),
+            Watched::Transactions => return (vec![tx.id.to_string()], Vec::new()),
+        };
+        let (mut upserted, mut deleted) = (Vec::new(), Vec::new());
+        for change in &tx.changes {
+            if change.entity_type == wanted && only.is_none_or(|id| id == change.id) {
+                let ids = if change.after.is_some() { &mut upserted } else { &mut deleted };
+                ids.push(change.id.to_string());
+            }
+        }
+        (upserted, deleted)
+    }
+}
+
+pub(crate) fn not_found(uri: &str) -> ErrorData {
+    let shown = kenning_presentation::text::quote(uri, 200);
+    ErrorData::resource_not_found(
+        format!("there is no resource {shown}; `resources/templates/list` names them"),
+        Some(json!({"uri": uri})),
+    )
+}
+
+pub(crate) fn failed(error: Error) -> ErrorData {
+    refused(Stop::from(error), "")
+}
+
+/// A read has no channel but the protocol for its errors; the code and whether to retry go along as data.
+fn refused(stop: Stop, uri: &str) -> ErrorData {
+    let data = json!({"uri": uri, "code": stop.code.as_str(), "retryable": stop.code.retryable()});
+    match stop.code {
+        Code::NotFound => ErrorData::resource_not_found(stop.message, Some(data)),
+        Code::InvalidArgument => ErrorData::invalid_params(stop.message, Some(data)),
+        _ => ErrorData::internal_error(stop.message, Some(data)),
+    }
+}

@@ -1,0 +1,155 @@
+//! The addresses: a fixed path and a few parameters, nothing else.
+
+use kenning_model::{Id, ScopeId, TxId};
+use rmcp::ErrorData;
+use serde_json::json;
+
+use super::{ENTRIES, TRANSACTIONS, TRIPLES, not_found};
+
+const URI_BYTES_MAX: usize = 1024;
+const LIMIT_MAX: u64 = 200;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uri {
+    pub(crate) text: String,
+    pub(super) place: Place,
+    pub(super) limit: Option<u64>,
+    pub(super) cursor: Option<String>,
+    pub(super) scope: Option<String>,
+    pub(super) topic: Option<String>,
+    pub(super) as_of_tx_id: Option<TxId>,
+    pub(super) since_tx_id: Option<TxId>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    #[default]
+    Entries,
+    Entry(Id),
+    Triples,
+    Transactions,
+}
+
+impl Uri {
+    pub(crate) fn parse(text: &str) -> Result<Uri, ErrorData> {
+        if text.len() > URI_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(invalid(text, "an address is at most 1024 bytes of printable ASCII"));
+        }
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let place = match path {
+            ENTRIES => Place::Entries,
+            TRIPLES => Place::Triples,
+            TRANSACTIONS => Place::Transactions,
+            _ => {
+                let id = path.strip_prefix(ENTRIES).and_then(|rest| rest.strip_prefix('/'));
+                Place::Entry(id.and_then(Id::parse).ok_or_else(|| not_found(text))?)
+            }
+        };
+        let mut uri = Uri { text: text.to_owned(), place, ..Uri::default() };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value)
+                .ok_or_else(|| invalid(text, "a parameter is not valid percent-encoded text"))?;
+            uri.set(name, value)?;
+        }
+        Ok(uri)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), ErrorData> {
+        let number = || value.parse::<u64>().ok().filter(|number| i64::try_from(*number).is_ok());
+        let fresh = match (name, self.place) {
+            ("limit", _) => {
+                let limit = number().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                let limit = limit.ok_or_else(|| invalid(&self.text, "`limit` is a number from 1 to 200"))?;
+                self.limit.replace(limit).is_none()
+            }
+            ("cursor", _) => self.cursor.replace(value).is_none(),
+            ("scope", _) => self.scope.replace(value).is_none(),
+            ("as_of_tx_id", _) => {
+                let tx = number()
+                    .ok_or_else(|| invalid(&self.text, "`as_of_tx_id` is the number of a transaction"))?;
+                self.as_of_tx_id.replace(TxId(tx)).is_none()
+            }
+            ("topic", Place::Entries) => self.topic.replace(value).is_none(),
+            ("since_tx_id", Place::Transactions) => {
+                let tx = number()
+                    .ok_or_else(|| invalid(&self.text, "`since_tx_id` is the number of a transaction"))?;
+                self.since_tx_id.replace(TxId(tx)).is_none()
+            }
+            _ => return Err(invalid(&self.text, "it has a parameter that this resource does not take")),
+        };
+        match fresh {
+            true => Ok(()),
+            false => Err(invalid(&self.text, "a parameter is given twice")),
+        }
+    }
+
+    /// What is listed, apart from how far: a cursor goes on only with the same.
+    pub(super) fn listing(&self, scope: ScopeId) -> String {
+        format!(
+            "resource {:?} {scope:?} {:?} {:?} {:?}",
+            self.place, self.topic, self.as_of_tx_id, self.since_tx_id
+        )
+    }
+}
+
+fn invalid(uri: &str, what: &str) -> ErrorData {
+    let shown = kenning_presentation::text::quote(uri, 200);
+    ErrorData::invalid_params(format!("can't read {shown}: {what}"), Some(json!({"uri": uri})))
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let value = u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?;
+                bytes.push(value);
+            }
+            b'#' | 0 => return None,
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_addresses_parse_and_all_others_are_refused() {
+        let uri = Uri::parse("knowledge://entries?topic=blue%2Dgreen%20deploys&limit=7&scope=global:default");
+        let uri = uri.expect("a good address");
+        assert_eq!(uri.topic.as_deref(), Some("blue-green deploys"));
+        assert_eq!((uri.limit, uri.scope.as_deref()), (Some(7), Some("global:default")));
+        assert_eq!(
+            Uri::parse("knowledge://entries/K7H9M2PQX8").map(|uri| uri.place).ok(),
+            Id::parse("K7H9M2PQX8").map(Place::Entry)
+        );
+        for text in [
+            "",
+            "knowledge:entries",
+            "knowledge://entries/",
+            "knowledge://entries/../graph/triples",
+            "knowledge://entries/K7H9M2PQX8/x",
+            "knowledge://user@entries",
+            "knowledge://entries#x",
+            "knowledge://entries?limit=0",
+            "knowledge://entries?limit=201",
+            "knowledge://entries?limit=5&limit=6",
+            "knowledge://entries?since_tx_id=1",
+            "knowledge://entries?topic=%zz",
+            "knowledge://entries?topic=%00",
+            "knowledge://entries?topic=%ff",
+            "knowledge://entries?topic=é",
+            "knowledge://graph/triples?topic=x",
+            "file:///etc/passwd",
+            &format!("knowledge://entries?topic={}", "x".repeat(1024)),
+        ] {
+            assert!(Uri::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+
+pub(crate) struct Stdio<R, W> {
+    input: BufReader<R>,
+    /// The line read so far. It outlives a cancelled `receive`, which rmcp polls inside a `select!`.
+    line: Vec<u8>,
+    /// The line has passed its cap; the rest of it is read and dropped.
+    oversized: bool,
+    output: Arc<Mutex<W>>,
+    /// Answers to lines that never became messages.
+    complaints: JoinSet<()>,
+    /// Until a client has asked something, rmcp can't bear anything but a request.
+    asked: bool,
+    /// Told at the end of the input, so that open subscriptions end too.
+    ended: CancellationToken,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
+    pub(crate) fn new(input: R, output: W, ended: CancellationToken) -> Self {
+        Stdio {
+            input: BufReader::with_capacity(64 * 1024, input),
+            line: Vec::new(),
+            oversized: false,
+            output: Arc::new(Mutex::new(output)),
+            complaints: JoinSet::new(),
+            asked: false,
+            ended,
+        }
+    }
+
+    /// The next line without its end; `None` at the end of the input.
+    async fn next_line(&mut self) -> Option<Line> {
+        loop {
+            let available = match self.input.fill_buf().await {
+                Ok(available) => available,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return None,
+            };
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(available.len());
+            if self.line.len() + taken > LINE_BYTES_MAX {
+                self.oversized = true;
+                self.line.clear();
+            }
+            if !self.oversized {
+                self.line.extend_from_slice(&available[..taken]);
+            }
+            let at_end = available.is_empty();
+            self.input.consume(taken + usize::from(end.is_some()));
+            if end.is_some() || (at_end && !self.line.is_empty()) {
+                let line = std::mem::take(&mut self.line);
+                return Some(match std::mem::take(&mut self.oversized) {
+                    true => Line::TooLong,
+                    false => Line::Whole(line),
+                });
+            }
+            if at_end {
+                return None;
+            }
+        }
+    }
+
+    fn complain(&mut self, id: Value, code: i32, message: &str) {
+        let reply = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+        let output = self.output.clone();
+        self.complaints.spawn(async move {
+            // A client that does not read any more is told by the end of its input.
+            let _ = write_line(&output, reply.to_string().into_bytes()).await;
+        });
+        while self.complaints.try_join_next().is_some() {}
+    }
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+impl<R, W> Transport<RoleServer> for Stdio<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let output = self.output.clone();
+        let line = serde_json::to_vec(&item);
+        async move { write_line(&output, line?).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let Some(line) = self.next_line().await else {
+                while self.complaints.join_next().await.is_some() {}
+                self.ended.cancel();
+                return None;
+            };
+            let message = match line {
+                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+                Line::Whole(line) => read_message(&line),
+                Line::TooLong => Err(Complaint {
+                    id: Value::Null,
+                    code: INVALID_REQUEST,
+                    message: "the line is longer than 4 MiB",
+                }),
+            };
+            match message {
+                Ok(RxJsonRpcMessage::<RoleServer>::Request(request)) => {
+                    self.asked = true;
+                    return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
+                }
+                Ok(message) if self.asked => return Some(message),
+                Ok(_) => {}
+                Err(Complaint { id, code, message }) => self.complain(id, code, message),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.output.lock().await.flush().await
+    }
+}
+
+struct Complaint {
+    id: Value,
+    code: i32,
+    message: &'static str,
+}
+
+fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> {
+    let complaint = |id: &Value, code, message| {
+        let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
+        Complaint { id, code, message }
+    };
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|_| complaint(&Value::Null, PARSE_ERROR, "the line is not JSON"))?;
+    let invalid = |message| complaint(&value["id"], INVALID_REQUEST, message);
+    if value.is_array() {
+        return Err(invalid("batches are not supported: send one message a line"));
+    }
+    let Some(object) = value.as_object() else {
+        return Err(invalid("a message is a JSON object"));
+    };
+    if value["jsonrpc"] != "2.0" {
+        return Err(invalid("`jsonrpc` must be \"2.0\""));
+    }
+    if object.get("id").is_some_and(|id| !id.is_string() && !id.is_number()) {
+        return Err(invalid("`id` must be a string or a number"));
+    }
+    let is_answer = object.contains_key("result") || object.contains_key("error");
+    if !is_answer && !value["method"].is_string() {
+        return Err(invalid("`method` must be a string"));
+    }
+    let id = value["id"].clone();
+    serde_json::from_value(value)
+        .map_err(|_| complaint(&id, INVALID_REQUEST, "the message has the wrong form"))
+}
+
+async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: Vec<u8>) -> io::Result<()> {
+    line.push(b'\n');
+    let mut output = output.lock().await;
+    output.write_all(&line).await?;
+    output.flush().await
+}

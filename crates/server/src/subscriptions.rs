@@ -1,0 +1,171 @@
+//! Telling clients what has changed, in both protocol eras. A subscription is a place in the log: it reads on from
+//! there, so it misses nothing, repeats nothing, and sees the commits of other processes like its own.
+
+use std::sync::Arc;
+
+use kenning_engine::Engine;
+use kenning_model::{Transaction, TxId};
+use rmcp::model::{
+    NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
+};
+use rmcp::service::{Peer, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::resources::Watched;
+
+/// The newest transaction when the client asked to subscribe.
+#[derive(Clone, Copy)]
+pub(crate) struct Started(pub(crate) TxId);
+
+/// How many transactions are read from the log at a time.
+const READ_MAX: usize = 256;
+/// How many ids a notice carries.
+const IDS_MAX: usize = 100;
+
+/// One subscription of 2026-07-28: runs until the client cancels it or the connection ends.
+pub(crate) async fn listen(
+    engine: Arc<Engine>,
+    subscription: SubscriptionContext,
+    ended: CancellationToken,
+) -> Result<(), ErrorData> {
+    let uris = subscription.accepted().resource_subscriptions.clone().unwrap_or_default();
+    let watched: Vec<(String, Watched)> =
+        uris.into_iter().filter_map(|uri| Watched::parse(&uri).map(|watched| (uri, watched))).collect();
+    let started = subscription.request_context().extensions.get::<Started>().copied();
+    let mut log = Log::from(engine, started.map_or(TxId::EMPTY, |started| started.0));
+    loop {
+        let transactions = tokio::select! {
+            () = subscription.cancelled() => return Ok(()),
+            () = ended.cancelled() => return Ok(()),
+            next = log.next() => next?,
+        };
+        for transaction in &transactions {
+            for (uri, watched) in &watched {
+                for notice in notices(uri, *watched, transaction) {
+                    let notice = ResourceUpdatedNotification::new(notice);
+                    let sent =
+                        subscription.sink().send(ServerNotification::ResourceUpdatedNotification(notice));
+                    if sent.await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One subscription of an older client.
+pub(crate) struct Subscription {
+    /// Held while a notice is on its way: whoever stops the subscription waits for it, and none follows.
+    sending: Arc<Mutex<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Subscription {
+    pub(crate) fn start(
+        engine: Arc<Engine>,
+        peer: Peer<RoleServer>,
+        uri: String,
+        watched: Watched,
+        since: TxId,
+    ) -> Subscription {
+        let sending = Arc::new(Mutex::new(()));
+        let guard = sending.clone();
+        let task = tokio::spawn(async move {
+            let mut log = Log::from(engine, since);
+            while let Ok(transactions) = log.next().await {
+                for transaction in &transactions {
+                    for notice in notices(&uri, watched, transaction) {
+                        let _sending = guard.lock().await;
+                        if peer.notify_resource_updated(notice).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+        Subscription { sending, task }
+    }
+
+    /// After this nothing more is sent.
+    pub(crate) async fn stop(self) {
+        let _sending = self.sending.lock().await;
+        self.task.abort();
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A place in the log that moves on.
+struct Log {
+    engine: Arc<Engine>,
+    at: TxId,
+    grown: tokio::sync::watch::Receiver<TxId>,
+}
+
+impl Log {
+    fn from(engine: Arc<Engine>, at: TxId) -> Log {
+        let grown = engine.watch();
+        Log { engine, at, grown }
+    }
+
+    /// The transactions after this place, as soon as there are any.
+    async fn next(&mut self) -> Result<Vec<Transaction>, ErrorData> {
+        loop {
+            let (engine, at) = (self.engine.clone(), self.at);
+            // Marked as seen before the log is read: a commit that comes between is then waited for in vain never.
+            self.grown.borrow_and_update();
+            let read = tokio::task::spawn_blocking(move || engine.transactions_after(at, READ_MAX)).await;
+            match read {
+                Ok(Ok(transactions)) if !transactions.is_empty() => {
+                    self.at = transactions.last().map_or(at, |tx| tx.id);
+                    return Ok(transactions);
+                }
+                Ok(Ok(_)) => {}
+                // A disk that fails now may be back at the next commit; nothing is skipped meanwhile.
+                Ok(Err(error)) => tracing::warn!("the log can't be read for a subscription: {error}"),
+                Err(_) => return Err(ErrorData::internal_error("a subscription has failed", None)),
+            }
+            if self.grown.changed().await.is_err() {
+                return Err(ErrorData::internal_error("the engine is gone", None));
+            }
+        }
+    }
+}
+
+/// What one transaction means for one resource: an upsert, a delete, both, or nothing.
+fn notices(uri: &str, watched: Watched, tx: &Transaction) -> Vec<ResourceUpdatedNotificationParam> {
+    let (upserted, deleted) = watched.changed_ids(tx);
+    [("upsert", upserted), ("delete", deleted)]
+        .into_iter()
+        .filter(|(_, ids)| !ids.is_empty())
+        .map(|(change_type, ids)| notice(uri, tx.id, change_type, ids))
+        .collect()
+}
+
+fn notice(uri: &str, tx: TxId, change_type: &str, mut ids: Vec<String>) -> ResourceUpdatedNotificationParam {
+    let truncated = ids.len() > IDS_MAX;
+    ids.truncate(IDS_MAX);
+    let mut change: Value = json!({
+        "resource_uri": uri,
+        "tx_id": tx,
+        "change_type": change_type,
+        "changed_ids": ids,
+    });
+    if truncated {
+        change["truncated"] = json!(true);
+    }
+    let mut meta = NotificationMetaObject::new();
+    meta.0.0.insert("io.kenning/change".to_owned(), change);
+    let mut param = ResourceUpdatedNotificationParam::new(uri);
+    param.meta = Some(meta);
+    param
+}
