@@ -1,0 +1,30 @@
+//! `kenning history`
+
+use clap::Args;
+use serde_json::{Map, json};
+
+use super::{Outcome, print_reply, run_tool};
+use crate::config::Config;
+
+#[derive(Args)]
+pub struct History {
+    /// Only changes of this id
+    id: Option<String>,
+    /// Only transactions after this one
+    #[arg(long, value_name = "TX")]
+    since: Option<u64>,
+    /// How many
+    #[arg(long, default_value_t = 20)]
+    limit: u64,
+    /// Print the structured reply
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
+    let mut arguments = Map::new();
+    arguments.insert("limit".to_owned(), json!(history.limit));
+    arguments.insert("id".to_owned(), json!(history.id));
+    arguments.insert("since_tx_id".to_owned(), json!(history.since));
+    print_reply(&run_tool(config, "history", arguments)?, history.json)
+}

@@ -1,0 +1,76 @@
+//! One file per command.
+
+pub mod call;
+pub mod demo;
+pub mod history;
+pub mod serve;
+pub mod undo;
+pub mod verify;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kenning_presentation::Reply;
+use kenning_tools::{Code, dispatch, find};
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+
+/// How a command ended; scripts branch on the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Failed,
+    Usage,
+    NotFound,
+    Busy,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        ExitCode::from(match outcome {
+            Outcome::Done => 0,
+            Outcome::Failed => 1,
+            Outcome::Usage => 2,
+            Outcome::NotFound => 3,
+            Outcome::Busy => 5,
+        })
+    }
+}
+
+/// Runs a tool as the terminal's caller.
+pub fn run_tool(config: &Config, name: &str, arguments: Map<String, Value>) -> anyhow::Result<Reply> {
+    let engine = config.engine()?;
+    let Some(tool) = find(name) else {
+        let names: Vec<&str> = kenning_tools::definitions().iter().map(|tool| tool.name).collect();
+        anyhow::bail!("there is no tool `{name}`; there are {}", names.join(", "));
+    };
+    Ok(dispatch(&engine, &config.caller(), config.access(), tool, arguments))
+}
+
+/// Prints a reply: as JSON for programs, as text for people.
+pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
+    match (json, reply.is_error) {
+        (true, _) => print(&reply.structured.to_string())?,
+        (false, false) => print(&reply.text())?,
+        (false, true) => eprintln!("{}", reply.text()),
+    }
+    if !reply.is_error {
+        return Ok(Outcome::Done);
+    }
+    let code = reply.structured["error"]["code"].as_str().unwrap_or_default();
+    Ok(match Code::ALL.into_iter().find(|known| known.as_str() == code) {
+        Some(Code::InvalidArgument) => Outcome::Usage,
+        Some(Code::NotFound) => Outcome::NotFound,
+        Some(Code::BackendUnavailable | Code::Timeout) => Outcome::Busy,
+        _ => Outcome::Failed,
+    })
+}
+
+/// A reader that stops reading, as `head` does, is not an error.
+pub fn print(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}

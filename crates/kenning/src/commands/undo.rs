@@ -1,0 +1,32 @@
+//! `kenning undo`
+
+use clap::Args;
+use serde_json::{Map, json};
+
+use super::{Outcome, print_reply, run_tool};
+use crate::config::Config;
+
+#[derive(Args)]
+pub struct Undo {
+    /// The transaction to take back [default: the newest one]
+    tx: Option<u64>,
+    /// How many of the newest to take back
+    #[arg(long, conflicts_with = "tx")]
+    count: Option<u64>,
+    /// Only show what it would do
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the structured reply
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whoever sits at the terminal owns the data, so the transactions of every session may be taken back.
+pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
+    let mut arguments = Map::new();
+    arguments.insert("tx_id".to_owned(), json!(undo.tx));
+    arguments.insert("count".to_owned(), json!(undo.count));
+    arguments.insert("dry_run".to_owned(), json!(undo.dry_run));
+    arguments.insert("any_actor".to_owned(), json!(true));
+    print_reply(&run_tool(config, "undo", arguments)?, undo.json)
+}

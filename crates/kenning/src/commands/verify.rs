@@ -1,0 +1,54 @@
+//! `kenning verify`
+
+use clap::Args;
+use kenning_storage::{Damage, STORE_FILE};
+use serde_json::json;
+
+use super::{Outcome, print};
+use crate::config::Config;
+
+#[derive(Args)]
+pub struct Verify {
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
+    let dir = config.data_dir()?;
+    // Opening would create one, and then find it sound.
+    if !dir.join(STORE_FILE).exists() {
+        eprintln!("kenning: there is no store in {}", dir.display());
+        return Ok(Outcome::NotFound);
+    }
+    let mut damages: Vec<Damage> = Vec::new();
+    let verified = config.engine()?.verify(&mut |damage| damages.push(damage));
+    let verified = verified.unwrap_or_else(|error| {
+        damages.push(Damage { place: STORE_FILE.to_owned(), what: error.to_string() });
+        Default::default()
+    });
+    if verify.json {
+        let rows: Vec<_> =
+            damages.iter().map(|damage| json!({"place": damage.place, "what": damage.what})).collect();
+        let report = json!({
+            "ok": damages.is_empty(),
+            "transactions": verified.transactions,
+            "log_rows": verified.log_rows,
+            "derived_rows": verified.derived_rows,
+            "damage": rows,
+        });
+        print(&report.to_string())?;
+    } else {
+        for Damage { place, what } in &damages {
+            print(&format!("damaged: {place}: {what}"))?;
+        }
+        print(&format!(
+            "{} transactions, {} log rows, {} derived rows: {}",
+            verified.transactions,
+            verified.log_rows,
+            verified.derived_rows,
+            if damages.is_empty() { "all sound" } else { "damaged" }
+        ))?;
+    }
+    Ok(if damages.is_empty() { Outcome::Done } else { Outcome::Failed })
+}

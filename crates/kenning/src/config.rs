@@ -1,0 +1,125 @@
+//! Flags, then environment, then defaults, read once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use etcetera::BaseStrategy;
+use kenning_engine::Engine;
+use kenning_server::{Options, ToolNames, Toolsets};
+use kenning_tools::{Access, Caller};
+
+use crate::commands;
+
+/// Knowledge and memory for AI agents, over MCP.
+#[derive(Parser)]
+#[command(name = "kenning", version)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub config: Config,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Speak MCP on stdin and stdout
+    Serve,
+    /// Call a tool and print its reply
+    Call(commands::call::Call),
+    /// List what was changed, newest first
+    History(commands::history::History),
+    /// Take changes back
+    Undo(commands::undo::Undo),
+    /// Check the whole store against its log
+    Verify(commands::verify::Verify),
+    /// Show what Kenning is for, on a temporary store
+    Demo,
+}
+
+#[derive(Args)]
+pub struct Config {
+    /// Where the data is kept [default: the platform's data home]
+    #[arg(long, env = "KENNING_DATA_DIR", global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The scope of calls that name none
+    #[arg(long, env = "KENNING_SCOPE", global = true, default_value = "global:default")]
+    pub scope: String,
+    /// The name under which changes are recorded [default: the client's name]
+    #[arg(long, env = "KENNING_ACTOR", global = true)]
+    pub actor: Option<String>,
+    /// Refuse everything that writes
+    #[arg(long, env = "KENNING_READ_ONLY", global = true)]
+    pub read_only: bool,
+    /// Which tools to list: auto, all, or families separated by commas
+    #[arg(long, env = "KENNING_TOOLSETS", global = true, default_value = "auto")]
+    pub toolsets: String,
+    /// How to list names with a dot
+    #[arg(long, env = "KENNING_TOOL_NAMES", global = true, default_value = "portable")]
+    pub tool_names: Names,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Names {
+    /// kb_search
+    Portable,
+    /// kb.search
+    Dotted,
+}
+
+impl Config {
+    pub fn data_dir(&self) -> anyhow::Result<PathBuf> {
+        if let Some(dir) = &self.data_dir {
+            return Ok(dir.clone());
+        }
+        let home = etcetera::choose_base_strategy().context("there is no home directory; use --data-dir")?;
+        Ok(home.data_dir().join("kenning"))
+    }
+
+    pub fn engine(&self) -> anyhow::Result<Arc<Engine>> {
+        Ok(Arc::new(Engine::new(self.data_dir()?, Engine::real_sources())))
+    }
+
+    pub fn access(&self) -> Access {
+        if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
+    }
+
+    /// The caller of a command on the terminal.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            actor: self.actor.clone().unwrap_or_else(|| "local".to_owned()),
+            origin: Engine::new_origin(),
+            scope: self.scope.clone(),
+        }
+    }
+
+    pub fn options(&self) -> anyhow::Result<Options> {
+        Ok(Options {
+            access: self.access(),
+            tool_names: match self.tool_names {
+                Names::Portable => ToolNames::Portable,
+                Names::Dotted => ToolNames::Dotted,
+            },
+            toolsets: self.toolsets()?,
+            actor: self.actor.clone(),
+            origin: Engine::new_origin(),
+            scope: self.scope.clone(),
+        })
+    }
+
+    fn toolsets(&self) -> anyhow::Result<Toolsets> {
+        match self.toolsets.as_str() {
+            "auto" => Ok(Toolsets::Auto),
+            "all" => Ok(Toolsets::All),
+            list => {
+                let families: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+                let known: Vec<&str> = kenning_tools::families().collect();
+                if let Some(unknown) = families.iter().find(|name| !known.contains(&name.as_str())) {
+                    bail!("there is no toolset `{unknown}`; there are {}", known.join(", "));
+                }
+                Ok(Toolsets::Only(families))
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The binary: reads the configuration once, then runs one command.
+
+mod commands;
+mod config;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use commands::Outcome;
+use config::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log();
+    let config = arguments.config;
+    let done = match arguments.command {
+        Some(Command::Serve) => commands::serve::run(&config),
+        Some(Command::Call(call)) => commands::call::run(&config, call),
+        Some(Command::History(history)) => commands::history::run(&config, history),
+        Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
+        Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
+        Some(Command::Demo) => commands::demo::run(),
+        // People paste only the binary's name into their client's configuration.
+        None if !std::io::stdin().is_terminal() => commands::serve::run(&config),
+        None => Arguments::command().print_help().map(|()| Outcome::Done).map_err(Into::into),
+    };
+    match done {
+        Ok(outcome) => outcome.into(),
+        Err(error) => {
+            eprintln!("kenning: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// To stderr, since stdout belongs to the protocol; quiet unless something is wrong.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,rmcp=error"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
