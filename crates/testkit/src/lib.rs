@@ -1,1 +1,61 @@
-//! stub
+//! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
+//! time, and the runner that plays transcripts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::{SignedDuration, Timestamp};
+use kenning_engine::{Engine, Sources};
+use kenning_model::Id;
+use kenning_storage::Storage;
+use tempfile::TempDir;
+
+/// A clock that starts on 1 January 2026 and moves one second at each look, and ids drawn from a fixed sequence.
+pub fn fixed_sources() -> Sources {
+    let looks = AtomicU64::new(0);
+    let drawn = AtomicU64::new(0);
+    Sources {
+        now: Arc::new(move || {
+            fixed_start() + SignedDuration::from_secs(looks.fetch_add(1, Ordering::Relaxed) as i64)
+        }),
+        id: Arc::new(move || Id::from_bits(scrambled(drawn.fetch_add(1, Ordering::Relaxed)))),
+    }
+}
+
+pub fn fixed_start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().expect("a good moment")
+}
+
+/// SplitMix64: far apart for neighbours, the same on every machine.
+pub fn scrambled(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// A directory that is removed with the value.
+pub struct TempStore {
+    dir: TempDir,
+}
+
+impl TempStore {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> TempStore {
+        TempStore { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// An engine with the fixed sources. A second one on the same store stands for a second process.
+    pub fn engine(&self) -> Engine {
+        Engine::new(self.path().to_owned(), fixed_sources())
+    }
+
+    pub fn storage(&self) -> Storage {
+        Storage::open(self.path(), fixed_sources()).expect("a fresh store opens")
+    }
+}
