@@ -1,6 +1,8 @@
 //! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
 //! time, and the runner that plays transcripts.
 
+pub mod transcript;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// What a caller may send. Writing tools also take an idempotency key, which `dispatch` handles for all of them.
 pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
     let mut schema = generate::<T>(Contract::Deserialize);
-    schema.remove("description");
+    schema.shift_remove("description");
     schema.entry("properties").or_insert_with(|| json!({}));
     if writes && let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.insert(
@@ -65,10 +65,10 @@ fn generate<T: JsonSchema>(contract: Contract) -> Map<String, Value> {
 fn tidy(schema: &mut Value, input: bool) {
     match schema {
         Value::Object(object) => {
-            object.remove("title");
+            object.shift_remove("title");
             // AJV warns of `uint64` and its like on the user's terminal.
             if object.get("type").is_some_and(|kind| kind != "string") {
-                object.remove("format");
+                object.shift_remove("format");
             }
             match object.get("type").cloned() {
                 Some(Value::Array(kinds)) if input => {
@@ -77,8 +77,8 @@ fn tidy(schema: &mut Value, input: bool) {
                     }
                 }
                 Some(Value::Array(kinds)) => {
-                    object.remove("type");
-                    object.remove("format");
+                    object.shift_remove("type");
+                    object.shift_remove("format");
                     let branches: Vec<Value> = kinds.into_iter().map(|kind| json!({"type": kind})).collect();
                     object.insert("anyOf".to_owned(), Value::Array(branches));
                 }
@@ -89,11 +89,16 @@ fn tidy(schema: &mut Value, input: bool) {
                 let mut rest: Vec<Value> =
                     branches.into_iter().filter(|branch| branch != &json!({"type": "null"})).collect();
                 if let (1, Some(Value::Object(only))) = (rest.len(), rest.pop()) {
-                    object.remove("anyOf");
+                    object.shift_remove("anyOf");
                     for (key, value) in only {
                         object.entry(key).or_insert(value);
                     }
                 }
+            }
+            // A reply has the fields that its schema names and no others.
+            if !input && object.contains_key("properties") {
+                object.shift_remove("unevaluatedProperties");
+                object.insert("additionalProperties".to_owned(), json!(false));
             }
             object.values_mut().for_each(|value| tidy(value, input));
         }

@@ -20,7 +20,6 @@ pub(crate) struct Input {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     id: String,
     entity_type: Kind,

@@ -27,7 +27,6 @@ pub(crate) struct Input {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     items: Vec<TransactionItem>,
     next_cursor: Option<String>,

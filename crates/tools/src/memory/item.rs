@@ -15,7 +15,6 @@ const CUT_BYTES: usize = 1024;
 pub const CHANGES_MAX: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct EntryItem {
     pub id: String,
     pub scope: String,
@@ -139,7 +138,6 @@ impl EntryItem {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct TripleItem {
     pub id: String,
     pub scope: String,
@@ -234,7 +232,6 @@ impl From<Kind> for EntityType {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ChangeItem {
     pub entity_type: Kind,
     pub id: String,
@@ -297,7 +294,6 @@ impl ChangeItem {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct TransactionItem {
     pub tx_id: u64,
     pub at: String,
@@ -385,7 +381,7 @@ pub fn entry_lines(items: &[EntryItem], excerpt: usize) -> String {
                 true => String::new(),
                 false => format!(" [{}]", one_line(&item.tags.join(", "), 200)),
             };
-            format!("{} {topic}{tags}\n  {}", item.id, content.replace('\n', "\n  "))
+            format!("{} v{} {topic}{tags}\n  {}", item.id, item.version, content.replace('\n', "\n  "))
         })
         .collect();
     lines.join("\n")

@@ -186,7 +186,7 @@ impl Asked {
 /// How to go on when a page is not the whole list.
 pub(super) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> String {
     match next_cursor {
-        Some(cursor) => format!("\n{shown} of {total} are shown; for more pass `cursor`: \"{cursor}\"."),
+        Some(cursor) => format!("\n{shown} of {total} shown; for more pass `cursor`: \"{cursor}\"."),
         None => String::new(),
     }
 }

@@ -26,7 +26,6 @@ pub(crate) struct Input {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     items: Vec<TripleItem>,
     next_cursor: Option<String>,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::item::{TripleItem, as_data};
 use crate::arguments::{Confidence, NAME_BYTES_MAX, TERM_BYTES_MAX, TOPIC_BYTES_MAX, Text};
-use crate::code::counted;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -96,8 +95,12 @@ impl Tool for Relate {
         let lines: Vec<String> =
             conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
         format!(
-            "{related} {} with the same subject and predicate and another object (see `history` for what is live). {}",
-            counted(conflicts.len(), "triple"),
+            "{related} {} the same subject and predicate with another object (gone now if you asked to replace). {}",
+            if conflicts.len() == 1 {
+                "1 triple has".to_owned()
+            } else {
+                format!("{} triples have", conflicts.len())
+            },
             as_data(&lines.join("\n"))
         )
     }

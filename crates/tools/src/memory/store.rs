@@ -37,7 +37,6 @@ pub(crate) struct Input {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     id: String,
     scope: String,
@@ -48,7 +47,6 @@ pub(crate) struct Output {
 }
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct SimilarEntry {
     id: String,
     topic: String,

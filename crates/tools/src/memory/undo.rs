@@ -29,7 +29,6 @@ pub(crate) struct Input {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     /// The transactions taken back, newest first.
     undone: Vec<u64>,

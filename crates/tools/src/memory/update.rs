@@ -49,7 +49,6 @@ enum Field {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Output {
     id: String,
     scope: String,

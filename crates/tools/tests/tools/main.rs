@@ -1,0 +1,4 @@
+//! Plays every transcript, and checks what is published of every tool: schemas, sizes, documentation.
+
+mod published;
+mod transcripts;

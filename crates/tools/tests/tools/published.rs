@@ -1,0 +1,168 @@
+//! What hosts and people read about the tools: kept in files, compared on every run, rewritten by `UPDATE_EXPECT=1`.
+
+use std::path::Path;
+
+use kenning_tools::{Code, Effect, TOOL_NAME_BYTES_MAX, definitions};
+use serde_json::{Value, json};
+
+const ABOUT_BYTES_MAX: usize = 600;
+/// A token is four bytes.
+const LIST_TOKENS_MAX: usize = 9_000;
+const MEMORY_TOKENS_MAX: usize = 2_000;
+
+#[test]
+fn schemas_are_the_published_ones() {
+    let mut published: Vec<String> = Vec::new();
+    for tool in definitions() {
+        let schema = json!({"input": tool.input_schema, "output": tool.output_schema});
+        let text = format!("{}\n", serde_json::to_string_pretty(&schema).expect("plain data"));
+        let file = format!("{}.json", tool.name);
+        expect_file(&Path::new("schemas").join(&file), &text);
+        published.push(file);
+    }
+    let mut files: Vec<String> = std::fs::read_dir("schemas")
+        .expect("the schemas")
+        .flatten()
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    published.sort();
+    assert_eq!(files, published, "every schema belongs to a tool");
+}
+
+#[test]
+fn input_schemas_are_portable() {
+    for tool in definitions() {
+        let root = &tool.input_schema;
+        assert_eq!(root["type"], "object", "{}", tool.name);
+        for word in ["oneOf", "anyOf", "allOf"] {
+            assert!(!root.contains_key(word), "{}: some hosts refuse `{word}` at the root", tool.name);
+        }
+        let text = serde_json::to_string(root).expect("plain data");
+        for word in ["\"null\"", "uint", "\"$ref\"", "\"$schema\"", "\"title\""] {
+            assert!(!text.contains(word), "{}: {word} in {text}", tool.name);
+        }
+    }
+}
+
+#[test]
+fn names_and_descriptions_keep_their_bounds() {
+    for tool in definitions() {
+        let portable = tool.name.replace('.', "_");
+        assert!(portable.len() <= TOOL_NAME_BYTES_MAX);
+        assert!(portable.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'));
+        assert!(tool.about.len() <= ABOUT_BYTES_MAX, "{}: {} bytes", tool.name, tool.about.len());
+        assert!(!tool.about.contains("  "), "{}: two blanks", tool.name);
+        for part in ["Use ", "Do not use ", "Returns "] {
+            assert!(tool.about.contains(part), "{} does not say `{part}`", tool.name);
+        }
+    }
+}
+
+#[test]
+fn the_list_costs_what_it_may() {
+    let bytes: usize = definitions()
+        .iter()
+        .map(|tool| {
+            let sent =
+                json!({"name": tool.name, "description": tool.about, "inputSchema": tool.input_schema});
+            sent.to_string().len()
+        })
+        .sum();
+    let tokens = bytes / 4;
+    println!("the tool list costs {tokens} tokens");
+    assert!(tokens <= MEMORY_TOKENS_MAX.min(LIST_TOKENS_MAX), "{tokens} tokens");
+}
+
+#[test]
+fn documentation_is_written_from_the_code() {
+    expect_file(Path::new("../../docs/tools.md"), &tools_page());
+    expect_file(Path::new("../../docs/errors.md"), &errors_page());
+}
+
+fn tools_page() -> String {
+    let mut page = "# Tools\n\nWritten from the code by a test. Every writing tool also takes an `idempotency_key`: \
+        the same key with the same arguments gives the first reply again, for seven days and across restarts.\n"
+        .to_owned();
+    for tool in definitions() {
+        let effect = match tool.effect {
+            Effect::Reads => "reads",
+            Effect::Writes => "writes",
+            Effect::WritesOnce => "writes, once for the same arguments",
+            Effect::Removes => "removes, undoably",
+        };
+        page.push_str(&format!(
+            "\n## {}\n\n*{}, {effect}*\n\n{}\n\n",
+            tool.name,
+            tool.family.as_str(),
+            tool.about
+        ));
+        page.push_str("| argument | type | |\n|---|---|---|\n");
+        let required: Vec<&str> = tool.input_schema.get("required").map(strings).unwrap_or_default();
+        for (name, schema) in tool.input_schema["properties"].as_object().expect("properties") {
+            let needed = if required.contains(&name.as_str()) { " (required)" } else { "" };
+            let about = schema["description"].as_str().unwrap_or_default();
+            page.push_str(&format!("| `{name}`{needed} | {} | {about} |\n", kind(schema)));
+        }
+        let reply = &tool.output_schema["oneOf"][0];
+        let fields: Vec<String> = reply["properties"]
+            .as_object()
+            .expect("a reply has fields")
+            .keys()
+            .map(|name| match strings(&reply["required"]).contains(&name.as_str()) {
+                true => format!("`{name}`"),
+                false => format!("`{name}`?"),
+            })
+            .collect();
+        page.push_str(&format!("\nReply: {}\n", fields.join(", ")));
+    }
+    page
+}
+
+fn kind(schema: &Value) -> String {
+    if let Some(values) = schema["enum"].as_array() {
+        let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+        return values.join(" \\| ");
+    }
+    let kind = schema["type"].as_str().unwrap_or("any");
+    match (kind, &schema["maxLength"], &schema["minimum"], &schema["maximum"]) {
+        ("string", Value::Number(max), _, _) => format!("text, at most {max} bytes"),
+        ("string", ..) if schema["format"] == "date-time" => "moment, RFC 3339".to_owned(),
+        ("array", ..) => format!("list of {}", kind_of_items(schema)),
+        (_, _, Value::Number(min), Value::Number(max)) => format!("{kind}, {min} to {max}"),
+        _ => kind.to_owned(),
+    }
+}
+
+fn kind_of_items(schema: &Value) -> String {
+    let items = kind(&schema["items"]);
+    match schema["maxItems"].as_u64() {
+        Some(max) => format!("at most {max} of: {items}"),
+        None => items,
+    }
+}
+
+fn errors_page() -> String {
+    let mut page = "# Errors\n\nWritten from the code by a test. An error is a result with `isError: true`, in both channels: \
+        `{\"error\": {\"code\", \"message\", \"retryable\", \"details\"}}` and one line of text. A failed write has \
+        `details.outcome`: `not_applied` or `unknown`.\n\n| code | retry | meaning |\n|---|---|---|\n"
+        .to_owned();
+    for code in Code::ALL {
+        let retry = if code.retryable() { "yes" } else { "no" };
+        page.push_str(&format!("| `{}` | {retry} | {} |\n", code.as_str(), code.about()));
+    }
+    page
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn expect_file(path: &Path, text: &str) {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
+        std::fs::write(path, text).expect("the file can be rewritten");
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == text, "{} is stale; run with UPDATE_EXPECT=1 and read the difference", path.display());
+}

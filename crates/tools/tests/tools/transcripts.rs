@@ -1,0 +1,176 @@
+//! `tests/<family>/<tool>.md`, played in process with a fixed clock and fixed ids. `UPDATE_EXPECT=1` rewrites them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jsonschema::Validator;
+use kenning_engine::{Engine, Sources};
+use kenning_presentation::Reply;
+use kenning_presentation::budget::REPLY_BYTES_MAX;
+use kenning_testkit::TempStore;
+use kenning_testkit::transcript::{Call, Player, Transcript};
+use kenning_tools::{Access, Caller, definitions, dispatch, find};
+use serde_json::{Map, Value};
+
+/// A minute passes from call to call.
+struct InProcess {
+    engine: Engine,
+    minutes: Arc<AtomicI64>,
+    _store: TempStore,
+}
+
+impl InProcess {
+    fn new() -> InProcess {
+        let store = TempStore::new();
+        let minutes = Arc::new(AtomicI64::new(0));
+        let clock = minutes.clone();
+        let now = move || {
+            let passed = jiff::SignedDuration::from_mins(clock.load(Ordering::Relaxed));
+            kenning_testkit::fixed_start() + passed
+        };
+        let sources = Sources { now: Arc::new(now), ..kenning_testkit::fixed_sources() };
+        InProcess { engine: Engine::new(store.path().to_owned(), sources), minutes, _store: store }
+    }
+}
+
+impl Player for InProcess {
+    fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply {
+        self.minutes.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller {
+            actor: actor.to_owned(),
+            origin: format!("session of {actor}"),
+            scope: "global:default".to_owned(),
+        };
+        let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));
+        dispatch(&self.engine, &caller, Access::ReadWrite, tool, arguments)
+    }
+}
+
+#[test]
+fn every_tool_has_a_transcript_and_every_transcript_a_tool() {
+    let tools: BTreeSet<PathBuf> = definitions()
+        .iter()
+        .map(|tool| Path::new("tests").join(tool.family.as_str()).join(format!("{}.md", tool.name)))
+        .collect();
+    let files: BTreeSet<PathBuf> = transcripts().into_iter().collect();
+    assert_eq!(tools, files);
+}
+
+#[test]
+fn every_reply_is_as_written() {
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut wrong = Vec::new();
+    for path in transcripts() {
+        let transcript = Transcript::read(&path);
+        assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
+        let played = transcript.play(&mut InProcess::new());
+        let rewritten = transcript.rewritten(&played);
+        if update {
+            std::fs::write(&path, &rewritten).expect("the transcript can be rewritten");
+        } else if rewritten.trim_end() != std::fs::read_to_string(&path).expect("readable").trim_end() {
+            wrong.push(format!("{}:\n{rewritten}", path.display()));
+        }
+        for (call, played) in transcript.calls.iter().zip(&played) {
+            check_reply(call, &played.reply);
+        }
+    }
+    assert!(wrong.is_empty(), "run with UPDATE_EXPECT=1 and read the difference:\n{}", wrong.join("\n"));
+}
+
+/// Every reply fits its schema and its budget, and its schema would notice a missing field.
+fn check_reply(call: &Call, reply: &Reply) {
+    let tool = find(&call.tool).expect("played already");
+    let schema = Value::Object(tool.output_schema.clone());
+    let validator = jsonschema::validator_for(&schema).expect("a good schema");
+    let errors: Vec<String> =
+        validator.iter_errors(&reply.structured).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{}: {errors:?}\n{}", call.line, reply.structured);
+    let sizes = [reply.structured.to_string().len(), content_bytes(reply)];
+    assert!(sizes.iter().all(|size| *size <= REPLY_BYTES_MAX), "{}: {sizes:?}", call.line);
+    for gone in without_one_required(&reply.structured, &schema) {
+        assert!(!validator.is_valid(&gone), "{}: the schema takes {gone}", call.line);
+    }
+    check_closed(&validator, call, &reply.structured);
+}
+
+/// A field that the schema does not name must not pass either, or the schema could forget one.
+fn check_closed(validator: &Validator, call: &Call, reply: &Value) {
+    let mut more = reply.clone();
+    more["not_in_the_schema"] = Value::Null;
+    assert!(!validator.is_valid(&more), "{}: the schema takes fields that it does not name", call.line);
+}
+
+fn content_bytes(reply: &Reply) -> usize {
+    reply
+        .blocks
+        .iter()
+        .map(|block| match block {
+            kenning_presentation::Block::Text(text) => text.len(),
+            kenning_presentation::Block::Resource { uri, json } => uri.len() + json.len(),
+        })
+        .sum()
+}
+
+/// The reply with each of its required fields taken out in turn, at every depth.
+fn without_one_required(reply: &Value, schema: &Value) -> Vec<Value> {
+    let mut results = Vec::new();
+    let branches = schema["oneOf"].as_array().expect("branches");
+    for branch in branches {
+        if branch_of(reply, branch) {
+            remove_each(reply, branch, &mut |changed| results.push(changed));
+        }
+    }
+    assert!(!results.is_empty(), "no branch of the schema is for {reply}");
+    results
+}
+
+fn branch_of(reply: &Value, branch: &Value) -> bool {
+    (reply.get("error").is_some()) == branch["properties"].get("error").is_some()
+}
+
+fn remove_each(value: &Value, schema: &Value, found: &mut dyn FnMut(Value)) {
+    match value {
+        Value::Object(object) => {
+            for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                let mut changed = object.clone();
+                changed.remove(name).unwrap_or_else(|| panic!("required `{name}` is missing"));
+                found(Value::Object(changed));
+            }
+            for (name, inner) in object {
+                let mut wrap = |changed: Value| {
+                    let mut whole = object.clone();
+                    whole.insert(name.clone(), changed);
+                    found(Value::Object(whole));
+                };
+                remove_each(inner, &schema["properties"][name], &mut wrap);
+            }
+        }
+        Value::Array(values) => {
+            if let Some(first) = values.first() {
+                let mut wrap = |changed: Value| {
+                    let mut whole = values.clone();
+                    whole[0] = changed;
+                    found(Value::Array(whole));
+                };
+                remove_each(first, &schema["items"], &mut wrap);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn transcripts() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for family in std::fs::read_dir("tests").expect("the tests").flatten() {
+        if family.path().is_dir() {
+            let inside = std::fs::read_dir(family.path()).expect("a family").flatten();
+            files.extend(
+                inside.map(|file| file.path()).filter(|path| path.extension().is_some_and(|e| e == "md")),
+            );
+        }
+    }
+    files.sort();
+    files
+}
