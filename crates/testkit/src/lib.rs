@@ -48,6 +48,15 @@ impl TempStore {
         TempStore { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
+    /// In memory where the system has a place for that: for tests that write much and pull no plug.
+    pub fn in_memory() -> TempStore {
+        let dir = match Path::new("/dev/shm").is_dir() {
+            true => tempfile::tempdir_in("/dev/shm"),
+            false => tempfile::tempdir(),
+        };
+        TempStore { dir: dir.expect("a temporary directory") }
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -39,8 +39,9 @@ impl Plan<'_> {
         let mut later = Vec::new();
         let mut changes = Vec::new();
         for ((entity_type, id), (oldest, change)) in touched {
-            for tx in self.reader.touches(entity_type, id)? {
-                if tx > oldest && !undoes.contains(&tx) && !self.is_cancelled(tx)? {
+            let touches = self.reader.touches(entity_type, id)?;
+            for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
+                if !self.is_cancelled(tx, oldest, &touches)? {
                     later.push(tx);
                 }
             }
@@ -100,11 +101,16 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// A transaction and the standing undo of it leave an id as they found it, so neither is in the way.
-    fn is_cancelled(&self, id: TxId) -> Result<bool, Error> {
+    /// A transaction and the standing undo of it leave an id as they found it, so neither is in the way of undoing
+    /// `oldest`, provided that both came after it. `touches` are the transactions that touched the id.
+    fn is_cancelled(&self, id: TxId, oldest: TxId, touches: &[TxId]) -> Result<bool, Error> {
         if self.reader.undone_by(id, self.head)?.is_some() {
             return Ok(true);
         }
-        Ok(self.reader.transaction(id, self.head)?.is_some_and(|tx| !tx.undoes.is_empty()))
+        let tx = self.reader.transaction(id, self.head)?;
+        let undoes = tx.map(|tx| tx.undoes).unwrap_or_default();
+        let here = |target: &&TxId| touches.contains(target);
+        Ok(undoes.iter().any(|target| here(&target))
+            && undoes.iter().filter(here).all(|target| *target > oldest))
     }
 }
