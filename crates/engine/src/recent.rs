@@ -1,13 +1,11 @@
 //! The newest entries by their words, to tell a caller that it stores what is there already.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kenning_model::{Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId};
 use kenning_storage::Error;
 
 use crate::Snapshot;
-use crate::search::words;
 
 /// How many entries are compared; duplicates come from the same session or the one before it.
 const KEPT_MAX: usize = 256;
@@ -34,7 +32,7 @@ struct Kept {
     id: Id,
     scope: ScopeId,
     valid: (Option<Timestamp>, Option<Timestamp>),
-    words: Vec<u64>,
+    words: Words,
 }
 
 impl Recent {
@@ -71,14 +69,15 @@ impl Recent {
 
     /// Best first, the newest of equals first.
     pub(crate) fn similar(&self, question: &Similar<'_>, now: Timestamp) -> Vec<Id> {
-        let asked = word_set(question.topic, question.content);
+        let asked = Words::of(question.topic, question.content);
         let mut found: Vec<(f64, Id)> = self
             .kept
             .iter()
             .filter(|kept| question.scopes.contains(&kept.scope))
             .filter(|kept| kept.valid.0.is_none_or(|from| from <= now))
             .filter(|kept| kept.valid.1.is_none_or(|to| now < to))
-            .map(|kept| (overlap(&asked, &kept.words), kept.id))
+            .filter(|kept| asked.may_be_similar(&kept.words))
+            .map(|kept| (asked.overlap(&kept.words), kept.id))
             .filter(|(overlap, _)| *overlap >= SIMILAR_MIN)
             .collect();
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -89,34 +88,61 @@ impl Recent {
 impl Kept {
     fn new(id: Id, entry: &Entry) -> Kept {
         let valid = (entry.valid_from, entry.valid_to);
-        Kept { id, scope: entry.scope, valid, words: word_set(&entry.topic, &entry.content) }
+        Kept { id, scope: entry.scope, valid, words: Words::of(&entry.topic, &entry.content) }
     }
 }
 
-fn word_set(topic: &str, content: &str) -> Vec<u64> {
-    let mut set: Vec<u64> = words(topic).chain(words(content)).map(|word| hash(&word)).collect();
-    set.sort_unstable();
-    set.dedup();
-    set
+/// The words of a text as a sorted set of hashes, with a signature that tells at a glance what it can't resemble.
+struct Words {
+    hashes: Vec<u64>,
+    signature: [u64; 4],
 }
 
-fn hash(word: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    word.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Shared words divided by all words, of two sorted sets.
-fn overlap(a: &[u64], b: &[u64]) -> f64 {
-    let (mut at, mut shared) = (0, 0);
-    for word in a {
-        while at < b.len() && b[at] < *word {
-            at += 1;
+impl Words {
+    fn of(topic: &str, content: &str) -> Words {
+        let mut hashes: Vec<u64> = [topic, content].into_iter().flat_map(word_hashes).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut signature = [0; 4];
+        for hash in &hashes {
+            signature[(hash >> 6) as usize & 3] |= 1 << (hash & 63);
         }
-        shared += usize::from(b.get(at) == Some(word));
+        Words { hashes, signature }
     }
-    match a.len() + b.len() - shared {
-        0 => 0.0,
-        all => shared as f64 / all as f64,
+
+    /// Two sets that share enough are of like size, and few words of one are missing from the other. Each bit
+    /// that only this signature has is a word that only this set has.
+    fn may_be_similar(&self, other: &Words) -> bool {
+        let (one, two) = (self.hashes.len() as f64, other.hashes.len() as f64);
+        let missing: u32 =
+            self.signature.iter().zip(&other.signature).map(|(own, other)| (own & !other).count_ones()).sum();
+        one.min(two) >= SIMILAR_MIN * one.max(two) && f64::from(missing) <= (1.0 - SIMILAR_MIN) * one
     }
+
+    /// Shared words divided by all words.
+    fn overlap(&self, other: &Words) -> f64 {
+        let (mut at, mut shared) = (0, 0);
+        for word in &self.hashes {
+            while at < other.hashes.len() && other.hashes[at] < *word {
+                at += 1;
+            }
+            shared += usize::from(other.hashes.get(at) == Some(word));
+        }
+        match self.hashes.len() + other.hashes.len() - shared {
+            0 => 0.0,
+            all => shared as f64 / all as f64,
+        }
+    }
+}
+
+/// Every write passes here, so words are hashed as they are read, without case and without a copy (FNV-1a).
+fn word_hashes(text: &str) -> impl Iterator<Item = u64> + '_ {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
+        let add = |hash: u64, c: char| (hash ^ u64::from(c)).wrapping_mul(0x100_0000_01b3);
+        match word.is_ascii() {
+            true => word.bytes().fold(START, |hash, byte| add(hash, byte.to_ascii_lowercase() as char)),
+            false => word.chars().flat_map(char::to_lowercase).fold(START, add),
+        }
+    })
 }

@@ -112,7 +112,7 @@ fn terms(text: &str) -> Vec<String> {
 }
 
 /// Runs of letters and digits, without case and without the plural `s`.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
         let mut word = word.to_lowercase();
         if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") {

@@ -36,6 +36,9 @@ pub trait Reader {
     /// The newest version of an id, live or closed.
     fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error>;
 
+    /// Whether anything ever had this id.
+    fn is_taken(&self, id: Id) -> Result<bool, Error>;
+
     /// Every transaction that touched the id, oldest first.
     fn touches(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error>;
 

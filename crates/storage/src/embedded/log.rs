@@ -138,35 +138,50 @@ pub(super) fn append(conn: &Connection, tx: &Transaction) -> Result<(), Error> {
             Record::Triple(triple) => json(triple),
         });
         row(seq, kind_of(change.entity_type), change.id.as_str(), body).insert(conn)?;
-        derive(conn, "main", tx.id, seq, change.entity_type, change.id.as_str(), change.after.as_ref())?;
+        let id = change.id.as_str();
+        if change.before.is_some() {
+            close(conn, "main", tx.id, change.entity_type, id)?;
+        }
+        if let Some(record) = &change.after {
+            open(conn, "main", tx.id, seq, id, record)?;
+        }
     }
     Ok(())
 }
 
-/// What one change makes of the derived tables: the live version of the id is closed, the new one is live.
-/// `schema` is where the tables are; a verification derives them a second time, elsewhere.
-pub(super) fn derive(
+/// Closes the version of an id that is live. `schema` is where the derived tables are; a verification derives
+/// them a second time, elsewhere.
+pub(super) fn close(
+    conn: &Connection,
+    schema: &str,
+    tx: TxId,
+    entity_type: EntityType,
+    id: &str,
+) -> Result<(), Error> {
+    let sql = format!("UPDATE {schema}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL");
+    let mut update = conn.prepare_cached(&sql).map_err(failed)?;
+    update.execute(params![tx.0, id]).map(drop).map_err(failed)
+}
+
+/// Makes a version the live one of its id.
+pub(super) fn open(
     conn: &Connection,
     schema: &str,
     tx: TxId,
     seq: u32,
-    entity_type: EntityType,
     id: &str,
-    after: Option<&Record>,
+    record: &Record,
 ) -> Result<(), Error> {
-    let sql = format!("UPDATE {schema}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL");
-    conn.prepare_cached(&sql).and_then(|mut update| update.execute(params![tx.0, id])).map_err(failed)?;
-    let inserted = match after {
-        None => Ok(0),
-        Some(Record::Entry(entry)) => conn
+    let inserted = match record {
+        Record::Entry(entry) => conn
             .prepare_cached(&format!(
                 "INSERT INTO {schema}.entry VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7, ?8)"
             ))
             .and_then(|mut insert| {
                 insert.execute(params![
-                    id,
                     tx.0,
                     seq,
+                    id,
                     entry.scope.0,
                     fold(&entry.topic),
                     entry.status == kenning_model::Status::Suppressed,
@@ -174,13 +189,13 @@ pub(super) fn derive(
                     entry.valid_to.map(Timestamp::as_millisecond),
                 ])
             }),
-        Some(Record::Triple(triple)) => conn
+        Record::Triple(triple) => conn
             .prepare_cached(&format!("INSERT INTO {schema}.triple VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7)"))
             .and_then(|mut insert| {
                 insert.execute(params![
-                    id,
                     tx.0,
                     seq,
+                    id,
                     triple.scope.0,
                     fold(&triple.subject),
                     fold(&triple.predicate),

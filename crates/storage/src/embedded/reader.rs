@@ -48,8 +48,10 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         condition: &str,
         at: TxId,
     ) -> Result<Option<Stored>, Error> {
+        // Without the hint the planner walks the whole key backwards for the sake of the order.
         let sql = format!(
-            "SELECT {LOG_COLUMNS} FROM {entity_type} AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+            "SELECT {LOG_COLUMNS} FROM {entity_type} AS v INDEXED BY {entity_type}_id
+             JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
              WHERE v.id = ?1 AND {condition} ORDER BY v.tx_from DESC LIMIT 1"
         );
         self.row(&sql, params![id.as_str(), at.0], LogRow::read)?.map(|row| stored(&row)).transpose()
@@ -102,19 +104,18 @@ impl<'a> Versions<'a> {
         Versions { table: EntityType::Triple, at: filter.at.0, scopes: filter.scopes, conditions }
     }
 
-    /// Two halves, because each has its index: versions still live, and the few closed since.
     fn sql(&self) -> String {
         let scopes: Vec<String> = self.scopes.iter().map(|scope| scope.0.to_string()).collect();
-        let mut common = format!("tx_from <= ?1 AND scope IN ({})", scopes.join(", "));
+        let mut sql = format!(
+            "SELECT tx_from, seq FROM {} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) AND scope IN ({})",
+            self.table,
+            scopes.join(", ")
+        );
         for (number, (condition, _)) in (2..).zip(&self.conditions) {
-            common.push_str(" AND ");
-            common.push_str(&condition.replace('?', &format!("?{number}")));
+            sql.push_str(" AND ");
+            sql.push_str(&condition.replace('?', &format!("?{number}")));
         }
-        let table = self.table;
-        format!(
-            "SELECT id, tx_from, seq FROM {table} WHERE tx_to IS NULL AND {common}
-             UNION ALL SELECT id, tx_from, seq FROM {table} WHERE tx_to > ?1 AND {common}"
-        )
+        sql
     }
 
     fn params(&self) -> Vec<&dyn ToSql> {
@@ -253,9 +254,16 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error> {
-        let sql = "SELECT max(tx_id) FROM log WHERE seq = 0 AND id = ?1 AND tx_id < ?2";
-        let found = self.row(sql, params![origin, before.0], |row| row.get::<_, Option<u64>>(0))?;
-        Ok(found.flatten().map(TxId))
+        // A walk backwards: an index would cost every write a page, and own transactions are seldom far back.
+        let sql =
+            "SELECT tx_id FROM log WHERE seq = 0 AND id = ?1 AND tx_id < ?2 ORDER BY tx_id DESC LIMIT 1";
+        self.row(sql, params![origin, before.0], |row| row.get(0).map(TxId))
+    }
+
+    fn is_taken(&self, id: Id) -> Result<bool, Error> {
+        let tables = EntityType::ALL.map(|table| format!("EXISTS (SELECT 1 FROM {table} WHERE id = ?1)"));
+        let sql = format!("SELECT {}", tables.join(" OR "));
+        Ok(self.row(&sql, params![id.as_str()], |row| row.get(0))?.unwrap_or(false))
     }
 
     fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error> {

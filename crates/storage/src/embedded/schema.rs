@@ -13,39 +13,35 @@ const APPLICATION_ID: i64 = 0x4b65_6e6e;
 const MIGRATIONS: &[&str] = &[V1];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
-/// version (or none, for a delete). Everything below the line is derived from it, `remembered` and `meta` aside.
-/// Columns of `entry` and `triple` beyond the version's reach are what the listings filter by.
+/// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
+/// and what the listings filter by. They are keyed like the log, so a write appends to two pages and touches a
+/// third, the index by id, and a listing newest first walks the key backwards.
 const V1: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE log (
     tx_id INTEGER NOT NULL, seq INTEGER NOT NULL, kind INTEGER NOT NULL, id TEXT NOT NULL, body TEXT,
     crc INTEGER NOT NULL, PRIMARY KEY (tx_id, seq)
 ) WITHOUT ROWID;
-CREATE INDEX log_origin ON log (id, tx_id) WHERE seq = 0;
 CREATE TABLE remembered (
     actor TEXT NOT NULL, key TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, reply TEXT NOT NULL,
     at INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (actor, key)
 ) WITHOUT ROWID;
 CREATE INDEX remembered_at ON remembered (at);
-
 CREATE TABLE entry (
-    id TEXT NOT NULL, tx_from INTEGER NOT NULL, tx_to INTEGER, seq INTEGER NOT NULL, scope INTEGER NOT NULL,
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, scope INTEGER NOT NULL,
     topic_key TEXT NOT NULL, suppressed INTEGER NOT NULL, valid_from INTEGER, valid_to INTEGER,
-    PRIMARY KEY (id, tx_from)
+    PRIMARY KEY (tx_from, seq)
 ) WITHOUT ROWID;
-CREATE INDEX entry_live ON entry (scope, tx_from, seq) WHERE tx_to IS NULL;
-CREATE INDEX entry_topic ON entry (topic_key) WHERE tx_to IS NULL;
-CREATE INDEX entry_closed ON entry (tx_to) WHERE tx_to IS NOT NULL;
+CREATE INDEX entry_id ON entry (id);
 CREATE TABLE triple (
-    id TEXT NOT NULL, tx_from INTEGER NOT NULL, tx_to INTEGER, seq INTEGER NOT NULL, scope INTEGER NOT NULL,
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, scope INTEGER NOT NULL,
     subject_key TEXT NOT NULL, predicate_key TEXT NOT NULL, object_key TEXT NOT NULL,
-    PRIMARY KEY (id, tx_from)
+    PRIMARY KEY (tx_from, seq)
 ) WITHOUT ROWID;
-CREATE INDEX triple_live ON triple (scope, tx_from, seq) WHERE tx_to IS NULL;
-CREATE INDEX triple_subject ON triple (subject_key, predicate_key) WHERE tx_to IS NULL;
-CREATE INDEX triple_predicate ON triple (predicate_key) WHERE tx_to IS NULL;
-CREATE INDEX triple_object ON triple (object_key) WHERE tx_to IS NULL;
-CREATE INDEX triple_closed ON triple (tx_to) WHERE tx_to IS NOT NULL;
+CREATE INDEX triple_id ON triple (id);
+CREATE INDEX triple_subject ON triple (subject_key, predicate_key);
+CREATE INDEX triple_predicate ON triple (predicate_key);
+CREATE INDEX triple_object ON triple (object_key);
 CREATE TABLE undo (target INTEGER NOT NULL, by_tx INTEGER NOT NULL, PRIMARY KEY (target, by_tx)) WITHOUT ROWID;
 ";
 

@@ -3,7 +3,7 @@
 use kenning_model::TxId;
 use rusqlite::Connection;
 
-use super::log::{HEADER, Header, LogRow, derive, derive_undo, entity_type_of};
+use super::log::{HEADER, Header, LogRow, close, derive_undo, entity_type_of, open};
 use super::{failed, schema};
 use crate::Error;
 use crate::backend::{Damage, Verified};
@@ -114,7 +114,11 @@ fn replay(
         }
         match (entity_type_of(row.kind), row.record()) {
             (Some(entity_type), Ok(record)) => {
-                derive(conn, "temp", TxId(row.tx_id), row.seq, entity_type, &row.id, record.as_ref())?;
+                let tx = TxId(row.tx_id);
+                close(conn, "temp", tx, entity_type, &row.id)?;
+                if let Some(record) = &record {
+                    open(conn, "temp", tx, row.seq, &row.id, record)?;
+                }
             }
             // A bad checksum is reported already; a good one over an unreadable body is a bug worth naming too.
             (_, Err(error)) if row.is_sound() => damage(&place, error.to_string()),

@@ -209,14 +209,11 @@ impl Plan<'_> {
     /// An id names one thing, so it is fresh only if no type ever had it.
     fn fresh_id(&self) -> Result<Id, Error> {
         // 50 random bits collide about once in a million at a million entries; eight in a row is a broken source.
-        'draw: for _ in 0..8 {
+        for _ in 0..8 {
             let id = (self.sources.id)();
-            for entity_type in EntityType::ALL {
-                if self.reader.latest(entity_type, id)?.is_some() {
-                    continue 'draw;
-                }
+            if !self.reader.is_taken(id)? {
+                return Ok(id);
             }
-            return Ok(id);
         }
         Err(Error::Bug { what: "eight drawn ids in a row were taken".into() })
     }
