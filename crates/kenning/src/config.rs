@@ -123,3 +123,38 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    /// `docs/config.md` is written from the flags; `UPDATE_EXPECT=1` rewrites it.
+    #[test]
+    fn documentation_is_written_from_the_flags() {
+        let mut page = "# Configuration\n\nWritten from the code by a test. Flags come before the environment, and both \
+            before the defaults. Every flag may stand before or after the command.\n\n\
+            | flag | environment | default | |\n|---|---|---|---|\n"
+            .to_owned();
+        for flag in Arguments::command().get_arguments().filter(|flag| flag.get_env().is_some()) {
+            let name = flag.get_long().expect("a flag has a name");
+            let variable = flag.get_env().and_then(|name| name.to_str()).expect("filtered");
+            let default = flag.get_default_values().first().and_then(|value| value.to_str()).unwrap_or("");
+            let about = flag.get_help().map(ToString::to_string).unwrap_or_default();
+            page.push_str(&format!("| `--{name}` | `{variable}` | {default} | {about} |\n"));
+        }
+        page.push_str("| | `KENNING_LOG` | warn | What is logged to stderr, as `tracing` filters |\n");
+        page.push_str("\n## Commands\n\n| command | |\n|---|---|\n");
+        for command in Arguments::command().get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            page.push_str(&format!("| `kenning {}` | {about} |\n", command.get_name()));
+        }
+        let path = "../../docs/config.md";
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, &page).expect("the page can be rewritten");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "{path} is stale; run with UPDATE_EXPECT=1");
+    }
+}

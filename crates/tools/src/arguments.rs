@@ -44,7 +44,7 @@ impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "minLength": 1, "maxLength": BYTES_MAX})
+        json_schema!({"type": "string", "maxLength": BYTES_MAX})
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
     if writes && let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.insert(
             crate::dispatch::KEY.to_owned(),
-            json!({"type": "string", "minLength": 1, "maxLength": crate::arguments::NAME_BYTES_MAX}),
+            json!({"type": "string", "maxLength": crate::arguments::NAME_BYTES_MAX}),
         );
     }
     schema.insert("additionalProperties".to_owned(), json!(false));
@@ -67,7 +67,7 @@ fn tidy(schema: &mut Value, input: bool) {
         Value::Object(object) => {
             object.shift_remove("title");
             // AJV warns of `uint64` and its like on the user's terminal.
-            if object.get("type").is_some_and(|kind| kind != "string") {
+            if object.get("format").is_some_and(|format| format != "date-time") {
                 object.shift_remove("format");
             }
             match object.get("type").cloned() {
@@ -78,7 +78,6 @@ fn tidy(schema: &mut Value, input: bool) {
                 }
                 Some(Value::Array(kinds)) => {
                     object.shift_remove("type");
-                    object.shift_remove("format");
                     let branches: Vec<Value> = kinds.into_iter().map(|kind| json!({"type": kind})).collect();
                     object.insert("anyOf".to_owned(), Value::Array(branches));
                 }
