@@ -1,5 +1,8 @@
 //! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
-//! time, and the runner that plays transcripts.
+//! time, a disk that fails on demand, and the runner that plays transcripts.
+
+#[cfg(unix)]
+pub mod fault;
 
 use std::path::Path;
 use std::sync::Arc;
