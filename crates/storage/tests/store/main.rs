@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout)]
 
 #[cfg(unix)]
+mod io_errors;
+#[cfg(unix)]
 mod power_loss;
 #[cfg(unix)]
 mod script;
@@ -11,4 +13,21 @@ mod script;
 /// The seed of a randomised test: `SEED` from the environment, or always the same.
 fn seed() -> u64 {
     std::env::var("SEED").map_or(1, |text| text.parse().expect("SEED is a number"))
+}
+
+/// Does the work of each case, on all cores. A case that panics fails the test.
+#[cfg(unix)]
+fn on_every_core<C: Sync, R: Send>(cases: &[C], work: impl Fn(&C) -> R + Sync) -> Vec<R> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let one = || -> Vec<R> {
+            let mine = || cases.get(next.fetch_add(1, Ordering::Relaxed));
+            std::iter::from_fn(mine).map(&work).collect()
+        };
+        let started: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
+        started.into_iter().flat_map(|worker| worker.join().expect("every case holds")).collect()
+    })
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 use kenning_model::{EntityType, Id, Record, ScopeId, Transaction, TxId};
 use kenning_storage::{
     Committed, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NewEntry, NewTriple, OnConflict, Request,
-    STORE_FILE, Storage, Stored, TripleFilter, UndoTarget, Write,
+    STORE_FILE, Sources, Storage, Stored, TripleFilter, UndoTarget, Write,
 };
+use kenning_testkit::fixed_sources;
 use rusqlite::Connection;
 
 pub const STEPS: usize = 40;
@@ -27,9 +28,9 @@ pub enum Interlude {
 
 pub fn interlude_before(step: usize) -> Option<Interlude> {
     match step {
-        8 => Some(Interlude::Checkpoint),
-        18 | 31 => Some(Interlude::Reopen),
-        25 => Some(Interlude::CheckpointAndTruncate),
+        4 | 25 => Some(Interlude::Checkpoint),
+        9 | 17 | 31 => Some(Interlude::Reopen),
+        13 | 35 => Some(Interlude::CheckpointAndTruncate),
         _ => None,
     }
 }
@@ -190,6 +191,15 @@ impl Answers {
             triples: by_id(reader.triples(&triples, 0..1000)?),
         })
     }
+}
+
+/// Ids that the script has not drawn.
+pub fn later_sources() -> Sources {
+    let sources = fixed_sources();
+    for _ in 0..STEPS {
+        (sources.id)();
+    }
+    sources
 }
 
 pub fn head(storage: &Storage) -> u64 {
