@@ -1,6 +1,7 @@
 //! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
-//! time, a disk that fails on demand, and the runner that plays transcripts.
+//! time, the promises of a backend, and a disk that fails on demand.
 
+pub mod backend;
 #[cfg(unix)]
 pub mod fault;
 

@@ -3,6 +3,7 @@
 // The figures of a long run are worth reading.
 #![allow(clippy::print_stdout)]
 
+mod embedded;
 #[cfg(unix)]
 mod io_errors;
 #[cfg(unix)]
