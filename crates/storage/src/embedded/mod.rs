@@ -164,22 +164,34 @@ struct EmbeddedPending<'a> {
     sql: reader::Sql<Writing<'a>>,
 }
 
+impl EmbeddedPending<'_> {
+    /// The connection, if its transaction is still open. After a disk error SQLite rolls back by itself and would
+    /// then take each further statement for a transaction of its own.
+    fn conn(&self) -> Result<&Connection, Error> {
+        let conn: &Connection = &self.sql.0;
+        if conn.is_autocommit() {
+            let reason = "the disk failed and the write was rolled back".to_owned();
+            return Err(Error::Unavailable { applied: Applied::No, reason });
+        }
+        Ok(conn)
+    }
+}
+
 impl Pending for EmbeddedPending<'_> {
     fn reader(&self) -> &dyn Reader {
         &self.sql
     }
 
     fn append(&mut self, tx: &Transaction) -> Result<(), Error> {
-        log::append(&self.sql.0, tx)
+        log::append(self.conn()?, tx)
     }
 
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {
-        log::remember(&self.sql.0, actor, key, value)
+        log::remember(self.conn()?, actor, key, value)
     }
 
     fn forget_before(&mut self, at: Timestamp) -> Result<(), Error> {
-        self.sql
-            .0
+        self.conn()?
             .prepare_cached("DELETE FROM remembered WHERE at < ?1")
             .and_then(|mut delete| delete.execute(params![at.as_millisecond()]))
             .map(drop)
@@ -187,6 +199,7 @@ impl Pending for EmbeddedPending<'_> {
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), Error> {
+        self.conn()?;
         let writing = &mut self.sql.0;
         let conn = writing.conn.take().expect("a pending write is committed once");
         let done = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::Instant;
 
+use kenning_model::{Transaction, TxId};
 use kenning_storage::{Applied, Error, Sources, Storage};
 use kenning_testkit::fault::{Fault, Faults, Kind, Lasts, Operation, scratch_dir, write_image};
-use kenning_testkit::{fixed_sources, scrambled};
+use kenning_testkit::{fixed_sources, fixed_start, scrambled};
 
 use crate::script::{
     Acknowledged, Answers, Interlude, check_sound, checkpoint, head, interlude_before, later_sources,
@@ -42,6 +43,40 @@ fn a_disk_that_fails_at_any_operation_costs_no_more_than_the_failed_write() {
         count(|one| matches!(one, Ended::NotOpened)),
         count(|one| matches!(one, Ended::Unnoticed)),
     );
+}
+
+#[test]
+fn a_write_that_failed_half_way_can_not_be_continued() {
+    let dir = scratch_dir();
+    let faults = Faults::watch(dir.path());
+    let storage = Storage::open(dir.path(), fixed_sources()).expect("the store opens");
+    // More than SQLite keeps in memory, so that pages are written before the commit.
+    let content = "much ".repeat(100_000);
+    let tx = |number: u64| Transaction {
+        id: TxId(number),
+        at: fixed_start(),
+        actor: "tester".to_owned(),
+        origin: content.clone(),
+        tool: "test".to_owned(),
+        undoes: Vec::new(),
+        undone_by: None,
+        changes: Vec::new(),
+    };
+    let mut pending = storage.backend().begin().expect("a write begins");
+    faults.fail(Fault { at: 0, kind: Kind::Full, lasts: Lasts::UntilHealed });
+    let failed = (1..=20).find(|number| pending.append(&tx(*number)).is_err());
+    faults.heal();
+    let failed = failed.expect("the disk is full before it is committed");
+    // SQLite has rolled back and would now write each statement on its own.
+    for attempt in [pending.append(&tx(failed + 1)), pending.commit()] {
+        assert!(
+            matches!(attempt, Err(Error::Unavailable { applied: Applied::No, .. })),
+            "the rest of a write that was rolled back: {attempt:?}"
+        );
+    }
+    assert_eq!(head(&storage), 0);
+    check_sound(&storage);
+    storage.commit(Acknowledged::default().request(0)).expect("the next write is accepted");
 }
 
 /// The faults that differ for this operation.
