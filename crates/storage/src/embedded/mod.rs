@@ -210,10 +210,15 @@ impl Pending for EmbeddedPending<'_> {
             }
             // The frames may have reached the disk before the sync failed. Only a fresh open can tell, so this
             // connection is closed and never asked to sync again.
-            Err(error) => Err(match failed(error) {
-                Error::Unavailable { reason, .. } => Error::Unavailable { applied: Applied::Unknown, reason },
-                other => other,
-            }),
+            Err(error) => {
+                // A full disk refuses a frame before the sync, and a commit without all of its frames is none.
+                let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+                let applied = if is_full { Applied::No } else { Applied::Unknown };
+                Err(match failed(error) {
+                    Error::Unavailable { reason, .. } => Error::Unavailable { applied, reason },
+                    other => other,
+                })
+            }
         }
     }
 }
