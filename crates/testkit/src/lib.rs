@@ -2,6 +2,7 @@
 //! time, the promises of a backend, and a disk that fails on demand.
 
 pub mod backend;
+pub mod damage;
 #[cfg(unix)]
 pub mod fault;
 

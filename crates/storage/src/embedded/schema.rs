@@ -100,12 +100,13 @@ pub(super) fn secret(conn: &Connection) -> Result<[u8; 32], Error> {
 /// Rows of `meta` and `remembered` that do not match their checksum.
 pub(super) fn damaged_rows(conn: &Connection) -> Result<Vec<String>, Error> {
     let mut damaged = Vec::new();
-    let mut meta = conn.prepare("SELECT CAST(key AS BLOB), value, crc FROM meta").map_err(failed)?;
+    let mut meta = conn.prepare("SELECT key, value, crc FROM meta").map_err(failed)?;
     let mut rows = meta.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
+        // The key has to be text: the same bytes as a blob are another key, and nobody would find the row.
         let read =
-            || -> rusqlite::Result<(Vec<u8>, Vec<u8>, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-        if !read().is_ok_and(|(key, value, crc)| checksum(&[&key, &value]) == crc) {
+            || -> rusqlite::Result<(String, Vec<u8>, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
+        if !read().is_ok_and(|(key, value, crc)| checksum(&[key.as_bytes(), &value]) == crc) {
             damaged.push("meta".to_owned());
         }
     }

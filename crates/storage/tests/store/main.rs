@@ -1,8 +1,9 @@
-//! What the store promises when the disk does not keep its own promises.
+//! What the store promises, also when the disk does not keep its own promises.
 
 // The figures of a long run are worth reading.
 #![allow(clippy::print_stdout)]
 
+mod damage;
 mod embedded;
 #[cfg(unix)]
 mod io_errors;
@@ -12,12 +13,12 @@ mod power_loss;
 mod script;
 
 /// The seed of a randomised test: `SEED` from the environment, or always the same.
+#[cfg(unix)]
 fn seed() -> u64 {
     std::env::var("SEED").map_or(1, |text| text.parse().expect("SEED is a number"))
 }
 
 /// Does the work of each case, on all cores. A case that panics fails the test.
-#[cfg(unix)]
 fn on_every_core<C: Sync, R: Send>(cases: &[C], work: impl Fn(&C) -> R + Sync) -> Vec<R> {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
