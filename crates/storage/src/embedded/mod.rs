@@ -40,7 +40,10 @@ impl Embedded {
         prepare_dir(dir)?;
         let path = dir.join(STORE_FILE);
         let store = Embedded { path, writer: Mutex::new(None), idle_readers: Mutex::new(Vec::new()) };
-        let mut conn = store.connect()?;
+        let conn = store.connect()?;
+        // Asked first, because even the switch to a write-ahead log writes to the file.
+        schema::version(&conn)?;
+        let mut conn = configured(conn)?;
         schema::migrate(&mut conn)?;
         sync_dir(dir)?;
         store.put_back(conn);
@@ -61,10 +64,6 @@ impl Embedded {
             since.elapsed() < BUSY_MAX
         }))
         .map_err(failed)?;
-        set_wal(&conn)?;
-        conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
-        conn.set_prepared_statement_cache_capacity(64);
         Ok(conn)
     }
 
@@ -83,7 +82,7 @@ impl Embedded {
         let idle = self.idle().pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => self.connect()?,
+            None => configured(self.connect()?)?,
         };
         Ok(Pooled { conn: Some(conn), store: self })
     }
@@ -98,7 +97,7 @@ impl Backend for Embedded {
         let mut writer = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let conn = match writer.take() {
             Some(conn) => conn,
-            None => self.connect()?,
+            None => configured(self.connect()?)?,
         };
         conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
         Ok(Box::new(EmbeddedPending { sql: reader::Sql(Writing { conn: Some(conn), slot: writer }) }))
@@ -221,6 +220,14 @@ impl Pending for EmbeddedPending<'_> {
             }
         }
     }
+}
+
+fn configured(conn: Connection) -> Result<Connection, Error> {
+    set_wal(&conn)?;
+    conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok(conn)
 }
 
 /// Several processes may create the store at once; whoever is second finds it done or has to wait a moment.

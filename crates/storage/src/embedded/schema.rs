@@ -57,9 +57,6 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     // Asked again inside: another process may have been faster.
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&tx)?;
-    if found > known {
-        return Err(Error::NewerSchema { found, known });
-    }
     for step in &MIGRATIONS[found as usize..] {
         tx.execute_batch(step).map_err(failed)?;
     }
@@ -73,7 +70,8 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     tx.commit().map_err(failed)
 }
 
-fn version(conn: &Connection) -> Result<i64, Error> {
+/// The version of a store that this program may write to; 0 is an empty file. Changes nothing.
+pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
     let application: i64 =
         conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -81,6 +79,10 @@ fn version(conn: &Connection) -> Result<i64, Error> {
         conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
     if application != APPLICATION_ID && (tables > 0 || version > 0) {
         return Err(Error::damaged("store.db is some other program's database"));
+    }
+    let known = MIGRATIONS.len() as i64;
+    if version > known {
+        return Err(Error::NewerSchema { found: version, known });
     }
     Ok(version)
 }

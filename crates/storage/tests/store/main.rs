@@ -9,6 +9,7 @@ mod embedded;
 mod io_errors;
 #[cfg(unix)]
 mod power_loss;
+mod refusals;
 #[cfg(unix)]
 mod script;
 
