@@ -72,6 +72,11 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
 
 /// The version of a store that this program may write to; 0 is an empty file. Changes nothing.
 pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
+    // One view for the three questions: another process may be creating the store between two of them.
+    let _view = match conn.is_autocommit() {
+        true => Some(conn.unchecked_transaction().map_err(failed)?),
+        false => None,
+    };
     let application: i64 =
         conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
