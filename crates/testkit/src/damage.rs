@@ -99,7 +99,7 @@ pub fn tables(path: &Path) -> Vec<Table> {
     let table = |(name, root): (String, usize)| {
         let columns = conn
             .prepare(&format!("SELECT * FROM {name}"))
-            .map(|statement| statement.column_names().into_iter().map(str::to_owned).collect())
+            .map(|statement| statement.column_names().map(str::to_owned).collect())
             .expect("the table is there");
         let mut rows = Vec::new();
         file.walk(root, &mut rows);

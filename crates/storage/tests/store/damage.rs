@@ -71,7 +71,8 @@ fn a_zeroed_page_is_found() {
 #[test]
 fn a_truncated_store_is_found() {
     let sound = closed_store();
-    // Not down to nothing: an empty file is how a store begins. A page may end in zeros, which SQLite takes for granted when they are missing.
+    // Not down to nothing: an empty file is how a store begins. And a page may end in zeros, which SQLite takes
+    // for granted when they are missing.
     let last_used = sound.iter().rposition(|byte| *byte != 0).expect("the store has content");
     for length in [last_used, sound.len() - PAGE, sound.len() / 2, 3 * PAGE, PAGE, PAGE - 1, 100, 17] {
         assert_ne!(verify(&sound[..length]), [], "{length} of {} bytes are left", sound.len());

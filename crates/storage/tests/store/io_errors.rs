@@ -24,6 +24,7 @@ const STEPS_AFTER: usize = 3;
 fn a_disk_that_fails_at_any_operation_costs_no_more_than_the_failed_write() {
     let started = Instant::now();
     let seed = seed();
+    println!("I/O errors: SEED={seed}");
     let operations = {
         let dir = scratch_dir();
         let faults = Faults::watch(dir.path());
@@ -35,7 +36,8 @@ fn a_disk_that_fails_at_any_operation_costs_no_more_than_the_failed_write() {
     let ended = on_every_core(&cases, |fault| run(*fault, scrambled(seed ^ fault.at as u64)));
     let count = |wanted: fn(&Ended) -> bool| ended.iter().filter(|one| wanted(one)).count();
     println!(
-        "I/O errors: {} positions, {} runs, SEED={seed}, {:.1} s; first answer to the fault: {} not applied, {} unknown, {} not opened, {} none",
+        "I/O errors: {} positions, {} runs, SEED={seed}, {:.1} s; the first answer to the fault: \
+         {} not applied, {} unknown, {} not opened, {} none",
         operations.len(),
         cases.len(),
         started.elapsed().as_secs_f64(),
