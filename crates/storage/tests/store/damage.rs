@@ -8,6 +8,7 @@ use std::time::Instant;
 use kenning_storage::{Backend, Damage, Embedded, STORE_FILE};
 use kenning_testkit::TempStore;
 use kenning_testkit::damage::{Table, Value, closed_store, tables};
+use rusqlite::Connection;
 
 use crate::on_every_core;
 
@@ -39,7 +40,7 @@ fn a_flipped_bit_in_any_column_of_any_table_is_named() {
         let named = damages
             .iter()
             .any(|damage| damage.place.contains(&flip.table) || damage.what.contains(&flip.table));
-        (!named).then(|| {
+        (!named && values(&bytes, &flip.table) != values(&sound, &flip.table)).then(|| {
             format!(
                 "{}.{} of row {}, bit {} at {}: {damages:?}",
                 flip.table, flip.column, flip.row, flip.bit, flip.at
@@ -109,6 +110,16 @@ fn tables_of(bytes: &[u8]) -> Vec<Table> {
     let store = TempStore::new();
     let path = write(store.path(), bytes);
     tables(&path)
+}
+
+/// What SQLite reads from the table. A bit that changes none of it is no damage: two NULLs at the end of a row can
+/// be written in more than one way.
+fn values(bytes: &[u8], table: &str) -> rusqlite::Result<Vec<Vec<rusqlite::types::Value>>> {
+    let store = TempStore::new();
+    let conn = Connection::open(write(store.path(), bytes))?;
+    let mut all = conn.prepare(&format!("SELECT * FROM {table}"))?;
+    let columns = all.column_count();
+    all.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?.collect()
 }
 
 /// What a verification finds; a store that does not even open has said so.
