@@ -1,5 +1,10 @@
 //! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
-//! time, and the runner that plays transcripts.
+//! time, the promises of a backend, and a disk that fails on demand.
+
+pub mod backend;
+pub mod damage;
+#[cfg(unix)]
+pub mod fault;
 
 pub mod transcript;
 

@@ -40,7 +40,10 @@ impl Embedded {
         prepare_dir(dir)?;
         let path = dir.join(STORE_FILE);
         let store = Embedded { path, writer: Mutex::new(None), idle_readers: Mutex::new(Vec::new()) };
-        let mut conn = store.connect()?;
+        let conn = store.connect()?;
+        // Asked first, because even the switch to a write-ahead log writes to the file.
+        schema::version(&conn)?;
+        let mut conn = configured(conn)?;
         schema::migrate(&mut conn)?;
         sync_dir(dir)?;
         store.put_back(conn);
@@ -61,10 +64,6 @@ impl Embedded {
             since.elapsed() < BUSY_MAX
         }))
         .map_err(failed)?;
-        set_wal(&conn)?;
-        conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
-        conn.set_prepared_statement_cache_capacity(64);
         Ok(conn)
     }
 
@@ -83,7 +82,7 @@ impl Embedded {
         let idle = self.idle().pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => self.connect()?,
+            None => configured(self.connect()?)?,
         };
         Ok(Pooled { conn: Some(conn), store: self })
     }
@@ -98,7 +97,7 @@ impl Backend for Embedded {
         let mut writer = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let conn = match writer.take() {
             Some(conn) => conn,
-            None => self.connect()?,
+            None => configured(self.connect()?)?,
         };
         conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
         Ok(Box::new(EmbeddedPending { sql: reader::Sql(Writing { conn: Some(conn), slot: writer }) }))
@@ -164,22 +163,34 @@ struct EmbeddedPending<'a> {
     sql: reader::Sql<Writing<'a>>,
 }
 
+impl EmbeddedPending<'_> {
+    /// The connection, if its transaction is still open. After a disk error SQLite rolls back by itself and would
+    /// then take each further statement for a transaction of its own.
+    fn conn(&self) -> Result<&Connection, Error> {
+        let conn: &Connection = &self.sql.0;
+        if conn.is_autocommit() {
+            let reason = "the disk failed and the write was rolled back".to_owned();
+            return Err(Error::Unavailable { applied: Applied::No, reason });
+        }
+        Ok(conn)
+    }
+}
+
 impl Pending for EmbeddedPending<'_> {
     fn reader(&self) -> &dyn Reader {
         &self.sql
     }
 
     fn append(&mut self, tx: &Transaction) -> Result<(), Error> {
-        log::append(&self.sql.0, tx)
+        log::append(self.conn()?, tx)
     }
 
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {
-        log::remember(&self.sql.0, actor, key, value)
+        log::remember(self.conn()?, actor, key, value)
     }
 
     fn forget_before(&mut self, at: Timestamp) -> Result<(), Error> {
-        self.sql
-            .0
+        self.conn()?
             .prepare_cached("DELETE FROM remembered WHERE at < ?1")
             .and_then(|mut delete| delete.execute(params![at.as_millisecond()]))
             .map(drop)
@@ -187,6 +198,7 @@ impl Pending for EmbeddedPending<'_> {
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), Error> {
+        self.conn()?;
         let writing = &mut self.sql.0;
         let conn = writing.conn.take().expect("a pending write is committed once");
         let done = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
@@ -197,12 +209,25 @@ impl Pending for EmbeddedPending<'_> {
             }
             // The frames may have reached the disk before the sync failed. Only a fresh open can tell, so this
             // connection is closed and never asked to sync again.
-            Err(error) => Err(match failed(error) {
-                Error::Unavailable { reason, .. } => Error::Unavailable { applied: Applied::Unknown, reason },
-                other => other,
-            }),
+            Err(error) => {
+                // A full disk refuses a frame before the sync, and a commit without all of its frames is none.
+                let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+                let applied = if is_full { Applied::No } else { Applied::Unknown };
+                Err(match failed(error) {
+                    Error::Unavailable { reason, .. } => Error::Unavailable { applied, reason },
+                    other => other,
+                })
+            }
         }
     }
+}
+
+fn configured(conn: Connection) -> Result<Connection, Error> {
+    set_wal(&conn)?;
+    conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    Ok(conn)
 }
 
 /// Several processes may create the store at once; whoever is second finds it done or has to wait a moment.

@@ -53,9 +53,6 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     // Asked again inside: another process may have been faster.
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&tx)?;
-    if found > known {
-        return Err(Error::NewerSchema { found, known });
-    }
     for step in &MIGRATIONS[found as usize..] {
         tx.execute_batch(step).map_err(failed)?;
     }
@@ -69,7 +66,13 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     tx.commit().map_err(failed)
 }
 
-fn version(conn: &Connection) -> Result<i64, Error> {
+/// The version of a store that this program may write to; 0 is an empty file. Changes nothing.
+pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
+    // One view for the three questions: another process may be creating the store between two of them.
+    let _view = match conn.is_autocommit() {
+        true => Some(conn.unchecked_transaction().map_err(failed)?),
+        false => None,
+    };
     let application: i64 =
         conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
     let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
@@ -77,6 +80,10 @@ fn version(conn: &Connection) -> Result<i64, Error> {
         conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
     if application != APPLICATION_ID && (tables > 0 || version > 0) {
         return Err(Error::damaged("store.db is some other program's database"));
+    }
+    let known = MIGRATIONS.len() as i64;
+    if version > known {
+        return Err(Error::NewerSchema { found: version, known });
     }
     Ok(version)
 }
@@ -96,12 +103,13 @@ pub(super) fn secret(conn: &Connection) -> Result<[u8; 32], Error> {
 /// Rows of `meta` and `remembered` that do not match their checksum.
 pub(super) fn damaged_rows(conn: &Connection) -> Result<Vec<String>, Error> {
     let mut damaged = Vec::new();
-    let mut meta = conn.prepare("SELECT CAST(key AS BLOB), value, crc FROM meta").map_err(failed)?;
+    let mut meta = conn.prepare("SELECT key, value, crc FROM meta").map_err(failed)?;
     let mut rows = meta.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
+        // The key has to be text: the same bytes as a blob are another key, and nobody would find the row.
         let read =
-            || -> rusqlite::Result<(Vec<u8>, Vec<u8>, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
-        if !read().is_ok_and(|(key, value, crc)| checksum(&[&key, &value]) == crc) {
+            || -> rusqlite::Result<(String, Vec<u8>, i64)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?)) };
+        if !read().is_ok_and(|(key, value, crc)| checksum(&[key.as_bytes(), &value]) == crc) {
             damaged.push("meta".to_owned());
         }
     }

@@ -1,0 +1,36 @@
+//! What the store promises, also when the disk does not keep its own promises.
+
+// The figures of a long run are worth reading.
+#![allow(clippy::print_stdout)]
+
+mod damage;
+mod embedded;
+#[cfg(unix)]
+mod io_errors;
+#[cfg(unix)]
+mod power_loss;
+mod refusals;
+#[cfg(unix)]
+mod script;
+
+/// The seed of a randomised test: `SEED` from the environment, or always the same.
+#[cfg(unix)]
+fn seed() -> u64 {
+    std::env::var("SEED").map_or(1, |text| text.parse().expect("SEED is a number"))
+}
+
+/// Does the work of each case, on all cores. A case that panics fails the test.
+fn on_every_core<C: Sync, R: Send>(cases: &[C], work: impl Fn(&C) -> R + Sync) -> Vec<R> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let one = || -> Vec<R> {
+            let mine = || cases.get(next.fetch_add(1, Ordering::Relaxed));
+            std::iter::from_fn(mine).map(&work).collect()
+        };
+        let started: Vec<_> = (0..workers).map(|_| scope.spawn(one)).collect();
+        started.into_iter().flat_map(|worker| worker.join().expect("every case holds")).collect()
+    })
+}

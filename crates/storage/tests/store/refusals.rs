@@ -1,0 +1,82 @@
+//! Stores that are not ours to open are refused and left as they are.
+
+use std::fs;
+use std::path::Path;
+
+use kenning_storage::{Applied, Embedded, Error, STORE_FILE};
+use kenning_testkit::TempStore;
+use kenning_testkit::damage::closed_store;
+use rusqlite::Connection;
+
+#[test]
+fn a_newer_store_is_refused_and_left_untouched() {
+    let store = TempStore::new();
+    let path = store.path().join(STORE_FILE);
+    fs::write(&path, closed_store()).expect("the store is written");
+    {
+        let conn = Connection::open(&path).expect("the store opens");
+        conn.pragma_update(None, "user_version", 99).expect("the version is set");
+    }
+    let before = fs::read(&path).expect("the store is read");
+    let error = refused(store.path());
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 1 }), "{error:?}");
+    assert_eq!(files(store.path()), [STORE_FILE]);
+    assert!(fs::read(&path).expect("the store is read") == before, "the newer store was changed");
+}
+
+#[test]
+fn another_programs_database_is_refused_and_left_untouched() {
+    let store = TempStore::new();
+    let path = store.path().join(STORE_FILE);
+    {
+        let conn = Connection::open(&path).expect("a database opens");
+        conn.execute_batch(
+            "CREATE TABLE bookmark (url TEXT); INSERT INTO bookmark VALUES ('https://example.com')",
+        )
+        .expect("the other program writes");
+    }
+    let before = fs::read(&path).expect("the file is read");
+    let error = refused(store.path());
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert_eq!(files(store.path()), [STORE_FILE]);
+    assert!(fs::read(&path).expect("the file is read") == before, "another program's database was changed");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_untouched() {
+    let store = TempStore::new();
+    let path = store.path().join(STORE_FILE);
+    let before = "not a database\n".repeat(1000);
+    fs::write(&path, &before).expect("the file is written");
+    let error = refused(store.path());
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert_eq!(fs::read_to_string(&path).expect("the file is read"), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_others_may_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
+    for mode in [0o770, 0o707, 0o777, 0o720, 0o702] {
+        let store = TempStore::new();
+        fs::set_permissions(store.path(), fs::Permissions::from_mode(mode)).expect("the mode is set");
+        let error = refused(store.path());
+        assert!(matches!(error, Error::Unavailable { applied: Applied::No, .. }), "{mode:o}: {error:?}");
+        assert_eq!(files(store.path()), [""; 0], "nothing was created with mode {mode:o}");
+    }
+    for mode in [0o700, 0o750, 0o755] {
+        let store = TempStore::new();
+        fs::set_permissions(store.path(), fs::Permissions::from_mode(mode)).expect("the mode is set");
+        Embedded::open(store.path()).expect("a directory that only others may read is opened");
+    }
+}
+
+fn refused(dir: &Path) -> Error {
+    Embedded::open(dir).err().expect("the store is refused")
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).expect("the directory is read");
+    names.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect()
+}

@@ -1,0 +1,223 @@
+//! Forty transactions of every kind, and what a store that acknowledged some of them has to answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kenning_model::{EntityType, Id, Record, ScopeId, Transaction, TxId};
+use kenning_storage::{
+    Committed, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NewEntry, NewTriple, OnConflict, Request,
+    STORE_FILE, Sources, Storage, Stored, TripleFilter, UndoTarget, Write,
+};
+use kenning_testkit::fixed_sources;
+use rusqlite::Connection;
+
+pub const STEPS: usize = 40;
+/// The steps of one round; each round refers to what its own earlier steps wrote.
+const ROUND: usize = 10;
+const SCOPES: [ScopeId; 2] = [ScopeId(1), ScopeId(2)];
+
+/// What happens between two steps, to bring the main file into play and not only the log before it.
+pub enum Interlude {
+    /// Another process copies the log into the main file.
+    Checkpoint,
+    /// ... and empties the log as well.
+    CheckpointAndTruncate,
+    /// The store is closed and opened again.
+    Reopen,
+}
+
+pub fn interlude_before(step: usize) -> Option<Interlude> {
+    match step {
+        4 | 25 => Some(Interlude::Checkpoint),
+        9 | 17 | 31 => Some(Interlude::Reopen),
+        13 | 35 => Some(Interlude::CheckpointAndTruncate),
+        _ => None,
+    }
+}
+
+/// As another process would, so without the store's help. It may fail when the disk does.
+pub fn checkpoint(dir: &Path, mode: &str) -> rusqlite::Result<()> {
+    let conn = Connection::open(dir.join(STORE_FILE))?;
+    conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+}
+
+/// What the caller was told is in the store.
+#[derive(Clone, Default)]
+pub struct Acknowledged {
+    pub txs: Vec<Transaction>,
+    /// The step of each key, and the reply that its first use got.
+    pub keyed: Vec<(usize, String)>,
+}
+
+impl Acknowledged {
+    /// The request of a step, which is the next or one that was acknowledged before.
+    pub fn request(&self, step: usize) -> Request {
+        let tool =
+            ["store", "store", "relate", "update", "relate", "delete", "undo", "undo", "store", "update"]
+                [step % ROUND];
+        let keyed = [0, 3, 4, 6].contains(&(step % ROUND)).then(|| Keyed {
+            key: format!("key {step}"),
+            digest: format!("digest {step}"),
+            reply: Box::new(reply),
+        });
+        Request {
+            actor: "tester".to_owned(),
+            origin: format!("origin {}", step % 3),
+            tool: tool.to_owned(),
+            write: self.write(step),
+            keyed,
+        }
+    }
+
+    fn write(&self, step: usize) -> Write {
+        let round = step / ROUND;
+        let earlier = |of_round: usize| &self.txs[round * ROUND + of_round];
+        let entry = |topic: &str, content: String| NewEntry {
+            scope: SCOPES[step % 2],
+            topic: format!("{topic} {round}"),
+            content,
+            context: None,
+            tags: vec!["fault".to_owned()],
+            task_sizes: Vec::new(),
+            source: None,
+            confidence: None,
+            valid_from: None,
+            valid_to: None,
+        };
+        let triple = |object: &str| NewTriple {
+            scope: SCOPES[0],
+            closure: SCOPES.to_vec(),
+            subject: format!("service {round}"),
+            predicate: "runs on".to_owned(),
+            object: object.to_owned(),
+            source: None,
+            confidence: Some(0.5),
+        };
+        match step % ROUND {
+            0 => Write::Store(entry("Deploys", format!("Blue-green since round {round}."))),
+            // Longer than a page, so that it has overflow pages.
+            1 => Write::Store(entry("Runbook", format!("step {step}; ").repeat(600))),
+            2 => Write::Relate { triple: triple("Kubernetes"), on_conflict: OnConflict::KeepBoth },
+            3 => Write::Update {
+                id: written(earlier(0)),
+                patch: EntryPatch { content: Some("Canary.".to_owned()), ..EntryPatch::default() },
+                expected_version: Some(1),
+            },
+            4 => Write::Relate { triple: triple("Nomad"), on_conflict: OnConflict::Replace },
+            5 => Write::Delete { entity_type: EntityType::Entry, id: written(earlier(0)) },
+            6 => Write::Undo { target: UndoTarget::Tx(earlier(5).id), any_actor: false },
+            7 => Write::Undo { target: UndoTarget::Tx(earlier(6).id), any_actor: false },
+            8 => {
+                let valid_to = Some("2030-01-01T00:00:00Z".parse().expect("a good moment"));
+                Write::Store(NewEntry { valid_to, confidence: Some(0.9), ..entry("Owner", "Ops".to_owned()) })
+            }
+            _ => Write::Update {
+                id: written(earlier(8)),
+                patch: EntryPatch { scope: Some(SCOPES[step / ROUND % 2]), ..EntryPatch::default() },
+                expected_version: None,
+            },
+        }
+    }
+
+    pub fn add(&mut self, step: usize, committed: Committed) {
+        if self.request(step).keyed.is_some() {
+            self.keyed.push((step, reply(&committed)));
+        }
+        self.txs.push(committed.tx);
+    }
+
+    /// The first of these, as a caller who saw no later acknowledgement knows it.
+    pub fn first(&self, count: usize) -> Acknowledged {
+        let keyed = self.keyed.iter().filter(|(step, _)| *step < count).cloned().collect();
+        Acknowledged { txs: self.txs[..count].to_vec(), keyed }
+    }
+
+    /// The answers of a store that holds exactly these.
+    pub fn answers(&self) -> Answers {
+        let mut live = BTreeMap::new();
+        for tx in &self.txs {
+            for change in &tx.changes {
+                match &change.after {
+                    Some(record) => {
+                        let stored = Stored { id: change.id, tx_id: tx.id, record: record.clone() };
+                        live.insert(change.id, stored)
+                    }
+                    None => live.remove(&change.id),
+                };
+            }
+        }
+        let (entries, triples) =
+            live.into_iter().partition(|(_, stored)| matches!(stored.record, Record::Entry(_)));
+        let history =
+            self.txs.iter().rev().map(|tx| Transaction { undone_by: self.undone_by(tx.id), ..tx.clone() });
+        Answers { history: history.collect(), entries, triples }
+    }
+
+    fn undone_by(&self, id: TxId) -> Option<TxId> {
+        let undos = self.txs.iter().rev().filter(|tx| tx.undoes.contains(&id)).map(|tx| tx.id);
+        undos.into_iter().find(|by| self.undone_by(*by).is_none())
+    }
+
+    /// Each key that was acknowledged gets its reply again, and nothing is written.
+    pub fn check_keys(&self, storage: &Storage) {
+        for (step, first) in &self.keyed {
+            let again = storage.commit(self.request(*step)).expect("a known key is answered");
+            assert_eq!(again.again.as_ref(), Some(first), "the reply of step {step}");
+        }
+        assert_eq!(head(storage), self.txs.len() as u64, "a known key writes nothing");
+    }
+}
+
+/// Everything that can be asked about the content of a store.
+#[derive(Debug, PartialEq)]
+pub struct Answers {
+    /// Newest first.
+    pub history: Vec<Transaction>,
+    pub entries: BTreeMap<Id, Stored>,
+    pub triples: BTreeMap<Id, Stored>,
+}
+
+impl Answers {
+    pub fn of(storage: &Storage) -> Result<Answers, Error> {
+        let reader = storage.reader()?;
+        let at = reader.head()?;
+        let all = HistoryQuery { id: None, entity_type: None, since: TxId::EMPTY, at };
+        let by_id = |rows: Vec<Stored>| rows.into_iter().map(|stored| (stored.id, stored)).collect();
+        let entries = EntryFilter { scopes: &SCOPES, at, visible_at: None };
+        let triples = TripleFilter { scopes: &SCOPES, at, subject: None, predicate: None, object: None };
+        Ok(Answers {
+            history: storage.history(&all, 0..u64::MAX)?.0,
+            entries: by_id(reader.entries(&entries, 0..1000)?),
+            triples: by_id(reader.triples(&triples, 0..1000)?),
+        })
+    }
+}
+
+/// Ids that the script has not drawn.
+pub fn later_sources() -> Sources {
+    let sources = fixed_sources();
+    for _ in 0..STEPS {
+        (sources.id)();
+    }
+    sources
+}
+
+pub fn head(storage: &Storage) -> u64 {
+    storage.reader().and_then(|reader| reader.head()).expect("the head can be read").0
+}
+
+pub fn check_sound(storage: &Storage) {
+    let mut damages = Vec::new();
+    let verified =
+        storage.backend().verify(&mut |damage| damages.push(damage)).expect("the store can be verified");
+    assert_eq!(damages, [], "the store is damaged");
+    assert_eq!(verified.transactions, head(storage), "every transaction was verified");
+}
+
+fn reply(committed: &Committed) -> String {
+    format!("transaction {} changed {}", committed.tx.id, written(&committed.tx))
+}
+
+fn written(tx: &Transaction) -> Id {
+    tx.changes[0].id
+}

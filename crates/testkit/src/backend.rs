@@ -1,0 +1,455 @@
+//! What every backend promises, one function each. A backend is tested by running the list, each on an empty
+//! store of its own.
+
+use std::ops::Range;
+
+use jiff::SignedDuration;
+use kenning_model::{
+    Change, EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, Triple, TxId, Version,
+};
+use kenning_storage::{Backend, EntryFilter, Reader, Remembered, Stored, TripleFilter};
+
+use crate::{fixed_start, scrambled};
+
+pub type Promise = (&'static str, fn(&dyn Backend));
+
+pub const PROMISES: &[Promise] = &[
+    ("an empty store has nothing", an_empty_store_has_nothing),
+    ("a transaction reads back whole", a_transaction_reads_back_whole),
+    ("ids are dense and in commit order", ids_are_dense_and_in_commit_order),
+    ("a read at a transaction never changes", a_read_at_a_transaction_never_changes),
+    ("a dropped pending write leaves nothing", a_dropped_pending_write_leaves_nothing),
+    ("a pending write is seen by itself alone", a_pending_write_is_seen_by_itself_alone),
+    ("a deleted id keeps its history", a_deleted_id_keeps_its_history),
+    ("an undo stands until it is undone", an_undo_stands_until_it_is_undone),
+    ("listings come newest first in pages", listings_come_newest_first_in_pages),
+    ("listings keep to their scopes and their moment", listings_keep_to_their_scopes_and_their_moment),
+    ("triples are found by folded values", triples_are_found_by_folded_values),
+    ("topics come in order and once", topics_come_in_order_and_once),
+    ("the newest transaction of an origin is found", the_newest_transaction_of_an_origin_is_found),
+    ("keys are remembered and forgotten", keys_are_remembered_and_forgotten),
+    ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
+    ("the secret stays the same", the_secret_stays_the_same),
+];
+
+const HERE: ScopeId = ScopeId(1);
+const ELSEWHERE: ScopeId = ScopeId(2);
+const ALL: Range<u64> = 0..1000;
+
+pub fn an_empty_store_has_nothing(backend: &dyn Backend) {
+    let reader = reader(backend);
+    assert_eq!(reader.head().expect("a head"), TxId::EMPTY);
+    assert_eq!(reader.transaction(TxId(1), TxId(1)).expect("an answer"), None);
+    assert_eq!(Seen::at(&*reader, TxId::EMPTY), Seen::default());
+}
+
+pub fn a_transaction_reads_back_whole(backend: &dyn Backend) {
+    let full = Entry {
+        context: Some("why".to_owned()),
+        tags: vec!["a".to_owned(), "ü".to_owned()],
+        task_sizes: vec![kenning_model::TaskSize::XL],
+        source: Some("https://example.com".to_owned()),
+        confidence: Some(0.1 + 0.2),
+        valid_from: Some(moment(-5)),
+        valid_to: Some(moment(5)),
+        status: Status::Suppressed,
+        ..entry("Ünïcode \u{1f980}", HERE, 1)
+    };
+    let changes = vec![
+        created(1, Record::Entry(full)),
+        created(2, Record::Triple(triple("a", "is", "b"))),
+        created(3, Record::Entry(Entry { content: "long ".repeat(5000), ..entry("long", HERE, 1) })),
+        created(4, Record::Entry(Entry { content: String::new(), ..entry("empty", HERE, 1) })),
+    ];
+    let written = transaction(1, changes);
+    commit(backend, std::slice::from_ref(&written));
+    let reader = reader(backend);
+    assert_eq!(reader.transaction(TxId(1), TxId(1)).expect("an answer"), Some(written.clone()));
+    for change in written.changes {
+        let found = reader.record(change.entity_type, change.id, TxId(1)).expect("an answer");
+        assert_eq!(found.map(|stored| stored.record), change.after);
+    }
+}
+
+pub fn ids_are_dense_and_in_commit_order(backend: &dyn Backend) {
+    const WRITERS: u64 = 4;
+    const EACH: u64 = 8;
+    let committed: Vec<Vec<TxId>> = std::thread::scope(|scope| {
+        let write =
+            |writer: u64| move || (0..EACH).map(|number| append_next(backend, writer, number)).collect();
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(write(writer))).collect();
+        writers.into_iter().map(|writer| writer.join().expect("a writer ends")).collect()
+    });
+    for ids in &committed {
+        assert!(ids.is_sorted(), "a writer's own transactions are in its order: {ids:?}");
+    }
+    let mut ids = committed.concat();
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=WRITERS * EACH).map(TxId).collect::<Vec<_>>(), "no gap and no number twice");
+    let reader = reader(backend);
+    for id in ids {
+        assert!(reader.transaction(id, id).expect("an answer").is_some(), "transaction {id} is there");
+    }
+}
+
+/// Takes the next number inside the write transaction, as `Storage` does.
+fn append_next(backend: &dyn Backend, writer: u64, number: u64) -> TxId {
+    let mut pending = backend.begin().expect("a write begins");
+    let id = pending.reader().head().expect("a head").next();
+    let record = Record::Entry(entry("concurrent", HERE, 1));
+    pending.append(&transaction(id.0, vec![created(writer << 8 | number, record)])).expect("it is appended");
+    pending.commit().expect("it is committed");
+    id
+}
+
+pub fn a_read_at_a_transaction_never_changes(backend: &dyn Backend) {
+    let mut before = Vec::new();
+    for tx in mixed_history() {
+        let at = tx.id;
+        commit(backend, &[tx]);
+        before.push((at, Seen::at(&*reader(backend), at)));
+    }
+    for (at, seen) in before {
+        assert_eq!(Seen::at(&*reader(backend), at), seen, "as of transaction {at}");
+    }
+}
+
+pub fn a_dropped_pending_write_leaves_nothing(backend: &dyn Backend) {
+    commit(backend, &[transaction(1, vec![created(1, Record::Entry(entry("kept", HERE, 1)))])]);
+    let seen = Seen::at(&*reader(backend), TxId(9));
+    {
+        let mut pending = backend.begin().expect("a write begins");
+        let dropped = transaction(2, vec![created(2, Record::Entry(entry("dropped", HERE, 1)))]);
+        pending.append(&dropped).expect("it is appended");
+        pending.remember("actor", "key", &remembered(0)).expect("it is remembered");
+    }
+    let reader = reader(backend);
+    assert_eq!(Seen::at(&*reader, TxId(9)), seen);
+    assert_eq!(reader.recall("actor", "key").expect("an answer"), None);
+    assert_eq!(reader.latest(EntityType::Entry, id(2)).expect("an answer"), None);
+    commit(backend, &[transaction(2, vec![created(2, Record::Entry(entry("next", HERE, 1)))])]);
+    assert_sound(backend, 2);
+}
+
+pub fn a_pending_write_is_seen_by_itself_alone(backend: &dyn Backend) {
+    let mut pending = backend.begin().expect("a write begins");
+    pending
+        .append(&transaction(1, vec![created(1, Record::Entry(entry("new", HERE, 1)))]))
+        .expect("it is appended");
+    assert_eq!(pending.reader().head().expect("a head"), TxId(1));
+    assert!(pending.reader().record(EntityType::Entry, id(1), TxId(1)).expect("an answer").is_some());
+    let outside = reader(backend);
+    assert_eq!(outside.head().expect("a head"), TxId::EMPTY);
+    pending.commit().expect("it is committed");
+    // A reader that was there before sees what was acknowledged since.
+    assert_eq!(outside.head().expect("a head"), TxId(1));
+}
+
+pub fn a_deleted_id_keeps_its_history(backend: &dyn Backend) {
+    commit(backend, &mixed_history()[..4]);
+    let reader = reader(backend);
+    let touches = reader.touches(EntityType::Entry, id(1)).expect("an answer");
+    assert_eq!(touches, [TxId(1), TxId(2), TxId(4)], "oldest first");
+    assert_eq!(reader.record(EntityType::Entry, id(1), TxId(4)).expect("an answer"), None);
+    let latest = reader.latest(EntityType::Entry, id(1)).expect("an answer").expect("the closed version");
+    assert_eq!((latest.tx_id, latest.record.version()), (TxId(2), 2));
+    let deleted = reader.transaction(TxId(4), TxId(4)).expect("an answer").expect("transaction 4");
+    assert_eq!(deleted.changes[0].before.as_ref(), Some(&Version::from(latest)));
+}
+
+pub fn an_undo_stands_until_it_is_undone(backend: &dyn Backend) {
+    commit(backend, &mixed_history());
+    let reader = reader(backend);
+    let standing = |of: u64, at: u64| reader.undone_by(TxId(of), TxId(at)).expect("an answer");
+    assert_eq!([4, 5, 6].map(|at| standing(4, at)), [None, Some(TxId(5)), None]);
+    assert_eq!([5, 6].map(|at| standing(5, at)), [None, Some(TxId(6))]);
+    let told = reader.transaction(TxId(4), TxId(5)).expect("an answer").expect("transaction 4");
+    assert_eq!(told.undone_by, Some(TxId(5)));
+}
+
+pub fn listings_come_newest_first_in_pages(backend: &dyn Backend) {
+    const MANY: u64 = 7;
+    // Two changes a transaction: within one, the later change is the newer.
+    for tx in 1..=MANY {
+        let both = [2 * tx, 2 * tx + 1].map(|number| created(number, Record::Entry(entry("t", HERE, 1))));
+        commit(backend, &[transaction(tx, both.to_vec())]);
+    }
+    let reader = reader(backend);
+    let filter = EntryFilter { scopes: &[HERE], at: TxId(MANY), visible_at: None };
+    let page = |range| -> Vec<Id> {
+        let rows = reader.entries(&filter, range).expect("a page");
+        rows.into_iter().map(|stored| stored.id).collect()
+    };
+    let newest_first: Vec<Id> = (2..2 * MANY + 2).rev().map(id).collect();
+    assert_eq!(page(ALL), newest_first);
+    assert_eq!([page(0..5), page(5..10), page(10..99)].concat(), newest_first);
+    assert_eq!(reader.count_entries(&filter).expect("a count"), 2 * MANY);
+
+    let with = |range, page| reader.transactions_with(EntityType::Entry, range, page).expect("a page");
+    assert_eq!(with(TxId(2)..TxId(6), 1..3), [TxId(4), TxId(3)]);
+    let range = TxId(2)..TxId(6);
+    assert_eq!(reader.count_transactions_with(EntityType::Entry, range.clone()).expect("a count"), 4);
+    assert_eq!(reader.count_transactions_with(EntityType::Triple, range).expect("a count"), 0);
+}
+
+pub fn listings_keep_to_their_scopes_and_their_moment(backend: &dyn Backend) {
+    let changes = vec![
+        created(1, Record::Entry(entry("here", HERE, 1))),
+        created(2, Record::Entry(entry("elsewhere", ELSEWHERE, 1))),
+        created(3, Record::Entry(Entry { status: Status::Suppressed, ..entry("suppressed", HERE, 1) })),
+        created(4, Record::Entry(Entry { valid_from: Some(moment(9)), ..entry("not yet", HERE, 1) })),
+        created(5, Record::Entry(Entry { valid_to: Some(moment(0)), ..entry("no longer", HERE, 1) })),
+    ];
+    commit(backend, &[transaction(1, changes)]);
+    let reader = reader(backend);
+    let ids = |scopes: &[ScopeId], visible_at| -> Vec<Id> {
+        let filter = EntryFilter { scopes, at: TxId(1), visible_at };
+        let mut scanned = Vec::new();
+        reader.scan_entries(&filter, &mut |stored| scanned.push(stored.id)).expect("a scan");
+        let rows = reader.entries(&filter, ALL).expect("a page");
+        let mut ids: Vec<Id> = rows.into_iter().map(|stored| stored.id).collect();
+        assert_eq!(reader.count_entries(&filter).expect("a count"), ids.len() as u64);
+        ids.sort_unstable();
+        scanned.sort_unstable();
+        assert_eq!(ids, scanned, "a scan finds what the pages hold");
+        ids
+    };
+    let expected = |numbers: &[u64]| {
+        let mut ids: Vec<Id> = numbers.iter().map(|number| id(*number)).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids(&[HERE], Some(moment(0))), expected(&[1]));
+    assert_eq!(ids(&[HERE, ELSEWHERE], Some(moment(0))), expected(&[1, 2]));
+    assert_eq!(ids(&[HERE], Some(moment(9))), expected(&[1, 4]));
+    assert_eq!(ids(&[HERE], None), expected(&[1, 3, 4, 5]));
+    assert_eq!(ids(&[], None), expected(&[]));
+}
+
+pub fn triples_are_found_by_folded_values(backend: &dyn Backend) {
+    let facts = [(" API ", "Runs On", "Nomad"), ("api", "runs on", "k8s"), ("web", "runs on", "NOMAD")];
+    let changes = (1..).zip(facts).map(|(number, (subject, predicate, object))| {
+        created(number, Record::Triple(triple(subject, predicate, object)))
+    });
+    commit(backend, &[transaction(1, changes.collect())]);
+    let reader = reader(backend);
+    let found = |subject, predicate, object| -> Vec<Id> {
+        let filter = TripleFilter { scopes: &[HERE], at: TxId(1), subject, predicate, object };
+        let rows = reader.triples(&filter, ALL).expect("a page");
+        assert_eq!(reader.count_triples(&filter).expect("a count"), rows.len() as u64);
+        rows.into_iter().map(|stored| stored.id).collect()
+    };
+    assert_eq!(found(Some("api"), None, None), [id(2), id(1)]);
+    assert_eq!(found(None, None, Some("nomad")), [id(3), id(1)]);
+    assert_eq!(found(Some("api"), Some("runs on"), Some("nomad")), [id(1)]);
+    assert_eq!(found(None, None, None), [id(3), id(2), id(1)]);
+    assert_eq!(found(Some("ap"), None, None), [], "values are whole");
+}
+
+pub fn topics_come_in_order_and_once(backend: &dyn Backend) {
+    let topics = ["deploys", "Databases", "DEPLOYS", "owners"];
+    for (number, topic) in (1..).zip(topics) {
+        commit(backend, &[transaction(number, vec![created(number, Record::Entry(entry(topic, HERE, 1)))])]);
+    }
+    let reader = reader(backend);
+    let filter = EntryFilter { scopes: &[HERE], at: TxId(4), visible_at: None };
+    let found = |prefix, limit| reader.topics(&filter, prefix, limit).expect("topics");
+    assert_eq!(found("d", 9), ["Databases", "DEPLOYS"], "as spelt last");
+    assert_eq!(found("", 9), ["Databases", "DEPLOYS", "owners"]);
+    assert_eq!(found("", 1), ["Databases"]);
+    assert_eq!(found("x", 9), [""; 0]);
+}
+
+pub fn the_newest_transaction_of_an_origin_is_found(backend: &dyn Backend) {
+    for (number, origin) in (1..).zip(["mine", "yours", "mine", "yours"]) {
+        let changes = vec![created(number, Record::Entry(entry("t", HERE, 1)))];
+        commit(backend, &[Transaction { origin: origin.to_owned(), ..transaction(number, changes) }]);
+    }
+    let reader = reader(backend);
+    let newest = |origin, before| reader.newest_of(origin, TxId(before)).expect("an answer");
+    assert_eq!([5, 3, 1].map(|before| newest("mine", before)), [Some(TxId(3)), Some(TxId(1)), None]);
+    assert_eq!(newest("nobody", 5), None);
+}
+
+pub fn keys_are_remembered_and_forgotten(backend: &dyn Backend) {
+    let change = |write: &dyn Fn(&mut dyn kenning_storage::Pending)| {
+        let mut pending = backend.begin().expect("a write begins");
+        write(&mut *pending);
+        pending.commit().expect("it is committed");
+    };
+    let recall = |actor, key| reader(backend).recall(actor, key).expect("an answer");
+    change(&|pending| {
+        pending.remember("a", "old", &remembered(1)).expect("it is remembered");
+        pending.remember("a", "new", &remembered(2)).expect("it is remembered");
+        pending.remember("b", "new", &remembered(3)).expect("it is remembered");
+    });
+    assert_eq!(recall("a", "old"), Some(remembered(1)));
+    assert_eq!(recall("b", "new"), Some(remembered(3)), "a key belongs to its actor");
+    assert_eq!(recall("b", "old"), None);
+    change(&|pending| pending.forget_before(moment(2)).expect("it is forgotten"));
+    assert_eq!(recall("a", "old"), None);
+    assert_eq!(recall("a", "new"), Some(remembered(2)), "what is as old as the limit stays");
+    change(&|pending| pending.remember("a", "new", &remembered(4)).expect("it is remembered"));
+    assert_eq!(recall("a", "new"), Some(remembered(4)), "a later use replaces the value");
+    assert_sound(backend, 0);
+}
+
+pub fn verify_finds_nothing_in_a_sound_store(backend: &dyn Backend) {
+    assert_sound(backend, 0);
+    let history = mixed_history();
+    commit(backend, &history);
+    assert_sound(backend, history.len() as u64);
+}
+
+pub fn the_secret_stays_the_same(backend: &dyn Backend) {
+    let secret = backend.secret().expect("a secret");
+    assert_ne!(secret, [0; 32]);
+    commit(backend, &mixed_history());
+    assert_eq!(backend.secret().expect("a secret"), secret);
+}
+
+/// A create, an update, a triple, a delete, its undo, and the undo of that.
+fn mixed_history() -> Vec<Transaction> {
+    let first = entry("Deploys", HERE, 1);
+    let second = Entry { content: "Canary.".to_owned(), ..entry("Deploys", ELSEWHERE, 2) };
+    let third = Entry { version: 3, updated_at: Some(moment(5)), ..second.clone() };
+    let change = |before: Option<(u64, &Entry)>, after: Option<&Entry>| Change {
+        entity_type: EntityType::Entry,
+        id: id(1),
+        before: before.map(|(tx, entry)| Version { tx_id: TxId(tx), record: Record::Entry(entry.clone()) }),
+        after: after.map(|entry| Record::Entry(entry.clone())),
+    };
+    let undo = |number, of, changes| Transaction { undoes: vec![TxId(of)], ..transaction(number, changes) };
+    vec![
+        transaction(1, vec![change(None, Some(&first))]),
+        transaction(2, vec![change(Some((1, &first)), Some(&second))]),
+        transaction(3, vec![created(2, Record::Triple(triple("a", "is", "b")))]),
+        transaction(4, vec![change(Some((2, &second)), None)]),
+        undo(5, 4, vec![change(None, Some(&third))]),
+        undo(6, 5, vec![change(Some((5, &third)), None)]),
+    ]
+}
+
+/// Everything that can be asked as of one transaction.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    transactions: Vec<Transaction>,
+    records: Vec<Stored>,
+    entries: Vec<Stored>,
+    triples: Vec<Stored>,
+    counts: (u64, u64),
+}
+
+impl Seen {
+    fn at(reader: &dyn Reader, at: TxId) -> Seen {
+        let scopes = &[HERE, ELSEWHERE];
+        let entries = EntryFilter { scopes, at, visible_at: None };
+        let triples = TripleFilter { scopes, at, subject: None, predicate: None, object: None };
+        let mut seen = Seen {
+            entries: reader.entries(&entries, ALL).expect("a page"),
+            triples: reader.triples(&triples, ALL).expect("a page"),
+            counts: (
+                reader.count_entries(&entries).expect("a count"),
+                reader.count_triples(&triples).expect("a count"),
+            ),
+            ..Seen::default()
+        };
+        for number in 1..=at.0 {
+            seen.transactions.extend(reader.transaction(TxId(number), at).expect("an answer"));
+        }
+        for entity_type in EntityType::ALL {
+            for number in 1..=2 {
+                seen.records.extend(reader.record(entity_type, id(number), at).expect("an answer"));
+            }
+        }
+        seen
+    }
+}
+
+fn assert_sound(backend: &dyn Backend, transactions: u64) {
+    let mut damages = Vec::new();
+    let verified = backend.verify(&mut |damage| damages.push(damage)).expect("the store can be verified");
+    assert_eq!(damages, []);
+    assert_eq!(verified.transactions, transactions);
+}
+
+fn reader(backend: &dyn Backend) -> Box<dyn Reader + '_> {
+    backend.reader().expect("a reader")
+}
+
+fn commit(backend: &dyn Backend, transactions: &[Transaction]) {
+    let mut pending = backend.begin().expect("a write begins");
+    for tx in transactions {
+        pending.append(tx).expect("it is appended");
+    }
+    pending.commit().expect("it is committed");
+}
+
+fn transaction(number: u64, changes: Vec<Change>) -> Transaction {
+    Transaction {
+        id: TxId(number),
+        at: moment(number as i64),
+        actor: "tester".to_owned(),
+        origin: "here".to_owned(),
+        tool: "test".to_owned(),
+        undoes: Vec::new(),
+        undone_by: None,
+        changes,
+    }
+}
+
+fn created(number: u64, record: Record) -> Change {
+    Change { entity_type: record.entity_type(), id: id(number), before: None, after: Some(record) }
+}
+
+fn entry(topic: &str, scope: ScopeId, version: u32) -> Entry {
+    Entry {
+        scope,
+        topic: topic.to_owned(),
+        content: format!("about {topic}"),
+        context: None,
+        tags: Vec::new(),
+        task_sizes: Vec::new(),
+        source: None,
+        actor: "tester".to_owned(),
+        confidence: None,
+        valid_from: None,
+        valid_to: None,
+        status: Status::Active,
+        version,
+        recorded_at: moment(0),
+        updated_at: None,
+    }
+}
+
+fn triple(subject: &str, predicate: &str, object: &str) -> Triple {
+    Triple {
+        scope: HERE,
+        subject: subject.to_owned(),
+        predicate: predicate.to_owned(),
+        object: object.to_owned(),
+        source: None,
+        actor: "tester".to_owned(),
+        confidence: None,
+        version: 1,
+        recorded_at: moment(0),
+        updated_at: None,
+    }
+}
+
+fn remembered(number: i64) -> Remembered {
+    Remembered {
+        tool: "store".to_owned(),
+        digest: format!("digest {number}"),
+        reply: format!("reply {number}"),
+        at: moment(number),
+    }
+}
+
+fn id(number: u64) -> Id {
+    Id::from_bits(scrambled(number))
+}
+
+fn moment(seconds: i64) -> Timestamp {
+    fixed_start() + SignedDuration::from_secs(seconds)
+}

@@ -1,0 +1,199 @@
+//! A closed store as bytes, and where in them each value of each row is, so that a test can damage it.
+
+use std::fs;
+use std::path::Path;
+
+use kenning_model::{EntityType, Id, ScopeId};
+use kenning_storage::{
+    EntryPatch, Keyed, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, Storage, UndoTarget, Write,
+};
+use rusqlite::Connection;
+
+use crate::TempStore;
+
+pub struct Table {
+    pub name: String,
+    pub columns: Vec<String>,
+    /// Of every row, in the order of the key.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// One value of one row, as offsets into the file.
+pub struct Value {
+    /// The byte that says of what type and how long it is. All there is of a NULL, a 0 and a 1.
+    pub type_at: usize,
+    pub bytes_at: Vec<usize>,
+}
+
+/// The file of a store in which every table has rows, and some rows are longer than a page.
+pub fn closed_store() -> Vec<u8> {
+    let store = TempStore::new();
+    fill(&store.storage());
+    // The last connection has taken everything into the main file and removed the log beside it.
+    assert!(!store.path().join(format!("{STORE_FILE}-wal")).exists(), "the log is in the main file");
+    fs::read(store.path().join(STORE_FILE)).expect("the store is read")
+}
+
+fn fill(storage: &Storage) {
+    let commit = |number: usize, tool: &str, write| -> (kenning_model::TxId, Id) {
+        let keyed = Keyed {
+            key: format!("key {number}"),
+            digest: format!("digest {number}"),
+            reply: Box::new(|committed| format!("transaction {}", committed.tx.id)),
+        };
+        let (actor, origin) = ("tester".to_owned(), "here".to_owned());
+        let request = Request { actor, origin, tool: tool.to_owned(), write, keyed: Some(keyed) };
+        let tx = storage.commit(request).expect("the write is accepted").tx;
+        (tx.id, tx.changes[0].id)
+    };
+    for number in 0..12 {
+        let valid = |second: i64| Some(crate::fixed_start() + jiff::SignedDuration::from_secs(second));
+        let entry = NewEntry {
+            scope: ScopeId(1 + number as u32 % 2),
+            topic: format!("Topic {number}"),
+            content: "words ".repeat(1 + 400 * (number % 4)),
+            context: None,
+            tags: vec!["damage".to_owned()],
+            task_sizes: Vec::new(),
+            source: None,
+            confidence: Some(0.5),
+            valid_from: valid(-9).filter(|_| number % 3 == 0),
+            valid_to: valid(9_999_999).filter(|_| number % 3 == 0),
+        };
+        let (_, id) = commit(10 * number, "store", Write::Store(entry));
+        let triple = NewTriple {
+            scope: ScopeId(1),
+            closure: vec![ScopeId(1)],
+            subject: format!("service {}", number / 2),
+            predicate: "runs on".to_owned(),
+            object: format!("host {number}"),
+            source: None,
+            confidence: None,
+        };
+        let replace = Write::Relate { triple, on_conflict: OnConflict::Replace };
+        commit(10 * number + 1, "relate", replace);
+        let patch = EntryPatch { topic: Some(format!("Renamed {number}")), ..EntryPatch::default() };
+        let (renamed, _) =
+            commit(10 * number + 2, "update", Write::Update { id, patch, expected_version: None });
+        if number % 2 == 0 {
+            let target = UndoTarget::Tx(renamed);
+            commit(10 * number + 3, "undo", Write::Undo { target, any_actor: false });
+        } else {
+            let entity_type = EntityType::Entry;
+            commit(10 * number + 3, "delete", Write::Delete { entity_type, id });
+        }
+    }
+}
+
+/// Every table of the store with its rows, from a walk over the pages of the file.
+pub fn tables(path: &Path) -> Vec<Table> {
+    let conn = Connection::open(path).expect("the store opens");
+    let mut roots = conn
+        .prepare("SELECT name, rootpage FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+        .expect("the schema is read");
+    let roots: Vec<(String, usize)> = roots
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .expect("the schema is read");
+    let file = Pages(fs::read(path).expect("the store is read"));
+    let table = |(name, root): (String, usize)| {
+        let columns = conn
+            .prepare(&format!("SELECT * FROM {name}"))
+            .map(|statement| statement.column_names().map(str::to_owned).collect())
+            .expect("the table is there");
+        let mut rows = Vec::new();
+        file.walk(root, &mut rows);
+        Table { name, columns, rows }
+    };
+    roots.into_iter().map(table).collect()
+}
+
+/// The file format of SQLite, as far as tables without a rowid need it: their rows are the cells of an index tree.
+struct Pages(Vec<u8>);
+
+const LEAF: u8 = 0x0a;
+const INTERIOR: u8 = 0x02;
+
+impl Pages {
+    fn size(&self) -> usize {
+        self.number(16, 2)
+    }
+
+    fn number(&self, at: usize, bytes: usize) -> usize {
+        self.0[at..at + bytes].iter().fold(0, |number, byte| number << 8 | *byte as usize)
+    }
+
+    /// The number at an offset of a payload or of the file, and how many bytes it takes.
+    fn varint(&self, at: impl Fn(usize) -> usize) -> (usize, usize) {
+        let mut number = 0;
+        for length in 1..=8 {
+            let byte = self.0[at(length - 1)];
+            number = number << 7 | (byte & 0x7f) as usize;
+            if byte < 0x80 {
+                return (number, length);
+            }
+        }
+        panic!("no length in a store is as long as nine bytes can say");
+    }
+
+    fn walk(&self, page: usize, rows: &mut Vec<Vec<Value>>) {
+        let start = (page - 1) * self.size();
+        let kind = self.0[start];
+        assert!(kind == LEAF || kind == INTERIOR, "page {page} belongs to a table without a rowid");
+        let header = if kind == LEAF { 8 } else { 12 };
+        for cell in 0..self.number(start + 3, 2) {
+            let mut at = start + self.number(start + header + 2 * cell, 2);
+            if kind == INTERIOR {
+                self.walk(self.number(at, 4), rows);
+                at += 4;
+            }
+            rows.push(self.row(at));
+        }
+        if kind == INTERIOR {
+            self.walk(self.number(start + 8, 4), rows);
+        }
+    }
+
+    fn row(&self, cell: usize) -> Vec<Value> {
+        let payload = self.payload(cell);
+        let (header, mut at) = self.varint(|byte| payload[byte]);
+        let mut next = header;
+        let mut values = Vec::new();
+        while at < header {
+            let (serial, length) = self.varint(|byte| payload[at + byte]);
+            let size = match serial {
+                0 | 8 | 9 => 0,
+                1..=4 => serial,
+                5 => 6,
+                6 | 7 => 8,
+                _ => (serial - 12) / 2,
+            };
+            let bytes_at = payload[next..next + size].to_vec();
+            values.push(Value { type_at: payload[at + length - 1], bytes_at });
+            next += size;
+            at += length;
+        }
+        values
+    }
+
+    /// Where each byte of a cell's payload is: the beginning in the cell, the rest on overflow pages.
+    fn payload(&self, cell: usize) -> Vec<usize> {
+        let (total, length) = self.varint(|byte| cell + byte);
+        let usable = self.size();
+        let local_max = (usable - 12) * 64 / 255 - 23;
+        let local_min = (usable - 12) * 32 / 255 - 23;
+        let local = match local_min + (total - local_min.min(total)) % (usable - 4) {
+            _ if total <= local_max => total,
+            rest if rest <= local_max => rest,
+            _ => local_min,
+        };
+        let mut payload: Vec<usize> = (cell + length..cell + length + local).collect();
+        let mut link = cell + length + local;
+        while payload.len() < total {
+            let page = (self.number(link, 4) - 1) * usable;
+            payload.extend(page + 4..page + 4 + (total - payload.len()).min(usable - 4));
+            link = page;
+        }
+        payload
+    }
+}
