@@ -152,6 +152,11 @@ impl Client {
         }
     }
 
+    /// The server's process, for who wants to kill it while it works.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// As `kill -9`: no goodbye, nothing flushed.
     pub fn kill(&mut self) {
         // A process that is gone already is what was wanted.
