@@ -137,6 +137,11 @@ impl Client {
         }
     }
 
+    /// The messages that came before the last answer and are not answers themselves.
+    pub fn earlier_notices(&mut self) -> Vec<Value> {
+        self.notices.drain(..).collect()
+    }
+
     /// One raw line, for what no proper client would send.
     pub fn send_line(&mut self, line: &[u8]) -> Result<(), ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());

@@ -15,6 +15,7 @@ use serde_json::{Map, json};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::stdio::Listening;
 use crate::subscriptions::{self, Started, Subscription};
 use crate::{Options, ToolNames, Toolsets, prompts, resources};
 
@@ -300,7 +301,10 @@ impl ServerHandler for Server {
 
 /// The handler, with the store's newest transaction noted before a subscription is acknowledged: what is committed
 /// after the acknowledgement is then never before the subscription.
-pub(crate) struct Service(pub(crate) Server);
+pub(crate) struct Service {
+    pub(crate) server: Server,
+    pub(crate) listening: Arc<Listening>,
+}
 
 impl rmcp::Service<RoleServer> for Service {
     async fn handle_request(
@@ -308,11 +312,20 @@ impl rmcp::Service<RoleServer> for Service {
         request: ClientRequest,
         mut context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        if matches!(request, ClientRequest::SubscriptionsListenRequest(_)) {
-            let head = self.0.blocking(|engine| engine.head()).await?.map_err(resources::failed)?;
-            context.extensions.insert(Started(head));
+        if !matches!(request, ClientRequest::SubscriptionsListenRequest(_)) {
+            return self.server.handle_request(request, context).await;
         }
-        self.0.handle_request(request, context).await
+        let id = context.id.clone();
+        let done = match self.server.blocking(|engine| engine.head()).await {
+            Ok(Ok(head)) => {
+                context.extensions.insert(Started(head));
+                self.server.handle_request(request, context).await
+            }
+            Ok(Err(error)) => Err(resources::failed(error)),
+            Err(error) => Err(error),
+        };
+        self.listening.ended(&id);
+        done
     }
 
     async fn handle_notification(
@@ -320,15 +333,15 @@ impl rmcp::Service<RoleServer> for Service {
         notification: ClientNotification,
         context: NotificationContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.0.handle_notification(notification, context).await
+        self.server.handle_notification(notification, context).await
     }
 
     fn get_info(&self) -> ServerConfig {
-        ServerHandler::get_info(&self.0)
+        ServerHandler::get_info(&self.server)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        ServerHandler::supported_protocol_versions(&self.0)
+        ServerHandler::supported_protocol_versions(&self.server)
     }
 }
 

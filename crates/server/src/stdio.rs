@@ -1,9 +1,11 @@
 //! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
+use rmcp::model::{ClientNotification, ClientRequest, GetMeta, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -30,10 +32,42 @@ pub(crate) struct Stdio<R, W> {
     asked: bool,
     /// Told at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
+    listening: Arc<Listening>,
+}
+
+/// The `subscriptions/listen` requests at work, and whether the client has cancelled them. rmcp may hold a notice
+/// while the cancellation comes in, and write it after the answer to a later request. So the last look is here,
+/// where lines are written: once a cancellation was read, nothing more goes out for it.
+#[derive(Default)]
+pub(crate) struct Listening(std::sync::Mutex<HashMap<RequestId, bool>>);
+
+impl Listening {
+    fn began(&self, id: RequestId) {
+        self.cancelled().insert(id, false);
+    }
+
+    fn cancel(&self, id: &RequestId) {
+        if let Some(cancelled) = self.cancelled().get_mut(id) {
+            *cancelled = true;
+        }
+    }
+
+    /// The request is done, and what it wanted to send was sent or dropped.
+    pub(crate) fn ended(&self, id: &RequestId) {
+        self.cancelled().remove(id);
+    }
+
+    fn is_cancelled(&self, id: &RequestId) -> bool {
+        self.cancelled().get(id).copied().unwrap_or(false)
+    }
+
+    fn cancelled(&self) -> MutexGuard<'_, HashMap<RequestId, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
-    pub(crate) fn new(input: R, output: W, ended: CancellationToken) -> Self {
+    pub(crate) fn new(input: R, output: W, ended: CancellationToken, listening: Arc<Listening>) -> Self {
         Stdio {
             input: BufReader::with_capacity(64 * 1024, input),
             line: Vec::new(),
@@ -42,6 +76,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             complaints: JoinSet::new(),
             asked: false,
             ended,
+            listening,
         }
     }
 
@@ -82,7 +117,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
         let output = self.output.clone();
         self.complaints.spawn(async move {
             // A client that does not read any more is told by the end of its input.
-            let _ = write_line(&output, reply.to_string().into_bytes()).await;
+            let _ = write_line(&output, reply.to_string().into_bytes(), || true).await;
         });
         while self.complaints.try_join_next().is_some() {}
     }
@@ -104,9 +139,18 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let output = self.output.clone();
+        let (output, listening) = (self.output.clone(), self.listening.clone());
+        let subscription = match &item {
+            TxJsonRpcMessage::<RoleServer>::Notification(notice) => {
+                notice.notification.get_meta().subscription_id()
+            }
+            _ => None,
+        };
         let line = serde_json::to_vec(&item);
-        async move { write_line(&output, line?).await }
+        async move {
+            let wanted = || subscription.is_none_or(|id| !listening.is_cancelled(&id));
+            write_line(&output, line?, wanted).await
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -128,9 +172,20 @@ where
             match message {
                 Ok(RxJsonRpcMessage::<RoleServer>::Request(request)) => {
                     self.asked = true;
+                    if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                        self.listening.began(request.id.clone());
+                    }
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }
-                Ok(message) if self.asked => return Some(message),
+                Ok(message) if self.asked => {
+                    if let RxJsonRpcMessage::<RoleServer>::Notification(notice) = &message
+                        && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
+                        && let Some(id) = &cancelled.params.request_id
+                    {
+                        self.listening.cancel(id);
+                    }
+                    return Some(message);
+                }
                 Ok(_) => {}
                 Err(Complaint { id, code, message }) => self.complain(id, code, message),
             }
@@ -178,9 +233,17 @@ fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> 
         .map_err(|_| complaint(&id, INVALID_REQUEST, "the message has the wrong form"))
 }
 
-async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: Vec<u8>) -> io::Result<()> {
+/// `wanted` is asked at the last moment, when no other line can come between.
+async fn write_line<W: AsyncWrite + Unpin>(
+    output: &Mutex<W>,
+    mut line: Vec<u8>,
+    wanted: impl FnOnce() -> bool,
+) -> io::Result<()> {
     line.push(b'\n');
     let mut output = output.lock().await;
+    if !wanted() {
+        return Ok(());
+    }
     output.write_all(&line).await?;
     output.flush().await
 }

@@ -1,7 +1,11 @@
 //! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
 //! send. Everything is asked and answered over their standard streams, as an agent would.
 
+mod idempotency;
 mod kill;
+mod many;
+mod subscriptions;
+mod updates;
 
 use std::path::Path;
 use std::process::Command;
