@@ -223,12 +223,15 @@ impl ServerHandler for Server {
         let Some(watched) = resources::Watched::parse(&request.uri) else {
             return Err(resources::not_found(&request.uri));
         };
+        let mut subscribed = self.subscribed.lock().await;
+        // A second one would repeat what the first is about to tell, or skip it.
+        if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
+            return Ok(());
+        }
         let since = self.blocking(|engine| engine.head()).await?.map_err(resources::failed)?;
         let subscription =
             Subscription::start(self.engine.clone(), context.peer, request.uri.clone(), watched, since);
-        if let Some(before) = self.subscribed.lock().await.insert(request.uri, subscription) {
-            before.stop().await;
-        }
+        subscribed.insert(request.uri, subscription);
         Ok(())
     }
 

@@ -91,6 +91,11 @@ impl Subscription {
         Subscription { sending, task }
     }
 
+    /// False when the engine failed it; the client may then ask again.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+
     /// After this nothing more is sent.
     pub(crate) async fn stop(self) {
         let _sending = self.sending.lock().await;

@@ -9,7 +9,7 @@ use kenning_server::client::{Client, Era};
 use kenning_testkit::TempStore;
 use serde_json::{Value, json};
 
-use crate::{call, start, text};
+use crate::{call, number, start, text};
 
 pub const TRANSACTIONS: &str = "knowledge://history/transactions";
 const ENTRIES: &str = "knowledge://entries";
@@ -145,6 +145,30 @@ fn nothing_comes_after_the_end_of_a_subscription() {
         call(&mut watcher, "store", json!({"topic": "own", "content": "also own commits"}));
         assert_quiet(&mut watcher);
     }
+}
+
+/// A host that lost count subscribes again; it is told each transaction once all the same.
+#[test]
+fn subscribing_twice_neither_repeats_nor_skips() {
+    let store = TempStore::new();
+    let mut watcher = start(store.path(), Era::Legacy, "watcher");
+    let busy = Busy::start(&store);
+    subscribe(&mut watcher, Era::Legacy, &[TRANSACTIONS]);
+    let mut last = number(&next_change(&mut watcher)["tx_id"]);
+    for _ in 0..30 {
+        subscribe(&mut watcher, Era::Legacy, &[TRANSACTIONS]);
+        for notice in watcher.earlier_notices() {
+            last += 1;
+            assert_eq!(change_of(&notice)["tx_id"], last);
+        }
+        last += 1;
+        assert_eq!(next_change(&mut watcher)["tx_id"], last);
+    }
+    busy.stop();
+    watcher.request("resources/unsubscribe", json!({"uri": TRANSACTIONS})).expect("one end is enough");
+    watcher.earlier_notices();
+    call(&mut watcher, "store", json!({"topic": "own", "content": "after the end"}));
+    assert_quiet(&mut watcher);
 }
 
 #[test]
