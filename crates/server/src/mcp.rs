@@ -221,7 +221,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let Some(watched) = resources::Watched::parse(&request.uri) else {
-            return Err(resources::not_found(&request.uri));
+            let uri = text::quote(&request.uri, 200);
+            return Err(ErrorData::invalid_params(
+                format!("{uri} can't be subscribed to; `resources/list` names what can, without parameters"),
+                Some(json!({"uri": request.uri})),
+            ));
         };
         let mut subscribed = self.subscribed.lock().await;
         // A second one would repeat what the first is about to tell, or skip it.

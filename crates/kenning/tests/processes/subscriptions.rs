@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use kenning_server::client::{Client, Era};
+use kenning_server::client::{Client, ClientError, Era};
 use kenning_testkit::TempStore;
 use serde_json::{Value, json};
 
@@ -198,6 +198,32 @@ fn two_subscriptions_of_a_modern_client_are_apart() {
     let notice = watcher.notice(SOON).expect("the server lives").expect("a notice");
     assert_eq!((subscription(&notice), &change_of(&notice)["resource_uri"]), (entries, &json!(ENTRIES)));
     assert_quiet(&mut watcher);
+}
+
+#[test]
+fn an_address_that_nothing_is_told_of_is_left_out_or_refused() {
+    const UNSUPPORTED: [&str; 4] =
+        ["knowledge://entries/no-such-form", "knowledge://entries?limit=5", "file:///x", ""];
+    let store = TempStore::new();
+    let mut modern = start(store.path(), Era::Modern, "modern");
+    let mut uris = UNSUPPORTED.to_vec();
+    uris.push(ENTRIES);
+    let filter = json!({"notifications": {"resourceSubscriptions": uris, "toolsListChanged": true}});
+    modern.begin("subscriptions/listen", filter).expect("the server lives");
+    let accepted = modern.receive(SOON).expect("an acknowledgement");
+    assert_eq!(
+        accepted["params"]["notifications"],
+        json!({"resourceSubscriptions": [ENTRIES]}),
+        "{accepted}"
+    );
+
+    let mut legacy = start(store.path(), Era::Legacy, "legacy");
+    for uri in UNSUPPORTED {
+        match legacy.request("resources/subscribe", json!({"uri": uri})) {
+            Err(ClientError::Refused { code, message }) => assert_eq!(code, -32602, "{uri}: {message}"),
+            other => panic!("{uri}: {other:?}"),
+        }
+    }
 }
 
 /// Another process that writes all the time.
