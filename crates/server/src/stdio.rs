@@ -18,6 +18,7 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
 
 pub(crate) struct Stdio<R, W> {
     input: BufReader<R>,
@@ -170,14 +171,14 @@ where
                 }),
             };
             match message {
-                Ok(RxJsonRpcMessage::<RoleServer>::Request(request)) => {
+                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
                     self.asked = true;
                     if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                         self.listening.began(request.id.clone());
                     }
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }
-                Ok(message) if self.asked => {
+                Ok(Some(message)) if self.asked => {
                     if let RxJsonRpcMessage::<RoleServer>::Notification(notice) = &message
                         && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
                         && let Some(id) = &cancelled.params.request_id
@@ -203,7 +204,8 @@ struct Complaint {
     message: &'static str,
 }
 
-fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> {
+/// `None` for what is malformed and must not be answered: a notification, or an answer.
+fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Complaint> {
     let complaint = |id: &Value, code, message| {
         let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
         Complaint { id, code, message }
@@ -221,15 +223,24 @@ fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> 
     if value["jsonrpc"] != "2.0" {
         return Err(invalid("`jsonrpc` must be \"2.0\""));
     }
+    let method = object.get("method");
+    let is_answer = method.is_none() && (object.contains_key("result") || object.contains_key("error"));
+    let is_notification = method.is_some_and(Value::is_string) && !object.contains_key("id");
+    if is_answer || is_notification {
+        return Ok(serde_json::from_value(value).ok());
+    }
     if object.get("id").is_some_and(|id| !id.is_string() && !id.is_number()) {
         return Err(invalid("`id` must be a string or a number"));
     }
-    let is_answer = object.contains_key("result") || object.contains_key("error");
-    if !is_answer && !value["method"].is_string() {
+    if !method.is_some_and(Value::is_string) {
         return Err(invalid("`method` must be a string"));
+    }
+    if object.get("params").is_some_and(|params| !params.is_object() && !params.is_null()) {
+        return Err(complaint(&value["id"], INVALID_PARAMS, "`params` must be an object"));
     }
     let id = value["id"].clone();
     serde_json::from_value(value)
+        .map(Some)
         .map_err(|_| complaint(&id, INVALID_REQUEST, "the message has the wrong form"))
 }
 
