@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, GetMeta, RequestId};
+use rmcp::model::{ClientNotification, ClientRequest, GetMeta, ProtocolVersion, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -13,6 +13,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::mcp::VERSIONS;
 
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -29,8 +31,8 @@ pub(crate) struct Stdio<R, W> {
     output: Arc<Mutex<W>>,
     /// Answers to lines that never became messages.
     complaints: JoinSet<()>,
-    /// Until a client has asked something, rmcp can't bear anything but a request.
-    asked: bool,
+    /// Until a client has chosen its protocol era, rmcp can't bear anything but a request.
+    begun: bool,
     /// Told at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
     listening: Arc<Listening>,
@@ -75,7 +77,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             oversized: false,
             output: Arc::new(Mutex::new(output)),
             complaints: JoinSet::new(),
-            asked: false,
+            begun: false,
             ended,
             listening,
         }
@@ -172,13 +174,13 @@ where
             };
             match message {
                 Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
-                    self.asked = true;
+                    self.begun |= begins(&request.request);
                     if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                         self.listening.began(request.id.clone());
                     }
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }
-                Ok(Some(message)) if self.asked => {
+                Ok(Some(message)) if self.begun => {
                     if let RxJsonRpcMessage::<RoleServer>::Notification(notice) = &message
                         && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
                         && let Some(id) = &cancelled.params.request_id
@@ -195,6 +197,20 @@ where
 
     async fn close(&mut self) -> Result<(), io::Error> {
         self.output.lock().await.flush().await
+    }
+}
+
+/// Whether a request chooses the era, by the rules that rmcp has for it: a handshake does, and so does any request
+/// that says of itself what it speaks, but neither a ping nor a discovery.
+fn begins(request: &ClientRequest) -> bool {
+    let meta = request.get_meta();
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        _ => {
+            meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+                && meta.protocol_version().is_some_and(|version| VERSIONS.contains(&version))
+        }
     }
 }
 

@@ -26,6 +26,8 @@ const EXIT_MAX: Duration = Duration::from_secs(1);
 enum After {
     /// Nothing: the line is the first of the connection.
     Nothing,
+    /// `server/discover`, which a client may send before it decides how to speak.
+    Discover,
     /// A request of 2026-07-28.
     Request,
     /// An older client's handshake.
@@ -33,7 +35,7 @@ enum After {
 }
 
 impl After {
-    const ALL: [After; 3] = [After::Nothing, After::Request, After::Initialize];
+    const ALL: [After; 4] = [After::Nothing, After::Discover, After::Request, After::Initialize];
 
     fn request(self, id: Value, method: &str, params: Value) -> Vec<u8> {
         let mut request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -50,6 +52,7 @@ impl After {
     fn opening(self) -> (Vec<u8>, usize) {
         match self {
             After::Nothing => (Vec::new(), 0),
+            After::Discover => (self.request(json!("opening"), "server/discover", json!({})), 1),
             After::Request => (self.request(json!("opening"), "prompts/list", json!({})), 1),
             After::Initialize => {
                 let hello = json!({
