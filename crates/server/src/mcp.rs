@@ -282,7 +282,7 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         const KNOWN: [&str; 6] = [
             "tools/call",
@@ -292,8 +292,12 @@ impl ServerHandler for Server {
             "completion/complete",
             "subscriptions/listen",
         ];
+        /// Since 2026-07-28 these are no methods any more, whatever their params.
+        const KNOWN_BEFORE: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
         let method = request.method;
-        match KNOWN.contains(&method.as_str()) {
+        let before = context.meta.protocol_version().is_none();
+        let known = KNOWN.contains(&method.as_str()) || (before && KNOWN_BEFORE.contains(&method.as_str()));
+        match known {
             true => {
                 Err(ErrorData::invalid_params(format!("the params of `{method}` have the wrong form"), None))
             }

@@ -235,6 +235,11 @@ fn refused_requests(after: After) -> Vec<(&'static str, Vec<u8>, Expected)> {
         ),
     ];
     if after == After::Initialize {
+        cases.push((
+            "a subscription without an address",
+            request("resources/subscribe", json!({})),
+            Error(id.clone(), INVALID_PARAMS),
+        ));
         return cases;
     }
     if after == After::Nothing {
