@@ -63,8 +63,8 @@ fn run(cycles: u64, writers: u64, seed: u64) {
         kill_at_random(&mut random, pids);
         let attempts: Vec<Vec<Attempt>> =
             working.into_iter().map(|thread| thread.join().expect("a writer does not panic")).collect();
-        judge.check(dir, &attempts);
-        judge.retry(dir, attempts);
+        let happened = judge.check(dir, &attempts);
+        judge.retry(dir, attempts, &happened);
     }
     let Judge { acknowledged, refused, unknown, present, retried, slowest_restart, head, .. } = judge;
     assert!(acknowledged > cycles, "the writers got only {acknowledged} answers: nothing was tried");
@@ -321,7 +321,8 @@ impl Judge {
         judge
     }
 
-    fn check(&mut self, dir: &Path, attempts: &[Vec<Attempt>]) {
+    /// Gives, for each writer, the transaction of its last call if that happened without an answer.
+    fn check(&mut self, dir: &Path, attempts: &[Vec<Attempt>]) -> Vec<Option<u64>> {
         let since = Instant::now();
         let mut client = start(dir, Era::Modern, "judge");
         call(&mut client, "query", json!({"topic": SHARED_TOPIC}));
@@ -332,11 +333,13 @@ impl Judge {
         let before = self.live.clone();
         let head = self.head;
         self.catch_up(&mut client);
-        for (writer, attempts) in attempts.iter().enumerate() {
-            self.check_writer(&writer_name(writer as u64), attempts, before.clone(), head);
-        }
+        let check = |(writer, attempts): (usize, &Vec<Attempt>)| {
+            self.check_writer(&writer_name(writer as u64), attempts, before.clone(), head)
+        };
+        let happened = attempts.iter().enumerate().map(check).collect();
         self.check_listings(&mut client);
         verify(dir);
+        happened
     }
 
     /// Reads on in the history and replays it. A change that does not begin where the replay stands shows a lost
@@ -352,18 +355,26 @@ impl Judge {
     }
 
     /// The calls of one writer against its transactions since `head`, both in order.
-    fn check_writer(&mut self, name: &str, attempts: &[Attempt], live: BTreeMap<String, Value>, head: u64) {
+    fn check_writer(
+        &mut self,
+        name: &str,
+        attempts: &[Attempt],
+        live: BTreeMap<String, Value>,
+        head: u64,
+    ) -> Option<u64> {
         let own = self.log.range(head + 1..).filter(|(_, tx)| tx["actor"] == name);
         let own: Vec<Value> = own.map(|(_, tx)| tx.clone()).collect();
         let mut own = own.iter().peekable();
         // As this writer had it, call by call; other writers only touch the shared entries.
         let mut live = live;
+        let mut happened = None;
         for Attempt { op, reply, .. } in attempts {
             let Some(reply) = reply else {
                 self.unknown += 1;
                 if let Some(tx) = own.next() {
                     self.present += 1;
                     self.check_effect(op, tx);
+                    happened = Some(number(&tx["tx_id"]));
                 }
                 continue;
             };
@@ -389,6 +400,7 @@ impl Judge {
             }
         }
         assert_eq!(own.next(), None, "{name} has written what it was not asked to");
+        happened
     }
 
     /// Whether a transaction did what the call asked for.
@@ -467,8 +479,8 @@ impl Judge {
     }
 
     /// What had no answer is asked again with its key: it happens once, whether it had happened before or not.
-    fn retry(&mut self, dir: &Path, attempts: Vec<Vec<Attempt>>) {
-        for (writer, mut attempts) in attempts.into_iter().enumerate() {
+    fn retry(&mut self, dir: &Path, attempts: Vec<Vec<Attempt>>, happened: &[Option<u64>]) {
+        for ((writer, mut attempts), happened) in attempts.into_iter().enumerate().zip(happened) {
             let Some(Attempt { op, key: Some(key), reply: None }) = attempts.pop() else { continue };
             self.retried += 1;
             let name = writer_name(writer as u64);
@@ -478,13 +490,23 @@ impl Judge {
             let head = self.head;
             let live = self.live.clone();
             self.catch_up(&mut client);
-            match self.head - head {
-                0 => self.check_told_again(&name, &op, &reply, &live),
-                1 => {
+            match (happened, self.head - head) {
+                (Some(tx), 0) => {
+                    assert_eq!(reply["tx_id"], *tx, "{op:?} had happened, and was told {reply}");
+                    check_reply(&op, &reply, &self.log[tx]);
+                }
+                // Refused, or nothing to write because the triple is there.
+                (None, 0) => match reply["error"]["code"].as_str() {
+                    Some(code) => assert!(may_refuse(&op, code, &live), "{name} was refused {op:?}: {reply}"),
+                    None => assert!(live.contains_key(text(&reply["id"])), "{op:?} was told {reply}"),
+                },
+                (None, 1) => {
                     self.check_effect(&op, &self.log[&self.head]);
                     check_reply(&op, &reply, &self.log[&self.head]);
                 }
-                more => panic!("one retry of {op:?} made {more} transactions"),
+                (happened, more) => {
+                    panic!("{op:?} had happened in {happened:?}; the retry wrote {more} times")
+                }
             }
             let again = client.call(op.tool(), arguments).expect("the server answers");
             assert_eq!(again, reply, "the third time is as the second: {op:?}");
@@ -492,21 +514,6 @@ impl Judge {
             self.catch_up(&mut client);
             assert_eq!(self.head, head, "the third time writes nothing: {op:?}");
         }
-    }
-
-    /// A retry that wrote nothing: the call had happened before the kill, or there was nothing to write.
-    fn check_told_again(&self, name: &str, op: &Op, reply: &Value, live: &BTreeMap<String, Value>) {
-        if let Some(code) = reply["error"]["code"].as_str() {
-            assert!(may_refuse(op, code, live), "{name} was refused {op:?}: {reply}");
-            return;
-        }
-        let tx = &self.log[&number(&reply["tx_id"])];
-        if let Op::Relate { .. } = op {
-            return assert!(live.contains_key(text(&reply["id"])), "{op:?} was told {reply}");
-        }
-        assert_eq!(tx["actor"], name, "{op:?} was told {reply}");
-        self.check_effect(op, tx);
-        check_reply(op, reply, tx);
     }
 
     fn newest_of(&self, actor: &str, count: usize) -> Vec<u64> {
