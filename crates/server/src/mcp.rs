@@ -23,6 +23,8 @@ use crate::{Options, ToolNames, Toolsets, prompts, resources};
 const CALLS_MAX: usize = 64;
 /// How long a call may take before the client gets an answer without it.
 const CALL_MAX: Duration = Duration::from_secs(30);
+/// What a subscription gets to end by itself when the input has ended.
+const LISTEN_GRACE: Duration = Duration::from_millis(50);
 const ACTOR_BYTES_MAX: usize = 64;
 /// Lists change only with the program, so clients may keep them for a while.
 const LIST_TTL_MS: u64 = 300_000;
@@ -330,7 +332,16 @@ impl rmcp::Service<RoleServer> for Service {
         let done = match self.server.blocking(|engine| engine.head()).await {
             Ok(Ok(head)) => {
                 context.extensions.insert(Started(head));
-                self.server.handle_request(request, context).await
+                // At the end of the input rmcp leaves its own queue unread, and an acknowledgement that is under way
+                // then waits for ever.
+                let stuck = async {
+                    self.server.ended.cancelled().await;
+                    tokio::time::sleep(LISTEN_GRACE).await;
+                };
+                tokio::select! {
+                    done = self.server.handle_request(request, context) => done,
+                    () = stuck => Ok(SubscriptionsListenResult::complete(id.clone()).into()),
+                }
             }
             Ok(Err(error)) => Err(resources::failed(error)),
             Err(error) => Err(error),
