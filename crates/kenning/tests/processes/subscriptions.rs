@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kenning_server::client::{Client, ClientError, Era};
 use kenning_testkit::TempStore;
@@ -129,12 +129,34 @@ fn a_notice_says_what_has_changed_whoever_wrote() {
 }
 
 #[test]
+fn a_commit_of_another_process_is_told_soon() {
+    for era in [Era::Modern, Era::Legacy] {
+        let store = TempStore::new();
+        let mut watcher = start(store.path(), era, "watcher");
+        let mut other = start(store.path(), Era::Modern, "other");
+        subscribe(&mut watcher, era, &[ENTRIES]);
+        let mut slowest = Duration::ZERO;
+        for nth in 0..20 {
+            call(&mut other, "store", json!({"topic": "news", "content": format!("news {nth}")}));
+            let acknowledged = Instant::now();
+            next_change(&mut watcher);
+            slowest = slowest.max(acknowledged.elapsed());
+        }
+        assert!(slowest < Duration::from_secs(2), "{era:?}: {slowest:?}");
+        eprintln!(
+            "subscriptions: {era:?}, slowest notice of another process after {} ms",
+            slowest.as_millis()
+        );
+    }
+}
+
+#[test]
 fn nothing_comes_after_the_end_of_a_subscription() {
     for era in [Era::Modern, Era::Legacy] {
         let store = TempStore::new();
         let mut watcher = start(store.path(), era, "watcher");
         let busy = Busy::start(&store);
-        for _ in 0..10 {
+        for _ in 0..30 {
             let subscription = subscribe(&mut watcher, era, &[TRANSACTIONS]);
             next_change(&mut watcher);
             unsubscribe(&mut watcher, era, &subscription, &[TRANSACTIONS]);
