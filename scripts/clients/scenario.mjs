@@ -104,7 +104,8 @@ async function resources(client, ids) {
 }
 
 async function prompts(client) {
-  for (const [name, argument] of [["ingest_memory", "text"], ["retrieve_context", "task"], ["correct_stale_facts", "topic"]]) {
+  const required = { ingest_memory: "text", retrieve_context: "task", correct_stale_facts: "topic" };
+  for (const [name, argument] of Object.entries(required)) {
     const { messages } = await client.getPrompt({ name, arguments: { [argument]: "a very special value" } });
     assert.ok(messages[0].content.text.includes("a very special value"), name);
     await assert.rejects(client.getPrompt({ name, arguments: {} }), { code: -32602 });
@@ -118,7 +119,8 @@ async function notices(client, watch) {
   let told;
   const notice = new Promise((resolve) => (told = resolve));
   const stop = await watch("knowledge://entries", told);
-  const { structuredContent } = await client.callTool({ name: "store", arguments: { topic: "news", content: "New." } });
+  const news = { topic: "news", content: "New." };
+  const { structuredContent } = await client.callTool({ name: "store", arguments: news });
   const late = new Promise((_, reject) => setTimeout(reject, NOTICE_MAX_MS, new Error("no notice came")).unref());
   const { params } = await Promise.race([notice, late]);
   assert.equal(params.uri, "knowledge://entries");

@@ -69,9 +69,9 @@ fn run(cycles: u64, writers: u64, seed: u64) {
     let Judge { acknowledged, refused, unknown, present, retried, slowest_restart, head, .. } = judge;
     assert!(acknowledged > cycles, "the writers got only {acknowledged} answers: nothing was tried");
     eprintln!(
-        "kill -9: {cycles} cycles, {acknowledged} acknowledged ({refused} refused), lost = 0; {unknown} unacknowledged, \
-         {present} of them found present, {retried} retried with their key; {head} transactions; \
-         slowest restart {} ms",
+        "kill -9: {cycles} cycles, {acknowledged} acknowledged ({refused} refused), lost = 0; \
+         {unknown} unacknowledged, {present} of them found present, {retried} retried with their key; \
+         {head} transactions; slowest restart {} ms",
         slowest_restart.as_millis()
     );
 }
