@@ -3,7 +3,7 @@
 
 /// Without control characters (line breaks and tabs stay), bidirectional overrides, zero-width and tag characters.
 pub fn clean(text: &str) -> String {
-    if text.bytes().all(|byte| byte >= b' ' && byte < 0x7f) {
+    if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
         return text.to_owned();
     }
     let mut cleaned = String::with_capacity(text.len());

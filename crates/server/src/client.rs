@@ -137,6 +137,11 @@ impl Client {
         }
     }
 
+    /// The messages that came before the last answer and are not answers themselves.
+    pub fn earlier_notices(&mut self) -> Vec<Value> {
+        self.notices.drain(..).collect()
+    }
+
     /// One raw line, for what no proper client would send.
     pub fn send_line(&mut self, line: &[u8]) -> Result<(), ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());
@@ -150,6 +155,11 @@ impl Client {
             Ok(line) => parse(&line),
             Err(error) => Err(ClientError::Lost(error.to_string())),
         }
+    }
+
+    /// The server's process, for who wants to kill it while it works.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// As `kill -9`: no goodbye, nothing flushed.

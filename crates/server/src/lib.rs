@@ -65,9 +65,10 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ServerInitializeError> {
     let ended = CancellationToken::new();
-    let transport = stdio::Stdio::new(input, output, ended.clone());
-    let service = mcp::Server::new(engine, options, ended.clone());
-    let running = match mcp::Service(service).serve(transport).await {
+    let listening = Arc::new(stdio::Listening::default());
+    let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone());
+    let server = mcp::Server::new(engine, options, ended.clone());
+    let running = match (mcp::Service { server, listening }).serve(transport).await {
         Ok(running) => running,
         // A client that only looked whether we start.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

@@ -1,9 +1,11 @@
 //! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
+use rmcp::model::{ClientNotification, ClientRequest, GetMeta, ProtocolVersion, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -12,10 +14,13 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::VERSIONS;
+
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
 
 pub(crate) struct Stdio<R, W> {
     input: BufReader<R>,
@@ -26,22 +31,55 @@ pub(crate) struct Stdio<R, W> {
     output: Arc<Mutex<W>>,
     /// Answers to lines that never became messages.
     complaints: JoinSet<()>,
-    /// Until a client has asked something, rmcp can't bear anything but a request.
-    asked: bool,
+    /// Until a client has chosen its protocol era, rmcp can't bear anything but a request.
+    begun: bool,
     /// Told at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
+    listening: Arc<Listening>,
+}
+
+/// The `subscriptions/listen` requests at work, and whether the client has cancelled them. rmcp may hold a notice
+/// while the cancellation comes in, and write it after the answer to a later request. So the last look is here,
+/// where lines are written: once a cancellation was read, nothing more goes out for it.
+#[derive(Default)]
+pub(crate) struct Listening(std::sync::Mutex<HashMap<RequestId, bool>>);
+
+impl Listening {
+    fn began(&self, id: RequestId) {
+        self.cancelled().insert(id, false);
+    }
+
+    fn cancel(&self, id: &RequestId) {
+        if let Some(cancelled) = self.cancelled().get_mut(id) {
+            *cancelled = true;
+        }
+    }
+
+    /// The request is done, and what it wanted to send was sent or dropped.
+    pub(crate) fn ended(&self, id: &RequestId) {
+        self.cancelled().remove(id);
+    }
+
+    fn is_cancelled(&self, id: &RequestId) -> bool {
+        self.cancelled().get(id).copied().unwrap_or(false)
+    }
+
+    fn cancelled(&self) -> MutexGuard<'_, HashMap<RequestId, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
-    pub(crate) fn new(input: R, output: W, ended: CancellationToken) -> Self {
+    pub(crate) fn new(input: R, output: W, ended: CancellationToken, listening: Arc<Listening>) -> Self {
         Stdio {
             input: BufReader::with_capacity(64 * 1024, input),
             line: Vec::new(),
             oversized: false,
             output: Arc::new(Mutex::new(output)),
             complaints: JoinSet::new(),
-            asked: false,
+            begun: false,
             ended,
+            listening,
         }
     }
 
@@ -82,7 +120,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
         let output = self.output.clone();
         self.complaints.spawn(async move {
             // A client that does not read any more is told by the end of its input.
-            let _ = write_line(&output, reply.to_string().into_bytes()).await;
+            let _ = write_line(&output, reply.to_string().into_bytes(), || true).await;
         });
         while self.complaints.try_join_next().is_some() {}
     }
@@ -104,9 +142,18 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let output = self.output.clone();
+        let (output, listening) = (self.output.clone(), self.listening.clone());
+        let subscription = match &item {
+            TxJsonRpcMessage::<RoleServer>::Notification(notice) => {
+                notice.notification.get_meta().subscription_id()
+            }
+            _ => None,
+        };
         let line = serde_json::to_vec(&item);
-        async move { write_line(&output, line?).await }
+        async move {
+            let wanted = || subscription.is_none_or(|id| !listening.is_cancelled(&id));
+            write_line(&output, line?, wanted).await
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -126,11 +173,22 @@ where
                 }),
             };
             match message {
-                Ok(RxJsonRpcMessage::<RoleServer>::Request(request)) => {
-                    self.asked = true;
+                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
+                    self.begun |= begins(&request.request);
+                    if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                        self.listening.began(request.id.clone());
+                    }
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }
-                Ok(message) if self.asked => return Some(message),
+                Ok(Some(message)) if self.begun => {
+                    if let RxJsonRpcMessage::<RoleServer>::Notification(notice) = &message
+                        && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
+                        && let Some(id) = &cancelled.params.request_id
+                    {
+                        self.listening.cancel(id);
+                    }
+                    return Some(message);
+                }
                 Ok(_) => {}
                 Err(Complaint { id, code, message }) => self.complain(id, code, message),
             }
@@ -142,13 +200,28 @@ where
     }
 }
 
+/// Whether a request chooses the era, by the rules that rmcp has for it: a handshake does, and so does any request
+/// that says of itself what it speaks, but neither a ping nor a discovery.
+fn begins(request: &ClientRequest) -> bool {
+    let meta = request.get_meta();
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+        _ => {
+            meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+                && meta.protocol_version().is_some_and(|version| VERSIONS.contains(&version))
+        }
+    }
+}
+
 struct Complaint {
     id: Value,
     code: i32,
     message: &'static str,
 }
 
-fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> {
+/// `None` for what is malformed and must not be answered: a notification, or an answer.
+fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Complaint> {
     let complaint = |id: &Value, code, message| {
         let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
         Complaint { id, code, message }
@@ -166,21 +239,38 @@ fn read_message(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Complaint> 
     if value["jsonrpc"] != "2.0" {
         return Err(invalid("`jsonrpc` must be \"2.0\""));
     }
+    let method = object.get("method");
+    let is_answer = method.is_none() && (object.contains_key("result") || object.contains_key("error"));
+    let is_notification = method.is_some_and(Value::is_string) && !object.contains_key("id");
+    if is_answer || is_notification {
+        return Ok(serde_json::from_value(value).ok());
+    }
     if object.get("id").is_some_and(|id| !id.is_string() && !id.is_number()) {
         return Err(invalid("`id` must be a string or a number"));
     }
-    let is_answer = object.contains_key("result") || object.contains_key("error");
-    if !is_answer && !value["method"].is_string() {
+    if !method.is_some_and(Value::is_string) {
         return Err(invalid("`method` must be a string"));
+    }
+    if object.get("params").is_some_and(|params| !params.is_object() && !params.is_null()) {
+        return Err(complaint(&value["id"], INVALID_PARAMS, "`params` must be an object"));
     }
     let id = value["id"].clone();
     serde_json::from_value(value)
+        .map(Some)
         .map_err(|_| complaint(&id, INVALID_REQUEST, "the message has the wrong form"))
 }
 
-async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: Vec<u8>) -> io::Result<()> {
+/// `wanted` is asked at the last moment, when no other line can come between.
+async fn write_line<W: AsyncWrite + Unpin>(
+    output: &Mutex<W>,
+    mut line: Vec<u8>,
+    wanted: impl FnOnce() -> bool,
+) -> io::Result<()> {
     line.push(b'\n');
     let mut output = output.lock().await;
+    if !wanted() {
+        return Ok(());
+    }
     output.write_all(&line).await?;
     output.flush().await
 }

@@ -60,8 +60,9 @@ pub(crate) async fn listen(
 
 /// One subscription of an older client.
 pub(crate) struct Subscription {
-    /// Held while a notice is on its way: whoever stops the subscription waits for it, and none follows.
-    sending: Arc<Mutex<()>>,
+    /// Whether it was stopped. Held while a notice is on its way: whoever stops the subscription waits for it, and
+    /// none follows.
+    stopped: Arc<Mutex<bool>>,
     task: JoinHandle<()>,
 }
 
@@ -73,27 +74,33 @@ impl Subscription {
         watched: Watched,
         since: TxId,
     ) -> Subscription {
-        let sending = Arc::new(Mutex::new(()));
-        let guard = sending.clone();
+        let stopped = Arc::new(Mutex::new(false));
+        let is_stopped = stopped.clone();
         let task = tokio::spawn(async move {
             let mut log = Log::from(engine, since);
             while let Ok(transactions) = log.next().await {
                 for transaction in &transactions {
                     for notice in notices(&uri, watched, transaction) {
-                        let _sending = guard.lock().await;
-                        if peer.notify_resource_updated(notice).await.is_err() {
+                        // An aborted task runs on to its next pause, so being aborted is not enough.
+                        let stopped = is_stopped.lock().await;
+                        if *stopped || peer.notify_resource_updated(notice).await.is_err() {
                             return;
                         }
                     }
                 }
             }
         });
-        Subscription { sending, task }
+        Subscription { stopped, task }
+    }
+
+    /// False when the engine failed it; the client may then ask again.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
     }
 
     /// After this nothing more is sent.
     pub(crate) async fn stop(self) {
-        let _sending = self.sending.lock().await;
+        *self.stopped.lock().await = true;
         self.task.abort();
     }
 }

@@ -33,7 +33,7 @@ enum State {
     #[default]
     Waiting,
     Lead,
-    Done(Result<Committed, Error>),
+    Done(Box<Result<Committed, Error>>),
     Taken,
 }
 
@@ -72,7 +72,7 @@ impl Group {
         let (requests, places): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let places = Answering(places);
         for (place, answer) in places.0.iter().zip(run(requests)) {
-            place.settle(State::Done(answer));
+            place.settle(State::Done(Box::new(answer)));
         }
     }
 }
@@ -99,7 +99,7 @@ impl Drop for Answering {
                     applied: Applied::Unknown,
                     reason: "the commit of this group was interrupted".into(),
                 };
-                place.settle(State::Done(Err(lost)));
+                place.settle(State::Done(Box::new(Err(lost))));
             }
         }
     }
@@ -116,7 +116,7 @@ impl Place {
         let mut state = locked(&self.state);
         loop {
             match std::mem::replace(&mut *state, State::Taken) {
-                State::Done(answer) => return Some(answer),
+                State::Done(answer) => return Some(*answer),
                 State::Lead => {
                     *state = State::Waiting;
                     return None;

@@ -22,6 +22,11 @@ pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
         return Ok(Outcome::NotFound);
     }
     let mut damages: Vec<Damage> = Vec::new();
+    // An emptied file would be taken for a new store and made one.
+    if std::fs::metadata(dir.join(STORE_FILE))?.len() == 0 {
+        print(&format!("damaged: {STORE_FILE}: the file is empty"))?;
+        return Ok(Outcome::Failed);
+    }
     let verified = config.engine()?.verify(&mut |damage| damages.push(damage));
     let verified = verified.unwrap_or_else(|error| {
         damages.push(Damage { place: STORE_FILE.to_owned(), what: error.to_string() });

@@ -71,7 +71,11 @@ impl Tool for Relate {
         };
         ctx.commit(Write::Relate { triple, on_conflict }, |done| {
             let triple = match &done.existing {
-                Some(existing) => TripleItem::of(existing),
+                // With `replace` the triple may be there while others give way: the transaction that closed them is
+                // the one that an undo needs. Without any change it is the triple's own.
+                Some(existing) => {
+                    TripleItem::of(existing).map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple })
+                }
                 None => done.tx.changes.iter().find_map(|change| match &change.after {
                     Some(kenning_model::Record::Triple(triple)) => {
                         Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple))
@@ -103,5 +107,41 @@ impl Tool for Relate {
             },
             as_data(&lines.join("\n"))
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kenning_testkit::TempStore;
+    use serde_json::{Value, json};
+
+    use crate::{Access, Caller, dispatch, find};
+
+    #[test]
+    fn a_replacement_by_a_triple_that_is_there_can_be_undone() {
+        let store = TempStore::new();
+        let engine = store.engine();
+        let [actor, origin] = ["test"; 2].map(str::to_owned);
+        let caller = Caller { actor, origin, scope: "global:default".to_owned() };
+        let call = |tool: &str, arguments: Value| {
+            let tool = find(tool).expect("a tool of this name");
+            let arguments = arguments.as_object().expect("arguments are an object").clone();
+            dispatch(&engine, &caller, Access::ReadWrite, tool, arguments).structured
+        };
+        let relate = |object: &str, on_conflict: &str| {
+            let (subject, predicate) = ("checkout", "owned by");
+            call(
+                "relate",
+                json!({"subject": subject, "predicate": predicate, "object": object, "on_conflict": on_conflict}),
+            )
+        };
+        let red = relate("team red", "keep_both");
+        relate("team blue", "keep_both");
+        assert_eq!(relate("team red", "keep_both")["tx_id"], red["tx_id"], "it is not written again");
+        let replaced = relate("team red", "replace");
+        assert_eq!((&replaced["id"], &replaced["tx_id"]), (&red["id"], &json!(3)), "blue gave way in 3");
+        let undone = call("undo", json!({"tx_id": replaced["tx_id"]}));
+        assert_eq!(undone["undone"], json!([3]));
+        assert_eq!(call("query_graph", json!({}))["total_count"], 2, "and is back");
     }
 }

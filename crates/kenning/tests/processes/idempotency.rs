@@ -1,0 +1,58 @@
+//! A key makes a write happen once, whatever became of the process that was asked first.
+
+use kenning_server::client::Era;
+use kenning_testkit::TempStore;
+use serde_json::json;
+
+use crate::{call, start};
+
+#[test]
+fn a_key_is_good_after_kill_9() {
+    for era in [Era::Modern, Era::Legacy] {
+        let store = TempStore::new();
+        let arguments =
+            json!({"topic": "deploys", "content": "Blue-green.", "tags": ["ops"], "idempotency_key": "k1"});
+        let mut first = start(store.path(), era, "agent");
+        let told = call(&mut first, "store", arguments.clone());
+        first.kill();
+
+        let mut second = start(store.path(), era, "agent");
+        let again = call(&mut second, "store", arguments.clone());
+        assert_eq!(again.to_string(), told.to_string(), "the first reply, byte for byte");
+
+        let mut other = arguments.clone();
+        other["content"] = json!("Canaries.");
+        let refused = second.call("store", other).expect("the server answers");
+        assert_eq!(refused["error"]["code"], "CONFLICT", "{refused}");
+        assert_eq!(refused["error"]["details"]["outcome"], "not_applied", "{refused}");
+        let update = json!({"id": told["id"], "content": "Canaries.", "idempotency_key": "k1"});
+        let refused = second.call("update", update).expect("the server answers");
+        assert_eq!(refused["error"]["code"], "CONFLICT", "another tool is another call: {refused}");
+        assert_eq!(call(&mut second, "query", json!({}))["total_count"], 1, "there was one effect");
+
+        let mut stranger = start(store.path(), era, "another agent");
+        let theirs = call(&mut stranger, "store", arguments.clone());
+        assert_ne!(theirs["id"], told["id"], "a key belongs to its actor");
+        assert_eq!(call(&mut second, "query", json!({}))["total_count"], 2);
+        assert_eq!(call(&mut second, "store", arguments).to_string(), told.to_string(), "and stays good");
+    }
+}
+
+/// Two processes are asked the same at the same moment, as when a host gives up on one and starts another.
+#[test]
+fn a_key_that_is_used_twice_at_once_writes_once() {
+    let store = TempStore::new();
+    for round in 0..20 {
+        let asking: Vec<_> = (0..4)
+            .map(|_| {
+                let mut client = start(store.path(), Era::Modern, "agent");
+                let key = format!("round {round}");
+                let arguments = json!({"topic": "t", "content": key, "idempotency_key": key});
+                std::thread::spawn(move || call(&mut client, "store", arguments))
+            })
+            .collect();
+        let told: Vec<_> = asking.into_iter().map(|asked| asked.join().expect("an answer")).collect();
+        assert!(told.iter().all(|reply| *reply == told[0]), "all are told the same: {told:?}");
+        assert_eq!(told[0]["tx_id"], round + 1, "each round is one transaction");
+    }
+}

@@ -1,0 +1,67 @@
+//! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
+//! send. Everything is asked and answered over their standard streams, as an agent would.
+
+mod hammer;
+mod idempotency;
+mod kill;
+mod many;
+mod subscriptions;
+mod updates;
+
+use std::path::Path;
+use std::process::Command;
+
+use kenning_server::client::{Client, Era};
+use serde_json::{Value, json};
+
+fn server(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+    command.arg("serve").arg("--data-dir").arg(dir);
+    // What the developer has set for their own sessions must not reach the tests.
+    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
+        command.env_remove(format!("KENNING_{name}"));
+    }
+    command
+}
+
+fn start(dir: &Path, era: Era, name: &str) -> Client {
+    Client::start(server(dir), era, name).expect("the server starts")
+}
+
+/// Calls a tool that is to succeed.
+fn call(client: &mut Client, tool: &str, arguments: Value) -> Value {
+    let shown = format!("{tool} {arguments}");
+    let reply = client.call(tool, arguments).expect("the server answers");
+    assert!(reply["error"].is_null(), "{shown}: {reply}");
+    reply
+}
+
+/// One page of a resource.
+fn read(client: &mut Client, uri: &str) -> Value {
+    let read = client.request("resources/read", json!({"uri": uri})).expect("a resource that can be read");
+    let text = read["contents"][0]["text"].as_str().expect("resources are text");
+    serde_json::from_str(text).expect("and the text is JSON")
+}
+
+/// All items of a resource, page after page.
+fn read_all(client: &mut Client, uri: &str) -> Vec<Value> {
+    let joint = if uri.contains('?') { '&' } else { '?' };
+    let uri = format!("{uri}{joint}limit=200");
+    let mut page = read(client, &uri);
+    let mut items = Vec::new();
+    loop {
+        items.append(page["items"].as_array_mut().expect("a page has items"));
+        match page["next_cursor"].as_str() {
+            Some(cursor) => page = read(client, &format!("{uri}&cursor={cursor}")),
+            None => return items,
+        }
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a whole number")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}

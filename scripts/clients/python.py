@@ -1,0 +1,168 @@
+"""The official Python client, which checks structured replies against the tools' output schemas.
+
+Usage: python.py KENNING DATA_DIR legacy|2026-07-28
+"""
+
+import asyncio
+import json
+import sys
+import warnings
+
+from mcp import MCPError, StdioServerParameters, types
+from mcp.client.client import Client
+
+NOTICE_MAX_S = 10
+
+
+async def main(command: str, data_dir: str, mode: str) -> None:
+    notices: asyncio.Queue = asyncio.Queue()
+
+    async def heard(message) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            notices.put_nowait(message)
+
+    server = StdioServerParameters(command=command, args=["serve", "--data-dir", data_dir])
+    async with Client(server, mode=mode, message_handler=heard) as client:
+        expected = "2025-11-25" if mode == "legacy" else mode
+        assert client.protocol_version == expected, client.protocol_version
+        await lists(client)
+        entry, transactions = await tools(client)
+        await resources(client, entry, transactions)
+        await prompts(client)
+        await news(client, mode, notices)
+
+
+async def lists(client: Client) -> None:
+    tool_names = {tool.name for tool in (await client.list_tools()).tools}
+    known = {"store", "update", "query", "delete", "relate", "query_graph", "undo", "history"}
+    assert known <= tool_names, tool_names
+    listed = (await client.list_resources()).resources
+    assert sorted(row.name for row in listed) == ["entries", "transactions", "triples"]
+    assert all(row.meta["io.kenning/version"] == 1 for row in listed)
+    templates = (await client.list_resource_templates()).resource_templates
+    assert "entry" in [template.name for template in templates]
+    prompt_names = [prompt.name for prompt in (await client.list_prompts()).prompts]
+    assert sorted(prompt_names) == ["correct_stale_facts", "ingest_memory", "retrieve_context"]
+
+
+async def tools(client: Client) -> tuple[str, int]:
+    async def call(name: str, **arguments) -> dict:
+        result = await client.call_tool(name, arguments)
+        assert not result.is_error, (name, result)
+        assert result.content[0].type == "text"
+        return result.structured_content
+
+    async def refused(code: str, name: str, **arguments) -> None:
+        result = await client.call_tool(name, arguments)
+        assert result.is_error, (name, result)
+        assert result.structured_content["error"]["code"] == code, result
+        assert result.content[0].text.startswith(code), result
+
+    entry = await call("store", topic="deploys", content="Blue-green.", tags=["ops"], confidence=0.9)
+    other = await call("store", topic="rollback", content="Within five minutes.", task_sizes=["S"])
+    await refused("INVALID_ARGUMENT", "store", topic="deploys")
+    updated = await call("update", id=entry["id"], content="Canaries.", expected_version=1)
+    assert updated["version"] == 2
+    await refused("CONFLICT", "update", id=entry["id"], content="Late.", expected_version=1)
+
+    first = await call("query", limit=1)
+    second = await call("query", limit=1, cursor=first["next_cursor"])
+    assert {first["items"][0]["id"], second["items"][0]["id"]} == {entry["id"], other["id"]}
+    assert (first["total_count"], second["next_cursor"]) == (2, None)
+    found = await call("query", content="canaries", explain=True)
+    assert found["items"][0]["id"] == entry["id"]
+    await refused("INVALID_ARGUMENT", "query", limit=1000)
+
+    red = await call("relate", subject="checkout", predicate="owned by", object="red")
+    blue = await call("relate", subject="checkout", predicate="owned by", object="blue")
+    assert blue["conflicts"][0]["id"] == red["id"]
+    reject = {"subject": "checkout", "predicate": "owned by", "object": "green", "on_conflict": "reject"}
+    await refused("CONFLICT", "relate", **reject)
+    assert (await call("query_graph", subject="Checkout"))["total_count"] == 2
+    await refused("INVALID_ARGUMENT", "query_graph", cursor="nonsense")
+
+    await call("delete", id=other["id"])
+    await refused("NOT_FOUND", "delete", id=other["id"])
+    assert "tx_id" not in await call("undo", dry_run=True)
+    undone = await call("undo", count=1)
+    assert undone["changed_ids"] == [other["id"]]
+    await refused("NOT_FOUND", "undo", tx_id=999)
+
+    history = await call("history", limit=3)
+    assert history["items"][0]["tx_id"] == undone["tx_id"]
+    assert (await call("history", id=entry["id"]))["total_count"] == 2
+    await refused("INVALID_ARGUMENT", "history", since=1)
+    await rejected(client.call_tool("none", {}), -32602)
+    return entry["id"], undone["tx_id"]
+
+
+async def resources(client: Client, entry: str, transactions: int) -> None:
+    async def read(uri: str) -> dict:
+        [contents] = (await client.read_resource(uri)).contents
+        assert contents.mime_type == "application/json"
+        return json.loads(contents.text)
+
+    pages = {"knowledge://entries": 2, "knowledge://graph/triples": 2}
+    pages["knowledge://history/transactions"] = transactions
+    for uri, expected in pages.items():
+        page = await read(f"{uri}?limit=1")
+        count = len(page["items"])
+        while cursor := page["next_cursor"]:
+            page = await read(f"{uri}?limit=1&cursor={cursor}")
+            count += len(page["items"])
+        assert count == expected, (uri, count)
+    assert (await read(f"knowledge://entries/{entry}"))["items"][0]["content"] == "Canaries."
+    # Older revisions have a code of their own for it.
+    await rejected(client.read_resource("knowledge://entries/none"), -32002, -32602)
+
+
+async def prompts(client: Client) -> None:
+    for name, argument in [
+        ("ingest_memory", "text"),
+        ("retrieve_context", "task"),
+        ("correct_stale_facts", "topic"),
+    ]:
+        prompt = await client.get_prompt(name, {argument: "a very special value"})
+        assert "a very special value" in prompt.messages[0].content.text, name
+        await rejected(client.get_prompt(name, {}), -32602)
+    ref = types.PromptReference(type="ref/prompt", name="correct_stale_facts")
+    completed = await client.complete(ref, {"name": "topic", "value": "dep"})
+    assert completed.completion.values == ["deploys"]
+
+
+async def news(client: Client, mode: str, notices: asyncio.Queue) -> None:
+    uri = "knowledge://entries"
+
+    async def check() -> None:
+        stored = (await client.call_tool("store", {"topic": "news", "content": "New."})).structured_content
+        notice = await asyncio.wait_for(notices.get(), NOTICE_MAX_S)
+        assert notice.params.uri == uri
+        assert notice.params.meta["io.kenning/change"] == {
+            "resource_uri": uri,
+            "tx_id": stored["tx_id"],
+            "change_type": "upsert",
+            "changed_ids": [stored["id"]],
+        }, notice
+
+    if mode == "legacy":
+        # What older servers offer is what this mode is for.
+        warnings.simplefilter("ignore")
+        await client.subscribe_resource(uri)
+        await check()
+        await client.unsubscribe_resource(uri)
+        return
+    async with client.listen(resource_subscriptions=[uri, "knowledge://unknown"]) as subscription:
+        assert subscription.honored.resource_subscriptions == [uri]
+        await check()
+
+
+async def rejected(call, *codes: int) -> None:
+    try:
+        answer = await call
+    except MCPError as error:
+        assert error.code in codes, error
+        return
+    raise AssertionError(f"expected error {codes}, got {answer}")
+
+
+asyncio.run(main(*sys.argv[1:]))

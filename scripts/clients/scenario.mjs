@@ -1,0 +1,134 @@
+// What every client does with a fresh server. Both TypeScript clients have the same methods for it; each checks
+// every structured reply against the tool's outputSchema and throws if it does not fit.
+
+import assert from "node:assert/strict";
+
+const NOTICE_MAX_MS = 10_000;
+
+export async function scenario(client, watch) {
+  await lists(client);
+  const ids = await tools(client);
+  await resources(client, ids);
+  await prompts(client);
+  await notices(client, watch);
+}
+
+async function lists(client) {
+  const names = (items) => items.map((item) => item.name).sort();
+  const { tools } = await client.listTools();
+  const known = ["delete", "history", "query", "query_graph", "relate", "store", "undo", "update"];
+  assert.deepEqual(names(tools).filter((name) => known.includes(name)), known);
+  const { resources } = await client.listResources();
+  assert.deepEqual(names(resources), ["entries", "transactions", "triples"]);
+  assert.ok(resources.every((resource) => resource._meta["io.kenning/version"] === 1));
+  const { resourceTemplates } = await client.listResourceTemplates();
+  assert.ok(names(resourceTemplates).includes("entry"));
+  const { prompts } = await client.listPrompts();
+  assert.deepEqual(names(prompts), ["correct_stale_facts", "ingest_memory", "retrieve_context"]);
+}
+
+async function tools(client) {
+  const call = async (name, args) => {
+    const result = await client.callTool({ name, arguments: args });
+    assert.ok(!result.isError, `${name}: ${JSON.stringify(result)}`);
+    assert.equal(result.content[0].type, "text");
+    return result.structuredContent;
+  };
+  const refused = async (name, args, code) => {
+    const result = await client.callTool({ name, arguments: args });
+    assert.equal(result.isError, true, `${name}: ${JSON.stringify(result)}`);
+    assert.equal(result.structuredContent.error.code, code);
+    assert.ok(result.content[0].text.startsWith(code), result.content[0].text);
+  };
+
+  const entry = await call("store", { topic: "deploys", content: "Blue-green.", tags: ["ops"], confidence: 0.9 });
+  const other = await call("store", { topic: "rollback", content: "Within five minutes.", task_sizes: ["S"] });
+  await refused("store", { topic: "deploys" }, "INVALID_ARGUMENT");
+  const updated = await call("update", { id: entry.id, content: "Canaries.", expected_version: 1 });
+  assert.equal(updated.version, 2);
+  await refused("update", { id: entry.id, content: "Late.", expected_version: 1 }, "CONFLICT");
+
+  const first = await call("query", { limit: 1 });
+  assert.equal(first.total_count, 2);
+  const second = await call("query", { limit: 1, cursor: first.next_cursor });
+  assert.deepEqual([first.items[0].id, second.items[0].id].sort(), [entry.id, other.id].sort());
+  assert.equal(second.next_cursor, null);
+  const found = await call("query", { content: "canaries", explain: true });
+  assert.equal(found.items[0].id, entry.id);
+  await refused("query", { limit: 1000 }, "INVALID_ARGUMENT");
+
+  const red = await call("relate", { subject: "checkout", predicate: "owned by", object: "red" });
+  const blue = await call("relate", { subject: "checkout", predicate: "owned by", object: "blue" });
+  assert.equal(blue.conflicts[0].id, red.id);
+  const reject = { subject: "checkout", predicate: "owned by", object: "green", on_conflict: "reject" };
+  await refused("relate", reject, "CONFLICT");
+  assert.equal((await call("query_graph", { subject: "Checkout" })).total_count, 2);
+  await refused("query_graph", { cursor: "nonsense" }, "INVALID_ARGUMENT");
+
+  await call("delete", { id: other.id });
+  await refused("delete", { id: other.id }, "NOT_FOUND");
+  const planned = await call("undo", { dry_run: true });
+  assert.equal(planned.tx_id, undefined);
+  const undone = await call("undo", { count: 1 });
+  assert.deepEqual(undone.changed_ids, [other.id]);
+  await refused("undo", { tx_id: 999 }, "NOT_FOUND");
+
+  const history = await call("history", { limit: 3 });
+  assert.equal(history.items[0].tx_id, undone.tx_id);
+  assert.equal((await call("history", { id: entry.id })).total_count, 2);
+  await refused("history", { since: 1 }, "INVALID_ARGUMENT");
+  await assert.rejects(client.callTool({ name: "none", arguments: {} }), { code: -32602 });
+  return { entry: entry.id, transactions: undone.tx_id };
+}
+
+async function resources(client, ids) {
+  const read = async (uri) => {
+    const { contents } = await client.readResource({ uri });
+    assert.equal(contents[0].mimeType, "application/json");
+    return JSON.parse(contents[0].text);
+  };
+  const pages = { "knowledge://entries": 2, "knowledge://graph/triples": 2 };
+  pages["knowledge://history/transactions"] = ids.transactions;
+  for (const [uri, expected] of Object.entries(pages)) {
+    let count = 0;
+    let cursor = "";
+    do {
+      const page = await read(`${uri}?limit=1${cursor}`);
+      count += page.items.length;
+      cursor = page.next_cursor && `&cursor=${page.next_cursor}`;
+    } while (cursor);
+    assert.equal(count, expected, uri);
+  }
+  assert.equal((await read(`knowledge://entries/${ids.entry}`)).items[0].content, "Canaries.");
+  await assert.rejects(read("knowledge://entries/none"));
+}
+
+async function prompts(client) {
+  const required = { ingest_memory: "text", retrieve_context: "task", correct_stale_facts: "topic" };
+  for (const [name, argument] of Object.entries(required)) {
+    const { messages } = await client.getPrompt({ name, arguments: { [argument]: "a very special value" } });
+    assert.ok(messages[0].content.text.includes("a very special value"), name);
+    await assert.rejects(client.getPrompt({ name, arguments: {} }), { code: -32602 });
+  }
+  const ref = { type: "ref/prompt", name: "correct_stale_facts" };
+  const { completion } = await client.complete({ ref, argument: { name: "topic", value: "dep" } });
+  assert.deepEqual(completion.values, ["deploys"]);
+}
+
+async function notices(client, watch) {
+  let told;
+  const notice = new Promise((resolve) => (told = resolve));
+  const stop = await watch("knowledge://entries", told);
+  const news = { topic: "news", content: "New." };
+  const { structuredContent } = await client.callTool({ name: "store", arguments: news });
+  const late = new Promise((_, reject) => setTimeout(reject, NOTICE_MAX_MS, new Error("no notice came")).unref());
+  const { params } = await Promise.race([notice, late]);
+  assert.equal(params.uri, "knowledge://entries");
+  assert.deepEqual(params._meta["io.kenning/change"], {
+    resource_uri: "knowledge://entries",
+    tx_id: structuredContent.tx_id,
+    change_type: "upsert",
+    changed_ids: [structuredContent.id],
+  });
+  await stop();
+}
