@@ -70,7 +70,7 @@ fn the_list_costs_what_it_may() {
         })
         .sum();
     let tokens = bytes / 4;
-    println!("the tool list costs {tokens} tokens");
+    eprintln!("the tool list costs {tokens} tokens");
     assert!(tokens <= MEMORY_TOKENS_MAX.min(LIST_TOKENS_MAX), "{tokens} tokens");
 }
 
