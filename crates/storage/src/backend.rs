@@ -45,14 +45,21 @@ pub trait Reader {
     /// Live entries, newest first.
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
-    /// Hands every entry of the filter to `each`, in no particular order.
-    fn scan_entries(&self, filter: &EntryFilter<'_>, each: &mut dyn FnMut(Stored)) -> Result<(), Error>;
     /// Topics of live entries that begin with the folded prefix, in order, each once, as spelt last.
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error>;
 
     /// Live triples, newest first.
     fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
+
+    /// Hands every change of this type in the range to `each`, in the order of the log: the transaction, the id,
+    /// and the new version, or none for a delete.
+    fn changes(
+        &self,
+        entity_type: EntityType,
+        range: Range<TxId>,
+        each: &mut dyn FnMut(TxId, Id, Option<Record>),
+    ) -> Result<(), Error>;
 
     /// `undone_by` is as of `at`.
     fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error>;

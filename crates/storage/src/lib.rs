@@ -61,7 +61,21 @@ impl Storage {
     /// Commits one write, together with whatever other threads want written at the same moment. When this
     /// returns, the write is durable and every reader of the store sees it.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
-        self.group.commit(request, |batch| write::run(&*self.backend, &self.sources, batch))
+        self.commit_and_tell(request, |_| ())
+    }
+
+    /// As `commit`; `seen` is told of every new transaction of the group before anyone gets an answer, in the
+    /// order of their numbers.
+    pub fn commit_and_tell(&self, request: Request, seen: impl Fn(&Transaction)) -> Result<Committed, Error> {
+        self.group.commit(request, |batch| {
+            let answers = write::run(&*self.backend, &self.sources, batch);
+            answers
+                .iter()
+                .flatten()
+                .filter(|committed| committed.is_new)
+                .for_each(|committed| seen(&committed.tx));
+            answers
+        })
     }
 
     /// What an undo would do now, and nothing done.

@@ -154,20 +154,6 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.count_of(&Versions::entries(filter))
     }
 
-    fn scan_entries(&self, filter: &EntryFilter<'_>, each: &mut dyn FnMut(Stored)) -> Result<(), Error> {
-        let rows = Versions::entries(filter);
-        let sql = format!(
-            "SELECT {LOG_COLUMNS} FROM ({}) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq",
-            rows.sql()
-        );
-        let mut statement = self.0.prepare_cached(&sql).map_err(failed)?;
-        let mut found = statement.query(rows.params().as_slice()).map_err(failed)?;
-        while let Some(row) = found.next().map_err(failed)? {
-            each(stored(&LogRow::read(row).map_err(failed)?)?);
-        }
-        Ok(())
-    }
-
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error> {
         let scopes: Vec<String> = filter.scopes.iter().map(|scope| scope.0.to_string()).collect();
         let now = filter.visible_at.map(Timestamp::as_millisecond);
@@ -198,6 +184,26 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
 
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error> {
         self.count_of(&Versions::triples(filter))
+    }
+
+    fn changes(
+        &self,
+        entity_type: EntityType,
+        range: Range<TxId>,
+        each: &mut dyn FnMut(TxId, Id, Option<Record>),
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM log WHERE tx_id >= ?1 AND tx_id < ?2 AND seq > 0 AND kind = ?3
+             ORDER BY tx_id, seq"
+        );
+        let mut statement = self.0.prepare_cached(&sql).map_err(failed)?;
+        let range = params![range.start.0, range.end.0, kind_of(entity_type)];
+        let mut rows = statement.query(range).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let row = LogRow::read(row).map_err(failed)?;
+            each(TxId(row.tx_id), row.id()?, row.record()?);
+        }
+        Ok(())
     }
 
     fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error> {

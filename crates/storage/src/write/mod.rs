@@ -45,6 +45,8 @@ pub struct Keyed {
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub tx: Transaction,
+    /// False when there was nothing to write, or it was written before.
+    pub is_new: bool,
     /// `relate`: live triples with the same subject and predicate and another object.
     pub conflicts: Vec<Stored>,
     /// `relate`: the identical triple that was there already.
@@ -113,12 +115,12 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                 continue;
             }
         };
-        let tx = match &draft.existing {
+        let (is_new, tx) = match &draft.existing {
             // Nothing to write: the answer is the transaction that wrote it before.
-            Some(existing) if draft.changes.is_empty() => pending
-                .reader()
-                .transaction(existing.tx_id, head)?
-                .ok_or_else(|| Error::damaged("the transaction of a live triple is missing"))?,
+            Some(existing) if draft.changes.is_empty() => {
+                let tx = pending.reader().transaction(existing.tx_id, head)?;
+                (false, tx.ok_or_else(|| Error::damaged("the transaction of a live triple is missing"))?)
+            }
             _ => {
                 head = head.next();
                 let tx = Transaction {
@@ -133,10 +135,11 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                 };
                 pending.append(&tx)?;
                 wrote = true;
-                tx
+                (true, tx)
             }
         };
-        let committed = Committed { tx, conflicts: draft.conflicts, existing: draft.existing, again: None };
+        let committed =
+            Committed { tx, is_new, conflicts: draft.conflicts, existing: draft.existing, again: None };
         if let Some(keyed) = &request.keyed {
             let reply = (keyed.reply)(&committed);
             let value =
@@ -177,7 +180,7 @@ fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Op
         undone_by: None,
         changes: Vec::new(),
     };
-    Ok(Some(Committed { tx, conflicts: Vec::new(), existing: None, again: Some(known.reply) }))
+    Ok(Some(Committed { tx, is_new: false, conflicts: Vec::new(), existing: None, again: Some(known.reply) }))
 }
 
 impl Plan<'_> {
