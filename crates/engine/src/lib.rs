@@ -1,6 +1,7 @@
 //! The spine. `commit` appends to the log, `snapshot` answers from one transaction number, `watch` tells when the
 //! log has grown, whoever wrote. What the engine keeps in memory is a cache of the log and is fed only from it.
 
+mod indexed;
 mod recent;
 mod search;
 mod snapshot;
@@ -15,7 +16,7 @@ use tokio::sync::watch::Sender;
 
 pub use kenning_storage::{Error, Sources};
 pub use recent::Similar;
-pub use search::{Explanation, Found, Hit, Question};
+pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
 
 pub struct Engine {
@@ -33,6 +34,7 @@ struct Opened {
     storage: Storage,
     secret: [u8; 32],
     recent: Mutex<recent::Recent>,
+    indexed: indexed::Indexed,
 }
 
 impl Engine {
@@ -84,16 +86,16 @@ impl Engine {
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(&opened.storage, reader, at))
+        Ok(Snapshot::new(&opened.storage, &opened.indexed, reader, at))
     }
 
     /// Durable, and visible to every later snapshot of every process, when it returns.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
         let opened = self.opened()?;
-        let committed = opened.storage.commit(request)?;
-        locked(&opened.recent).apply_own(&committed.tx);
-        self.announce(committed.tx.id);
-        Ok(committed)
+        opened.storage.commit_and_tell(request, |tx| {
+            locked(&opened.recent).apply_next(tx);
+            self.announce(tx.id);
+        })
     }
 
     /// Up to three visible entries that say nearly the same.
@@ -119,7 +121,8 @@ impl Engine {
         let storage = Storage::open(&self.dir, self.sources.clone())?;
         let secret = storage.backend().secret()?;
         let recent = Mutex::new(recent::Recent::default());
-        Ok(self.opened.get_or_init(|| Opened { storage, secret, recent }))
+        let indexed = indexed::Indexed::default();
+        Ok(self.opened.get_or_init(|| Opened { storage, secret, recent, indexed }))
     }
 }
 

@@ -5,16 +5,24 @@ use std::ops::Range;
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, Transaction, TxId};
 use kenning_storage::{EntryFilter, Error, HistoryQuery, Reader, Storage, Stored, TripleFilter};
 
+use crate::indexed::Indexed;
+
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
     storage: &'a Storage,
+    indexed: &'a Indexed,
     reader: Box<dyn Reader + 'a>,
     at: TxId,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(storage: &'a Storage, reader: Box<dyn Reader + 'a>, at: TxId) -> Snapshot<'a> {
-        Snapshot { storage, reader, at }
+    pub(crate) fn new(
+        storage: &'a Storage,
+        indexed: &'a Indexed,
+        reader: Box<dyn Reader + 'a>,
+        at: TxId,
+    ) -> Snapshot<'a> {
+        Snapshot { storage, indexed, reader, at }
     }
 
     pub fn at(&self) -> TxId {
@@ -23,6 +31,10 @@ impl<'a> Snapshot<'a> {
 
     pub(crate) fn reader(&self) -> &dyn Reader {
         &*self.reader
+    }
+
+    pub(crate) fn indexed(&self) -> &Indexed {
+        self.indexed
     }
 
     pub fn entry(&self, id: Id) -> Result<Option<Stored>, Error> {

@@ -56,7 +56,10 @@ struct Item {
 /// Why an entry matched.
 #[derive(Serialize, JsonSchema)]
 struct Why {
-    score: f64,
+    /// 0 to 1, relative to the best match, as are the two parts of it.
+    total: f64,
+    lexical: f64,
+    dense: f64,
     matched_terms: Vec<String>,
     /// The scope that it came from.
     scope: String,
@@ -163,8 +166,15 @@ impl Tool for Query {
 
 impl Why {
     fn new(explanation: Explanation, entry: &EntryItem) -> Why {
-        let Explanation { score, matched_terms } = explanation;
-        Why { score, matched_terms, scope: entry.scope.clone() }
+        // Six digits tell matches apart and stay readable.
+        let rounded = |score: f64| (score * 1e6).round() / 1e6;
+        Why {
+            total: rounded(explanation.total),
+            lexical: rounded(explanation.lexical),
+            dense: rounded(explanation.dense),
+            matched_terms: explanation.matched_terms,
+            scope: entry.scope.clone(),
+        }
     }
 }
 

@@ -1,0 +1,49 @@
+//! `kenning-eval DIR… [--json FILE]`: how well search finds what it should.
+#![allow(clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use kenning_eval::{Scores, Set, evaluate};
+use serde_json::json;
+
+/// Measure search on labelled sets (corpus.jsonl, queries.jsonl, qrels.tsv)
+#[derive(Parser)]
+struct Arguments {
+    /// Folders, one set each
+    #[arg(required = true)]
+    sets: Vec<PathBuf>,
+    /// Also write the figures to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let mut figures: BTreeMap<String, Scores> = BTreeMap::new();
+    println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs");
+    for dir in &arguments.sets {
+        let name = dir.file_name().context("a set is a folder")?.to_string_lossy().into_owned();
+        let scores = evaluate(&Set::read(dir)?)?;
+        let interval = scores.ndcg_interval;
+        println!(
+            "{name:<22}  {:.4} [{:.3}, {:.3}]  {:.4} {:.4} {:.4} {:>8.0} {:>8.0}",
+            scores.ndcg,
+            interval.low,
+            interval.high,
+            scores.recall_5,
+            scores.recall_10,
+            scores.mrr,
+            scores.p50_us,
+            scores.p99_us
+        );
+        figures.insert(name, scores);
+    }
+    if let Some(path) = arguments.json {
+        let text = serde_json::to_string_pretty(&json!({"sets": figures}))?;
+        std::fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))?;
+    }
+    Ok(())
+}

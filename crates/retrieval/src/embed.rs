@@ -1,0 +1,236 @@
+//! Meaning as a vector: a table of word vectors that is compiled into the program. No model runs; a text is the
+//! weighted sum of its words' rows.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+pub const DIM: usize = 256;
+
+static TABLE: &[u8] = include_bytes!("../model/static256.bin");
+static VOCABULARY: &str = include_str!("../model/vocab.txt");
+
+/// The SHA-256 of the table: vectors of different tables must never be mixed.
+pub const IDENTITY: &str = "25e075319c2484c4c01c5dd61d5e8e5abe80402edd072a36c8f87cc234d9c516";
+
+const HEADER_BYTES: usize = 16;
+const ROW_BYTES: usize = DIM / 2;
+/// BERT gives up on longer words.
+const WORD_CHARS_MAX: usize = 100;
+
+struct Rows {
+    ids: HashMap<&'static str, u32>,
+    /// Where the rows begin, behind one scale for each.
+    first: usize,
+    many: usize,
+}
+
+static ROWS: LazyLock<Rows> = LazyLock::new(|| {
+    let number = |at: usize| u32::from_le_bytes(TABLE[at..at + 4].try_into().expect("four bytes")) as usize;
+    let many = number(4);
+    assert!(&TABLE[..4] == b"SE02" && number(8) == DIM && number(12) == 4, "the table is the one we ship");
+    let first = HEADER_BYTES + (2 * many).next_multiple_of(4);
+    let ids = VOCABULARY.lines().zip(0..).collect();
+    Rows { ids, first, many }
+});
+
+/// How often each token of the vocabulary stands in how many passages: what makes a word of a question rare.
+#[derive(Clone, Debug, Default)]
+pub struct TokenCounts {
+    pub passages: u32,
+    df: Vec<u32>,
+}
+
+impl TokenCounts {
+    pub fn add(&mut self, tokens: &[(u32, u32)]) {
+        self.df.resize(ROWS.many, 0);
+        self.passages += 1;
+        tokens.iter().for_each(|(token, _)| self.df[*token as usize] += 1);
+    }
+
+    pub fn remove(&mut self, tokens: &[(u32, u32)]) {
+        self.passages -= 1;
+        tokens.iter().for_each(|(token, _)| self.df[*token as usize] -= 1);
+    }
+
+    fn idf(&self, token: u32) -> f32 {
+        let df = self.df.get(token as usize).copied().unwrap_or(0) as f32;
+        (1.0 + (self.passages as f32 - df + 0.5) / (df + 0.5)).ln()
+    }
+}
+
+/// The distinct tokens of a text and how often each stands there.
+pub fn tokens(text: &str) -> Vec<(u32, u32)> {
+    let mut ids = Vec::new();
+    for word in words(text) {
+        pieces(&word, &mut ids);
+    }
+    ids.sort_unstable();
+    let mut counted: Vec<(u32, u32)> = Vec::new();
+    for id in ids {
+        match counted.last_mut() {
+            Some((last, many)) if *last == id => *many += 1,
+            _ => counted.push((id, 1)),
+        }
+    }
+    counted
+}
+
+/// The vector of a stored passage, of length 1; zero when it has no known word.
+pub fn passage_vector(tokens: &[(u32, u32)]) -> [f32; DIM] {
+    sum(tokens, |_| 1.0)
+}
+
+/// The vector of a question: rare words count for more.
+pub fn question_vector(tokens: &[(u32, u32)], counts: &TokenCounts) -> [f32; DIM] {
+    sum(tokens, |token| counts.idf(token))
+}
+
+fn sum(tokens: &[(u32, u32)], weight: impl Fn(u32) -> f32) -> [f32; DIM] {
+    let mut vector = [0.0; DIM];
+    for (token, many) in tokens {
+        let many = *many as f32;
+        let weight = weight(*token) * 2.0 * many / (many + 1.0);
+        add_row(&mut vector, *token as usize, weight);
+    }
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    if length > 0.0 {
+        vector.iter_mut().for_each(|value| *value /= length);
+    }
+    vector
+}
+
+fn add_row(vector: &mut [f32; DIM], row: usize, weight: f32) {
+    let scale_at = HEADER_BYTES + 2 * row;
+    let scale = f16(u16::from_le_bytes([TABLE[scale_at], TABLE[scale_at + 1]])) * weight;
+    let from = ROWS.first + row * ROW_BYTES;
+    for (pair, byte) in vector.as_chunks_mut::<2>().0.iter_mut().zip(&TABLE[from..from + ROW_BYTES]) {
+        pair[0] += scale * (f32::from(byte & 15) - 8.0);
+        pair[1] += scale * (f32::from(byte >> 4) - 8.0);
+    }
+}
+
+/// Half precision, by hand: the table has one such number per row and nothing else needs them.
+fn f16(bits: u16) -> f32 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let exponent = i32::from(bits >> 10 & 31);
+    let fraction = f32::from(bits & 0x3ff);
+    match exponent {
+        0 => sign * fraction * 2f32.powi(-24),
+        _ => sign * (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15),
+    }
+}
+
+/// As BERT splits: lower case, no accents, cut at blanks, punctuation and CJK characters.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in text.chars().flat_map(char::to_lowercase).nfd().filter(|c| !is_combining_mark(*c)) {
+        if c.is_whitespace() || (c.is_control() && c != '\0') {
+            words.push(String::new());
+        } else if is_punctuation(c) || is_cjk(c) {
+            words.push(c.to_string());
+            words.push(String::new());
+        } else if c != '\0' && c != '\u{fffd}' {
+            words.last_mut().expect("never empty").push(c);
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn is_punctuation(c: char) -> bool {
+    c.is_ascii_punctuation()
+        || matches!(c, '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}')
+        || matches!(c, '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{205e}' | '\u{3001}'..='\u{3003}')
+        || matches!(c, '\u{3008}'..='\u{3011}' | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}')
+}
+
+fn is_cjk(c: char) -> bool {
+    matches!(c, '\u{4e00}'..='\u{9fff}' | '\u{3400}'..='\u{4dbf}' | '\u{20000}'..='\u{2fa1f}' | '\u{f900}'..='\u{faff}')
+}
+
+/// Longest match first; a word with a piece that is not in the vocabulary has no tokens at all.
+fn pieces(word: &str, ids: &mut Vec<u32>) {
+    let before = ids.len();
+    if word.chars().count() > WORD_CHARS_MAX {
+        return;
+    }
+    let mut rest = word;
+    let mut key = String::new();
+    while !rest.is_empty() {
+        let mut end = rest.len();
+        let found = loop {
+            key.clear();
+            if rest.len() < word.len() {
+                key.push_str("##");
+            }
+            key.push_str(&rest[..end]);
+            if let Some(id) = ROWS.ids.get(key.as_str()) {
+                break Some(*id);
+            }
+            match rest[..end].char_indices().next_back() {
+                Some((at, _)) if at > 0 => end = at,
+                _ => break None,
+            }
+        };
+        match found {
+            Some(id) => ids.push(id),
+            None => {
+                ids.truncate(before);
+                return;
+            }
+        }
+        rest = &rest[end..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_one_that_was_measured() {
+        use sha2::{Digest, Sha256};
+        let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(&Sha256::digest(bytes));
+        assert_eq!(hex(TABLE), IDENTITY);
+        let vocabulary = "469d1d48fde31f69325ef2cf1b7445af9e503ac55dcb43e6abbc2909b84b9458";
+        assert_eq!(hex(VOCABULARY.as_bytes()), vocabulary);
+        assert_eq!((ROWS.many, ROWS.ids.len()), (56_522, 56_522));
+        assert_eq!(TABLE.len(), ROWS.first + ROWS.many * ROW_BYTES);
+    }
+
+    #[test]
+    fn words_are_cut_as_the_vocabulary_has_them() {
+        let names: HashMap<u32, &str> = ROWS.ids.iter().map(|(name, id)| (*id, *name)).collect();
+        let check = |text: &str, expected: &str| {
+            let mut ids = Vec::new();
+            words(text).iter().for_each(|word| pieces(word, &mut ids));
+            let shown: Vec<&str> = ids.iter().map(|id| names[id]).collect();
+            assert_eq!(shown.join(" "), expected, "{text}");
+        };
+        check("Deploy with kubectl!", "deploy with kubectl !");
+        check("Café naïve", "cafe naive");
+        check("unaffable", "una ##ffa ##ble");
+    }
+
+    #[test]
+    fn like_meanings_are_nearer_than_unlike_ones() {
+        let vector = |text| passage_vector(&tokens(text));
+        let near = |a: [f32; DIM], b: [f32; DIM]| a.iter().zip(&b).map(|(a, b)| a * b).sum::<f32>();
+        let asked = vector("How do I undo a release?");
+        let right = near(asked, vector("Roll back the deployment to the previous version."));
+        let wrong = near(asked, vector("The coffee machine on floor 2 is the good one."));
+        assert!(right > wrong + 0.1, "{right} {wrong}");
+        assert_eq!(vector("").iter().sum::<f32>(), 0.0);
+    }
+
+    #[test]
+    fn half_precision_is_read_right() {
+        for (bits, value) in [(0x3c00, 1.0), (0xc000, -2.0), (0x3555, 0.333_251_95), (0x0001, 5.960_464_5e-8)]
+        {
+            assert_eq!(f16(bits), value);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Words as they are sought: identifiers are found by their parts and by their whole, endings and case do not matter,
+//! and words that are in every sentence do not count.
+
+use std::cell::RefCell;
+
+use frostem::{Algorithm, Stemmer};
+
+/// A joined form longer than this is a path or a hash, which nobody asks for as one word.
+const JOINED_CHARS_MAX: usize = 40;
+/// A longer run of letters is not a word of any language.
+const WORD_BYTES_MAX: usize = 128;
+
+/// What holds the parts of an identifier together: `node.js`, `weka-fs`, `a::b`, `path/to`, `don't`.
+const JOINERS: [char; 6] = ['.', '_', '-', '/', ':', '\''];
+
+const STOP_WORDS: &str = "a an and are as at be but by for if in into is it no not of on or such that the their then \
+there these they this to was will with i me my we our you your he him his she her its them what which who whom whose am \
+were been being have has had having do does did doing would should could can may might must shall from up down out off \
+over under again further once here when where why how all any both each few more most other some only own same so than \
+too very just about also because while during before after above below between through s t don d ll m re ve";
+
+/// The terms of a text in order, without stop words.
+pub fn terms(text: &str) -> Vec<String> {
+    let mut terms = Vec::new();
+    each_run(text, |run| {
+        for term in run_terms(run) {
+            if !is_stop_word(&term.word) {
+                terms.push(term.stem);
+            }
+        }
+    });
+    terms
+}
+
+/// The terms of a question. One that is made of stop words alone is taken as it stands.
+pub fn question_terms(text: &str) -> Vec<String> {
+    let found = terms(text);
+    if !found.is_empty() {
+        return found;
+    }
+    let mut all = Vec::new();
+    each_run(text, |run| all.extend(run_terms(run).into_iter().map(|term| term.stem)));
+    all
+}
+
+struct Term {
+    word: String,
+    stem: String,
+}
+
+/// A run of letters and digits, with joiners inside.
+fn each_run(text: &str, mut found: impl FnMut(&str)) {
+    let mut start = None;
+    let mut end = 0;
+    for (at, c) in text.char_indices() {
+        if c.is_alphanumeric() {
+            // A gap of one joiner goes on with the run, anything else ends it.
+            if let Some(from) = start
+                && !is_joined(&text[end..at])
+            {
+                found(&text[from..end]);
+                start = None;
+            }
+            start = start.or(Some(at));
+            end = at + c.len_utf8();
+        }
+    }
+    if let Some(from) = start {
+        found(&text[from..end]);
+    }
+}
+
+fn is_joined(gap: &str) -> bool {
+    // `a::b` is one identifier too.
+    gap.is_empty() || gap == "::" || (gap.chars().count() == 1 && gap.starts_with(JOINERS))
+}
+
+/// The whole without its joiners, the parts, and the parts of the parts.
+fn run_terms(run: &str) -> Vec<Term> {
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |word: String| {
+        if !word.is_empty() && word.len() <= WORD_BYTES_MAX && !words.contains(&word) {
+            words.push(word);
+        }
+    };
+    let parts: Vec<&str> = run.split(JOINERS).filter(|part| !part.is_empty()).collect();
+    if parts.len() > 1 && !run.contains('\'') {
+        let joined = parts.concat();
+        if joined.chars().count() <= JOINED_CHARS_MAX {
+            add(joined.to_lowercase());
+        }
+    }
+    for part in &parts {
+        add(part.to_lowercase());
+    }
+    for part in parts {
+        for piece in pieces(part) {
+            if piece.chars().count() > 1 {
+                add(piece.to_lowercase());
+            }
+        }
+    }
+    words.into_iter().map(|word| Term { stem: stem(&word), word }).collect()
+}
+
+/// Cuts `getUserName`, `HTTPServer` and `OAuth2` where case or kind changes; one piece means that there is no cut.
+fn pieces(part: &str) -> Vec<&str> {
+    let mut cuts = vec![0];
+    let chars: Vec<(usize, char)> = part.char_indices().collect();
+    for (at, pair) in chars.windows(2).enumerate() {
+        let ((_, before), (offset, after)) = (pair[0], pair[1]);
+        let lower_to_upper = before.is_lowercase() && after.is_uppercase();
+        let kind_changes = before.is_numeric() != after.is_numeric();
+        // One capital letter is no acronym: `OAuth` is a word.
+        let acronym_ends = before.is_uppercase()
+            && after.is_uppercase()
+            && at > 0
+            && chars[at - 1].1.is_uppercase()
+            && chars.get(at + 2).is_some_and(|(_, next)| next.is_lowercase());
+        if lower_to_upper || kind_changes || acronym_ends {
+            cuts.push(offset);
+        }
+    }
+    if cuts.len() == 1 {
+        return Vec::new();
+    }
+    cuts.push(part.len());
+    cuts.windows(2).map(|cut| &part[cut[0]..cut[1]]).collect()
+}
+
+fn is_stop_word(word: &str) -> bool {
+    use std::collections::HashSet;
+    use std::sync::LazyLock;
+    static STOP: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
+    STOP.contains(word)
+}
+
+fn stem(word: &str) -> String {
+    thread_local! {
+        static STEMMER: RefCell<Stemmer> = RefCell::new(Stemmer::new(Algorithm::English));
+    }
+    STEMMER.with_borrow(|stemmer| stemmer.stem(word).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{question_terms, terms};
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(terms(text).join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn identifiers_are_found_by_whole_and_parts() {
+        check("node.js", "nodej node js");
+        check("weka-fs", "wekaf weka fs");
+        check("getUserName", "getusernam get user name");
+        check("OAuth2", "oauth2 oauth");
+        check("HTTPServer", "httpserver http server");
+        check("std::fs::read", "stdfsread std fs read");
+        check("src/main.rs", "srcmainr src main rs");
+    }
+
+    #[test]
+    fn case_endings_and_stop_words_do_not_matter() {
+        check("The deployments were deployed", "deploy deploy");
+        check("Don't deploy on Fridays.", "deploy friday");
+        check("", "");
+        check("… — !", "");
+        assert_eq!(question_terms("what is it"), ["what", "is", "it"]);
+    }
+
+    #[test]
+    fn other_scripts_are_words_too() {
+        check("Müller straße", "müller straße");
+        check("версия 2", "версия 2");
+    }
+}

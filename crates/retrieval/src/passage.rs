@@ -1,0 +1,83 @@
+//! Long texts are compared by their best passage, since the meaning of a whole page is the meaning of nothing.
+
+/// About what the table of vectors was made for.
+const WORDS_MAX: usize = 160;
+
+/// Cuts at the ends of sentences, or between words where a sentence is too long by itself.
+pub fn passages(text: &str) -> Vec<&str> {
+    let mut passages = Vec::new();
+    let (mut start, mut words) = (0, 0);
+    for sentence in sentences(text) {
+        let count = sentence.1;
+        if words > 0 && words + count > WORDS_MAX {
+            passages.push(text[start..sentence.0.start].trim());
+            (start, words) = (sentence.0.start, 0);
+        }
+        words += count;
+        while words > WORDS_MAX {
+            let cut = start + words_end(&text[start..sentence.0.end], WORDS_MAX);
+            passages.push(text[start..cut].trim());
+            start = cut;
+            words = text[start..sentence.0.end].split_whitespace().count();
+        }
+    }
+    passages.push(text[start..].trim());
+    passages.retain(|passage| !passage.is_empty());
+    passages
+}
+
+/// Sentences and how many words each has. A mark ends one only before a blank, so `4.2.1` and `e.g.x` hold together.
+fn sentences(text: &str) -> Vec<(std::ops::Range<usize>, usize)> {
+    let mut sentences = Vec::new();
+    let mut start = 0;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        let ends = (matches!(c, '.' | '!' | '?') && next.is_none_or(char::is_whitespace)) || c == '\n';
+        if ends || next.is_none() {
+            let end = at + c.len_utf8();
+            sentences.push((start..end, text[start..end].split_whitespace().count()));
+            start = end;
+        }
+    }
+    sentences
+}
+
+/// Where the first so many words end.
+fn words_end(text: &str, many: usize) -> usize {
+    let mut end = text.len();
+    let mut words = 0;
+    let mut inside = false;
+    for (at, c) in text.char_indices() {
+        match (inside, c.is_whitespace()) {
+            (false, false) => {
+                if words == many {
+                    end = at;
+                    break;
+                }
+                words += 1;
+                inside = true;
+            }
+            (true, true) => inside = false,
+            _ => {}
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passages;
+
+    #[test]
+    fn short_texts_are_one_passage_and_long_ones_are_cut_at_sentences() {
+        assert_eq!(passages("One sentence. Another."), ["One sentence. Another."]);
+        assert!(passages("  ").is_empty());
+        let sentence = format!("{}end.", "word ".repeat(99));
+        let text = [sentence.as_str(); 3].join(" ");
+        assert_eq!(passages(&text), [sentence.as_str(); 3]);
+        let endless = "word ".repeat(400);
+        let lengths: Vec<usize> = passages(&endless).iter().map(|p| p.split(' ').count()).collect();
+        assert_eq!(lengths, [160, 160, 80]);
+    }
+}
