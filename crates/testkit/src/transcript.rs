@@ -156,8 +156,7 @@ fn parse_call(line: &str) -> Option<Call> {
 fn ids_in(text: &str) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
-        let is_id = kenning_model::Id::parse(word).is_some() && word.bytes().any(|b| b.is_ascii_digit());
-        if is_id && !ids.iter().any(|id| id == word) {
+        if kenning_model::Id::parse(word).is_some() && !ids.iter().any(|id| id == word) {
             ids.push(word.to_owned());
         }
     }

@@ -6,6 +6,7 @@ mod idempotency;
 mod kill;
 mod many;
 mod subscriptions;
+mod transcripts;
 mod updates;
 
 use std::path::Path;

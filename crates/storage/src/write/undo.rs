@@ -1,6 +1,7 @@
 //! Taking transactions back by committing what reverses them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use kenning_model::{Change, EntityType, Id, Transaction, TxId, Version};
 
@@ -30,16 +31,23 @@ impl Plan<'_> {
         };
         let undoes: Vec<TxId> = targets.iter().map(|tx| tx.id).collect();
         // Newest first: the last one to touch an id has the state that the oldest of them found.
-        let mut touched: BTreeMap<(EntityType, Id), (TxId, Change)> = BTreeMap::new();
+        let mut touched: Vec<(TxId, Change)> = Vec::new();
+        let mut places: HashMap<(EntityType, Id), usize> = HashMap::new();
         for tx in targets {
             for change in tx.changes {
-                touched.insert((change.entity_type, change.id), (tx.id, change));
+                match places.entry((change.entity_type, change.id)) {
+                    Entry::Occupied(place) => touched[*place.get()] = (tx.id, change),
+                    Entry::Vacant(place) => {
+                        place.insert(touched.len());
+                        touched.push((tx.id, change));
+                    }
+                }
             }
         }
         let mut later = Vec::new();
         let mut changes = Vec::new();
-        for ((entity_type, id), (oldest, change)) in touched {
-            let touches = self.reader.touches(entity_type, id)?;
+        for (oldest, change) in touched {
+            let touches = self.reader.touches(change.entity_type, change.id)?;
             for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
                 if !self.is_cancelled(tx, oldest, &touches)? {
                     later.push(tx);

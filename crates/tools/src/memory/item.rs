@@ -9,8 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::scope_name;
 
-/// What is left of a long text in a row that would not fit into a reply by itself.
-const CUT_BYTES: usize = 1024;
+/// What is left of the content of an entry in a transaction that would not fit into a reply by itself: what all its
+/// changes may have together, two versions each, when everything takes twice its bytes in JSON.
+const CUT_BYTES_ALL: usize = 6 * 1024;
+const CUT_BYTES_MAX: usize = 4 * 1024;
+/// What is left of a context that would not fit into a reply.
+const CONTEXT_BYTES: usize = 1024;
 /// How many changes of one transaction a reply shows.
 pub const CHANGES_MAX: usize = 20;
 
@@ -47,7 +51,7 @@ pub struct EntryItem {
     #[schemars(with = "String")]
     pub updated_at: Option<String>,
     pub tx_id: u64,
-    /// True when the content did not fit and was cut; `knowledge://entries/{id}` pages through all of it.
+    /// True when the content did not fit and was cut; `knowledge://entries/{id}` has all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -124,15 +128,18 @@ impl EntryItem {
         let fits = crate::arguments::CONTENT_BYTES_MAX / 2;
         self.truncated = self.content.len() > fits;
         self.content = cut(&self.content, fits);
-        self.context = self.context.map(|context| cut(&context, CUT_BYTES));
+        self.context = self.context.map(|context| cut(&context, CONTEXT_BYTES));
         self
     }
 
-    fn shortened(mut self) -> EntryItem {
-        self.truncated = self.content.len() > CUT_BYTES;
-        self.content = cut(&self.content, CUT_BYTES);
-        self.context = self.context.map(|context| cut(&context, CUT_BYTES));
-        self.tags.truncate(8);
+    /// With at most so many bytes of content, and the rest in proportion.
+    fn shortened(mut self, bytes: usize) -> EntryItem {
+        self.truncated = self.content.len() > bytes;
+        self.content = cut(&self.content, bytes);
+        self.topic = cut(&self.topic, bytes / 4);
+        self.context = self.context.map(|context| cut(&context, bytes / 4));
+        self.source = self.source.map(|source| cut(&source, bytes / 8));
+        self.tags.clear();
         self
     }
 }
@@ -182,6 +189,14 @@ impl TripleItem {
             Record::Triple(triple) => Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple)),
             Record::Entry(_) => None,
         }
+    }
+
+    fn shortened(mut self, bytes: usize) -> TripleItem {
+        for field in [&mut self.subject, &mut self.predicate, &mut self.object] {
+            *field = cut(field, bytes / 2);
+        }
+        self.source = self.source.map(|source| cut(&source, bytes / 8));
+        self
     }
 
     /// One line: `subject -- predicate -> object`.
@@ -265,13 +280,13 @@ impl ChangeItem {
         }
     }
 
-    fn shortened(mut self) -> ChangeItem {
-        for side in [&mut self.before, &mut self.after] {
-            if let Some(RecordItem::Entry(entry)) = side.take_if(|side| matches!(side, RecordItem::Entry(_)))
-            {
-                *side = Some(RecordItem::Entry(Box::new(entry.shortened())));
-            }
-        }
+    fn shortened(mut self, bytes: usize) -> ChangeItem {
+        let shorten = |record: RecordItem| match record {
+            RecordItem::Entry(entry) => RecordItem::Entry(Box::new(entry.shortened(bytes))),
+            RecordItem::Triple(triple) => RecordItem::Triple(Box::new(triple.shortened(bytes))),
+        };
+        self.before = self.before.map(shorten);
+        self.after = self.after.map(shorten);
         self
     }
 
@@ -328,7 +343,8 @@ impl TransactionItem {
 
     /// A transaction of large entries, with the long texts cut.
     pub fn cut_to_fit(mut self) -> TransactionItem {
-        self.changes = self.changes.into_iter().map(ChangeItem::shortened).collect();
+        let bytes = CUT_BYTES_MAX.min(CUT_BYTES_ALL / self.changes.len().max(1));
+        self.changes = self.changes.into_iter().map(|change| change.shortened(bytes)).collect();
         self
     }
 
@@ -376,12 +392,13 @@ pub fn entry_lines(items: &[EntryItem], excerpt: usize) -> String {
         .iter()
         .map(|item| {
             let topic = one_line(&item.topic, (excerpt / 3).max(20));
-            let content = cut(&item.content, excerpt.saturating_sub(topic.len()));
+            let content = item.content.replace('\n', "\n  ");
+            let content = cut(&content, excerpt.saturating_sub(topic.len()));
             let tags = match item.tags.is_empty() || excerpt < 200 {
                 true => String::new(),
                 false => format!(" [{}]", one_line(&item.tags.join(", "), 200)),
             };
-            format!("{} v{} {topic}{tags}\n  {}", item.id, item.version, content.replace('\n', "\n  "))
+            format!("{} v{} {topic}{tags}\n  {}", item.id, item.version, content)
         })
         .collect();
     lines.join("\n")

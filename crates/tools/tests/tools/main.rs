@@ -1,4 +1,5 @@
 //! Plays every transcript, and checks what is published of every tool: schemas, sizes, documentation.
 
+mod bounds;
 mod published;
 mod transcripts;
