@@ -1,9 +1,9 @@
 //! Meaning as a vector: a table of word vectors that is compiled into the program. No model runs; a text is the
 //! weighted sum of its words' rows.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use rustc_hash::FxHashMap;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -15,13 +15,16 @@ static VOCABULARY: &str = include_str!("../model/vocab.txt");
 /// The SHA-256 of the table: vectors of different tables must never be mixed.
 pub const IDENTITY: &str = "25e075319c2484c4c01c5dd61d5e8e5abe80402edd072a36c8f87cc234d9c516";
 
+/// The number of a row; the table has fewer than 65,536.
+pub type Token = u16;
+
 const HEADER_BYTES: usize = 16;
 const ROW_BYTES: usize = DIM / 2;
 /// BERT gives up on longer words.
 const WORD_CHARS_MAX: usize = 100;
 
 struct Rows {
-    ids: HashMap<&'static str, u32>,
+    ids: FxHashMap<&'static str, Token>,
     /// Where the rows begin, behind one scale for each.
     first: usize,
     many: usize,
@@ -44,31 +47,30 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    pub fn add(&mut self, tokens: &[(u32, u32)]) {
+    /// Counts a passage with these distinct tokens.
+    pub fn add(&mut self, tokens: impl IntoIterator<Item = Token>) {
         self.df.resize(ROWS.many, 0);
         self.passages += 1;
-        tokens.iter().for_each(|(token, _)| self.df[*token as usize] += 1);
+        tokens.into_iter().for_each(|token| self.df[usize::from(token)] += 1);
     }
 
-    pub fn remove(&mut self, tokens: &[(u32, u32)]) {
+    pub fn remove(&mut self, tokens: impl IntoIterator<Item = Token>) {
         self.passages -= 1;
-        tokens.iter().for_each(|(token, _)| self.df[*token as usize] -= 1);
+        tokens.into_iter().for_each(|token| self.df[usize::from(token)] -= 1);
     }
 
-    fn idf(&self, token: u32) -> f32 {
-        let df = self.df.get(token as usize).copied().unwrap_or(0) as f32;
+    fn idf(&self, token: Token) -> f32 {
+        let df = self.df.get(usize::from(token)).copied().unwrap_or(0) as f32;
         (1.0 + (self.passages as f32 - df + 0.5) / (df + 0.5)).ln()
     }
 }
 
 /// The distinct tokens of a text and how often each stands there.
-pub fn tokens(text: &str) -> Vec<(u32, u32)> {
-    let mut ids = Vec::new();
-    for word in words(text) {
-        pieces(&word, &mut ids);
-    }
+pub fn tokens(text: &str) -> Vec<(Token, u32)> {
+    let mut ids = Vec::with_capacity(text.len() / 5);
+    each_word(text, &mut |word| pieces(word, &mut ids));
     ids.sort_unstable();
-    let mut counted: Vec<(u32, u32)> = Vec::new();
+    let mut counted: Vec<(Token, u32)> = Vec::new();
     for id in ids {
         match counted.last_mut() {
             Some((last, many)) if *last == id => *many += 1,
@@ -79,21 +81,21 @@ pub fn tokens(text: &str) -> Vec<(u32, u32)> {
 }
 
 /// The vector of a stored passage, of length 1; zero when it has no known word.
-pub fn passage_vector(tokens: &[(u32, u32)]) -> [f32; DIM] {
+pub fn passage_vector(tokens: &[(Token, u32)]) -> [f32; DIM] {
     sum(tokens, |_| 1.0)
 }
 
 /// The vector of a question: rare words count for more.
-pub fn question_vector(tokens: &[(u32, u32)], counts: &TokenCounts) -> [f32; DIM] {
+pub fn question_vector(tokens: &[(Token, u32)], counts: &TokenCounts) -> [f32; DIM] {
     sum(tokens, |token| counts.idf(token))
 }
 
-fn sum(tokens: &[(u32, u32)], weight: impl Fn(u32) -> f32) -> [f32; DIM] {
+fn sum(tokens: &[(Token, u32)], weight: impl Fn(Token) -> f32) -> [f32; DIM] {
     let mut vector = [0.0; DIM];
     for (token, many) in tokens {
         let many = *many as f32;
         let weight = weight(*token) * 2.0 * many / (many + 1.0);
-        add_row(&mut vector, *token as usize, weight);
+        add_row(&mut vector, usize::from(*token), weight);
     }
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 {
@@ -124,20 +126,32 @@ fn f16(bits: u16) -> f32 {
 }
 
 /// As BERT splits: lower case, no accents, cut at blanks, punctuation and CJK characters.
-fn words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    for c in text.chars().flat_map(char::to_lowercase).nfd().filter(|c| !is_combining_mark(*c)) {
-        if c.is_whitespace() || (c.is_control() && c != '\0') {
-            words.push(String::new());
-        } else if is_punctuation(c) || is_cjk(c) {
-            words.push(c.to_string());
-            words.push(String::new());
-        } else if c != '\0' && c != '\u{fffd}' {
-            words.last_mut().expect("never empty").push(c);
+fn each_word(text: &str, found: &mut dyn FnMut(&str)) {
+    let mut word = String::new();
+    let mut each = |c: char| {
+        let alone = is_punctuation(c) || is_cjk(c);
+        if alone || c.is_whitespace() || c.is_control() {
+            if !word.is_empty() {
+                found(&word);
+                word.clear();
+            }
+            if alone {
+                found(c.encode_utf8(&mut [0; 4]));
+            }
+        } else if c != '\u{fffd}' {
+            word.push(c);
         }
+    };
+    match text.is_ascii() {
+        true => text.bytes().for_each(|byte| each(byte.to_ascii_lowercase() as char)),
+        false => text
+            .chars()
+            .flat_map(char::to_lowercase)
+            .nfd()
+            .filter(|c| !is_combining_mark(*c))
+            .for_each(&mut each),
     }
-    words.retain(|word| !word.is_empty());
-    words
+    each(' ');
 }
 
 fn is_punctuation(c: char) -> bool {
@@ -152,9 +166,13 @@ fn is_cjk(c: char) -> bool {
 }
 
 /// Longest match first; a word with a piece that is not in the vocabulary has no tokens at all.
-fn pieces(word: &str, ids: &mut Vec<u32>) {
+fn pieces(word: &str, ids: &mut Vec<Token>) {
     let before = ids.len();
     if word.chars().count() > WORD_CHARS_MAX {
+        return;
+    }
+    if let Some(id) = ROWS.ids.get(word) {
+        ids.push(*id);
         return;
     }
     let mut rest = word;
@@ -203,10 +221,10 @@ mod tests {
 
     #[test]
     fn words_are_cut_as_the_vocabulary_has_them() {
-        let names: HashMap<u32, &str> = ROWS.ids.iter().map(|(name, id)| (*id, *name)).collect();
+        let names: FxHashMap<Token, &str> = ROWS.ids.iter().map(|(name, id)| (*id, *name)).collect();
         let check = |text: &str, expected: &str| {
             let mut ids = Vec::new();
-            words(text).iter().for_each(|word| pieces(word, &mut ids));
+            each_word(text, &mut |word| pieces(word, &mut ids));
             let shown: Vec<&str> = ids.iter().map(|id| names[id]).collect();
             assert_eq!(shown.join(" "), expected, "{text}");
         };

@@ -3,9 +3,11 @@
 //! A version has a moment from which and a moment to which it was live. A question names its moment, and idf, mean
 //! length and order depend on what was live then and on nothing else, so a later write never moves a row.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::embed::{self, TokenCounts};
+use rustc_hash::FxHashMap;
+
+use crate::embed::{self, Token, TokenCounts};
 use crate::score::{BIGRAM_WEIGHT, DENSE_FLOOR, Fusion, Population, TITLE_WEIGHT, bm25};
 use crate::vectors::{Quantised, Vectors};
 use crate::{lex, passage};
@@ -18,38 +20,13 @@ pub struct Document<'a> {
 
 /// A document broken into words and vectors. This is the work; it can be done on any thread.
 pub struct Prepared {
-    terms: Vec<(String, Frequency)>,
-    bigrams: Vec<((String, String), u32)>,
-    length: u32,
-    passages: Vec<(Vec<(u32, u32)>, Quantised)>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Frequency {
-    title: u32,
-    body: u32,
-}
-
-impl Frequency {
-    fn weighted(self) -> u32 {
-        TITLE_WEIGHT * self.title + self.body
-    }
+    title: Vec<Arc<str>>,
+    body: Vec<Arc<str>>,
+    passages: Vec<(Box<[Token]>, Quantised)>,
 }
 
 impl Prepared {
     pub fn new(document: &Document<'_>) -> Prepared {
-        let title = lex::terms(document.title);
-        let body = lex::terms(document.body);
-        let length = TITLE_WEIGHT * title.len() as u32 + body.len() as u32;
-        let mut bigrams: HashMap<(String, String), u32> = HashMap::new();
-        for sequence in [&title, &body] {
-            for pair in sequence.windows(2) {
-                *bigrams.entry((pair[0].clone(), pair[1].clone())).or_default() += 1;
-            }
-        }
-        let mut terms: HashMap<String, Frequency> = HashMap::new();
-        title.into_iter().for_each(|term| terms.entry(term).or_default().title += 1);
-        body.into_iter().for_each(|term| terms.entry(term).or_default().body += 1);
         let mut parts = passage::passages(document.body);
         if parts.is_empty() {
             parts.push("");
@@ -59,15 +36,24 @@ impl Prepared {
             .map(|part| {
                 let tokens = embed::tokens(&format!("{} {part}", document.title));
                 let vector = Quantised::new(&embed::passage_vector(&tokens));
-                (tokens, vector)
+                (tokens.iter().map(|(token, _)| *token).collect(), vector)
             })
             .collect();
-        Prepared {
-            terms: terms.into_iter().collect(),
-            bigrams: bigrams.into_iter().collect(),
-            length,
-            passages,
-        }
+        Prepared { title: lex::terms(document.title), body: lex::terms(document.body), passages }
+    }
+}
+
+/// How often a term stands in the two parts of a text.
+#[derive(Clone, Copy, Default)]
+struct Frequency {
+    title: u16,
+    body: u16,
+}
+
+impl Frequency {
+    fn weighted(self, title_only: bool) -> u32 {
+        let title = TITLE_WEIGHT * u32::from(self.title);
+        if title_only { title } else { title + u32::from(self.body) }
     }
 }
 
@@ -77,11 +63,9 @@ pub type Place = u32;
 #[derive(Default)]
 pub struct Index {
     slots: Vec<Slot>,
-    vocabulary: HashMap<String, u32>,
+    vocabulary: FxHashMap<Arc<str>, u32>,
     postings: Vec<Postings>,
-    bigrams: HashMap<(u32, u32), Postings>,
     vectors: Vectors,
-    passages: Vec<Place>,
     counts: TokenCounts,
     population: Population,
     /// The last moment at which anything was added or closed.
@@ -95,11 +79,14 @@ struct Slot {
     length: u32,
     /// Its passages are neighbours.
     first_passage: u32,
-    passage_count: u32,
-    terms: Box<[u32]>,
-    bigrams: Box<[(u32, u32)]>,
-    tokens: Box<[Box<[u32]>]>,
+    /// The tokens of each passage.
+    tokens: Box<[Box<[Token]>]>,
+    /// Its terms in order, title and body apart.
+    sequence: Box<[u32]>,
 }
+
+/// Stands between title and body in a sequence: nothing is its neighbour.
+const BREAK: u32 = u32::MAX;
 
 impl Slot {
     fn is_live_at(&self, at: u64) -> bool {
@@ -112,6 +99,8 @@ struct Postings {
     entries: Vec<(Place, Frequency)>,
     /// How many of them are live now.
     live: u32,
+    /// One bit for each of the term's trigrams, to see at a glance what can't look like it.
+    trigrams: u64,
 }
 
 pub struct Question<'a> {
@@ -139,14 +128,14 @@ pub struct Hit {
 /// Every match, in no order.
 pub struct Results {
     pub hits: Vec<Hit>,
-    terms: Vec<String>,
+    terms: Vec<Arc<str>>,
 }
 
 impl Results {
     /// The terms of the question that the hit has.
     pub fn matched_terms(&self, hit: &Hit) -> Vec<String> {
         let has = |at: &usize| hit.matched & bit(*at) != 0;
-        (0..self.terms.len()).filter(has).map(|at| self.terms[at].clone()).collect()
+        (0..self.terms.len()).filter(has).map(|at| self.terms[at].to_string()).collect()
     }
 }
 
@@ -184,42 +173,34 @@ impl Index {
     pub fn add(&mut self, from: u64, prepared: Prepared) -> Place {
         let place = self.slots.len() as Place;
         self.newest = self.newest.max(from);
-        let mut terms = Vec::with_capacity(prepared.terms.len());
-        for (term, frequency) in prepared.terms {
-            let id = self.term_id(term);
-            let postings = &mut self.postings[id as usize];
+        let mut sequence = Vec::with_capacity(prepared.title.len() + prepared.body.len() + 1);
+        for term in prepared.title {
+            sequence.push(self.term_id(term));
+        }
+        let title_length = sequence.len();
+        sequence.push(BREAK);
+        for term in prepared.body {
+            sequence.push(self.term_id(term));
+        }
+        let length = TITLE_WEIGHT * title_length as u32 + (sequence.len() - title_length - 1) as u32;
+        for (term, frequency) in frequencies(&sequence, title_length) {
+            let postings = &mut self.postings[term as usize];
             postings.entries.push((place, frequency));
             postings.live += 1;
-            terms.push(id);
         }
-        let mut bigrams = Vec::with_capacity(prepared.bigrams.len());
-        for ((first, second), many) in prepared.bigrams {
-            let pair = (self.vocabulary[&first], self.vocabulary[&second]);
-            let postings = self.bigrams.entry(pair).or_default();
-            postings.entries.push((place, Frequency { title: 0, body: many }));
-            postings.live += 1;
-            bigrams.push(pair);
-        }
-        let first_passage = self.passages.len() as u32;
         let mut tokens = Vec::with_capacity(prepared.passages.len());
-        for (counted, vector) in prepared.passages {
-            self.vectors.push(&vector);
-            self.passages.push(place);
-            self.counts.add(&counted);
-            tokens.push(counted.iter().map(|(token, _)| *token).collect());
+        let mut first_passage = None;
+        for (distinct, vector) in prepared.passages {
+            let passage = self.vectors.push(&vector);
+            first_passage.get_or_insert(passage);
+            self.counts.add(distinct.iter().copied());
+            tokens.push(distinct);
         }
         self.population.many += 1;
-        self.population.length += u64::from(prepared.length);
-        self.slots.push(Slot {
-            from,
-            to: u64::MAX,
-            length: prepared.length,
-            first_passage,
-            passage_count: self.passages.len() as u32 - first_passage,
-            terms: terms.into(),
-            bigrams: bigrams.into(),
-            tokens: tokens.into(),
-        });
+        self.population.length += u64::from(length);
+        let first_passage = first_passage.unwrap_or(0);
+        let (tokens, sequence) = (tokens.into(), sequence.into());
+        self.slots.push(Slot { from, to: u64::MAX, length, first_passage, tokens, sequence });
         place
     }
 
@@ -233,17 +214,11 @@ impl Index {
         self.newest = self.newest.max(to);
         self.population.many -= 1;
         self.population.length -= u64::from(slot.length);
-        for term in &slot.terms {
-            self.postings[*term as usize].live -= 1;
-        }
-        for pair in &slot.bigrams {
-            if let Some(postings) = self.bigrams.get_mut(pair) {
-                postings.live -= 1;
-            }
+        for (term, _) in frequencies(&slot.sequence, 0) {
+            self.postings[term as usize].live -= 1;
         }
         for tokens in &slot.tokens {
-            let counted: Vec<(u32, u32)> = tokens.iter().map(|token| (*token, 1)).collect();
-            self.counts.remove(&counted);
+            self.counts.remove(tokens.iter().copied());
         }
     }
 
@@ -272,18 +247,19 @@ impl Index {
         Results { hits, terms: terms.into_iter().map(|(term, _, _)| term).collect() }
     }
 
-    fn term_id(&mut self, term: String) -> u32 {
-        let next = self.postings.len() as u32;
-        let id = *self.vocabulary.entry(term).or_insert(next);
-        if id == next {
-            self.postings.push(Postings::default());
+    fn term_id(&mut self, term: Arc<str>) -> u32 {
+        if let Some(id) = self.vocabulary.get(&term) {
+            return *id;
         }
+        let id = self.postings.len() as u32;
+        self.postings.push(Postings { trigrams: trigram_bits(&term), ..Postings::default() });
+        self.vocabulary.insert(term, id);
         id
     }
 
     /// The terms of the question that somebody uses, each with its weight; for a word that nobody uses, up to
     /// three that look like it.
-    fn question_terms(&self, question: &Question<'_>, now: &At<'_>) -> Vec<(String, u32, f32)> {
+    fn question_terms(&self, question: &Question<'_>, now: &At<'_>) -> Vec<(Arc<str>, u32, f32)> {
         let mut asked = lex::question_terms(question.text);
         asked.sort();
         asked.dedup();
@@ -297,7 +273,7 @@ impl Index {
         terms
     }
 
-    fn lookalikes(&self, term: &str, now: &At<'_>) -> Vec<(String, u32, f32)> {
+    fn lookalikes(&self, term: &str, now: &At<'_>) -> Vec<(Arc<str>, u32, f32)> {
         const CHARS_MIN: usize = 4;
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 3;
@@ -306,11 +282,14 @@ impl Index {
         if length < CHARS_MIN {
             return Vec::new();
         }
-        let asked = trigrams(term);
-        let mut alike: Vec<(f32, &String, u32)> = self
+        let (asked, bits) = (trigrams(term), trigram_bits(term));
+        // What looks alike shares trigrams, and shared trigrams are shared bits; a few may fall on one bit.
+        let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
+        let mut alike: Vec<(f32, &Arc<str>, u32)> = self
             .vocabulary
             .iter()
             .filter(|(known, _)| known.len().abs_diff(term.len()) <= 2 && known.len() >= CHARS_MIN)
+            .filter(|(_, id)| (self.postings[**id as usize].trigrams & bits).count_ones() >= bits_min)
             .map(|(known, id)| (dice(&asked, &trigrams(known)), known, *id))
             .filter(|(dice, _, _)| *dice >= DICE_MIN)
             .filter(|(_, _, id)| now.df(&self.postings[*id as usize]) > 0)
@@ -322,7 +301,7 @@ impl Index {
 
     fn score_terms(
         &self,
-        terms: &[(String, u32, f32)],
+        terms: &[(Arc<str>, u32, f32)],
         question: &Question<'_>,
         now: &At<'_>,
         visible: Filter<'_>,
@@ -333,10 +312,7 @@ impl Index {
             let df = now.df(postings);
             for (place, frequency) in &postings.entries {
                 let slot = &self.slots[*place as usize];
-                let counted = match question.title_only {
-                    true => TITLE_WEIGHT * frequency.title,
-                    false => frequency.weighted(),
-                };
+                let counted = frequency.weighted(question.title_only);
                 if counted == 0 || !slot.is_live_at(now.at) || !visible(*place) {
                     continue;
                 }
@@ -356,17 +332,39 @@ impl Index {
             .collect();
         pairs.sort_unstable();
         pairs.dedup();
-        for postings in pairs.iter().filter_map(|pair| self.bigrams.get(pair)) {
-            let df = now.df(postings);
-            for (place, frequency) in &postings.entries {
-                let slot = &self.slots[*place as usize];
+        for pair in pairs {
+            let found = self.pair_postings(pair, now);
+            for (place, many) in &found {
                 // What is not visible has matched nothing.
-                if slot.is_live_at(now.at) && lexical.matched[*place as usize] != 0 {
-                    let score = bm25(frequency.body as f32, slot.length, df, now.population);
+                if lexical.matched[*place as usize] != 0 {
+                    let length = self.slots[*place as usize].length;
+                    let score = bm25(*many as f32, length, found.len() as u32, now.population);
                     lexical.scores[*place as usize] += BIGRAM_WEIGHT * score;
                 }
             }
         }
+    }
+
+    /// The live versions in which two terms are neighbours, and how often.
+    fn pair_postings(&self, (first, second): (u32, u32), now: &At<'_>) -> Vec<(Place, usize)> {
+        let entries = |term: u32| &self.postings[term as usize].entries;
+        let (rare, other) = match entries(first).len() < entries(second).len() {
+            true => (entries(first), entries(second)),
+            false => (entries(second), entries(first)),
+        };
+        let mut rest = other.as_slice();
+        let mut found = Vec::new();
+        for (place, _) in rare {
+            rest = &rest[rest.partition_point(|(other, _)| other < place)..];
+            let slot = &self.slots[*place as usize];
+            if rest.first().is_some_and(|(other, _)| other == place) && slot.is_live_at(now.at) {
+                let many = slot.sequence.windows(2).filter(|pair| *pair == [first, second]).count();
+                if many > 0 {
+                    found.push((*place, many));
+                }
+            }
+        }
+        found
     }
 
     /// How near every visible text is to the question, by its best passage, oldest first.
@@ -376,7 +374,7 @@ impl Index {
         let mut cosines = Vec::new();
         for (place, slot) in (0..).zip(&self.slots) {
             if slot.is_live_at(now.at) && visible(place) {
-                let passages = slot.first_passage..slot.first_passage + slot.passage_count;
+                let passages = slot.first_passage..slot.first_passage + slot.tokens.len() as u32;
                 let best = passages.map(|passage| self.vectors.cosine(passage, &vector)).fold(-1.0, f32::max);
                 cosines.push((place, best));
             }
@@ -420,19 +418,51 @@ impl<'a> At<'a> {
         }
     }
 
-    fn counts(&self, asked: &[(u32, u32)]) -> std::borrow::Cow<'a, TokenCounts> {
+    fn counts(&self, asked: &[(Token, u32)]) -> std::borrow::Cow<'a, TokenCounts> {
         if self.is_present {
             return std::borrow::Cow::Borrowed(&self.index.counts);
         }
         let mut counts = TokenCounts::default();
         for slot in self.index.slots.iter().filter(|slot| slot.is_live_at(self.at)) {
             for tokens in &slot.tokens {
-                let here = asked.iter().filter(|(token, _)| tokens.contains(token)).copied();
-                counts.add(&here.collect::<Vec<_>>());
+                counts.add(
+                    asked.iter().map(|(token, _)| *token).filter(|token| tokens.binary_search(token).is_ok()),
+                );
             }
         }
         std::borrow::Cow::Owned(counts)
     }
+}
+
+/// How often each term stands in a sequence whose first so many terms are the title.
+fn frequencies(sequence: &[u32], title_length: usize) -> Vec<(u32, Frequency)> {
+    let mut terms: Vec<(u32, bool)> = sequence
+        .iter()
+        .enumerate()
+        .map(|(at, term)| (*term, at < title_length))
+        .filter(|(term, _)| *term != BREAK)
+        .collect();
+    terms.sort_unstable();
+    let mut counted: Vec<(u32, Frequency)> = Vec::with_capacity(terms.len());
+    for (term, in_title) in terms {
+        if counted.last().is_none_or(|(last, _)| *last != term) {
+            counted.push((term, Frequency::default()));
+        }
+        if let Some((_, frequency)) = counted.last_mut() {
+            let count = if in_title { &mut frequency.title } else { &mut frequency.body };
+            *count = count.saturating_add(1);
+        }
+    }
+    counted
+}
+
+fn trigram_bits(word: &str) -> u64 {
+    let bit = |three: &[char; 3]| {
+        let mixed =
+            three.iter().fold(0u64, |sum, c| (sum ^ u64::from(*c)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        1u64 << (mixed >> 58)
+    };
+    trigrams(word).iter().map(bit).fold(0, |bits, bit| bits | bit)
 }
 
 fn trigrams(word: &str) -> Vec<[char; 3]> {

@@ -2,8 +2,11 @@
 //! and words that are in every sentence do not count.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 use frostem::{Algorithm, Stemmer};
+use rustc_hash::FxHashMap;
 
 /// A joined form longer than this is a path or a hash, which nobody asks for as one word.
 const JOINED_CHARS_MAX: usize = 40;
@@ -20,32 +23,42 @@ over under again further once here when where why how all any both each few more
 too very just about also because while during before after above below between through s t don d ll m re ve";
 
 /// The terms of a text in order, without stop words.
-pub fn terms(text: &str) -> Vec<String> {
-    let mut terms = Vec::new();
-    each_run(text, |run| {
-        for term in run_terms(run) {
-            if !is_stop_word(&term.word) {
-                terms.push(term.stem);
-            }
-        }
-    });
+pub fn terms(text: &str) -> Vec<Arc<str>> {
+    let mut terms = Vec::with_capacity(text.len() / 6);
+    each_run(text, |run| each_word(run, &mut |word| terms.extend(term(word))));
     terms
 }
 
 /// The terms of a question. One that is made of stop words alone is taken as it stands.
-pub fn question_terms(text: &str) -> Vec<String> {
+pub fn question_terms(text: &str) -> Vec<Arc<str>> {
     let found = terms(text);
     if !found.is_empty() {
         return found;
     }
     let mut all = Vec::new();
-    each_run(text, |run| all.extend(run_terms(run).into_iter().map(|term| term.stem)));
+    each_run(text, |run| each_word(run, &mut |word| all.push(stem(word))));
     all
 }
 
-struct Term {
-    word: String,
-    stem: String,
+/// How many words a thread keeps the terms of. The words of any language are fewer; what comes beyond is noise.
+const KNOWN_MAX: usize = 100_000;
+
+/// The term that a word stands for; none for a stop word. Words come again and again, so they are remembered.
+fn term(word: &str) -> Option<Arc<str>> {
+    thread_local! {
+        static KNOWN: RefCell<FxHashMap<String, Option<Arc<str>>>> = RefCell::default();
+    }
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(term) = known.get(word) {
+            return term.clone();
+        }
+        let term = (!is_stop_word(word)).then(|| stem(word));
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(word.to_owned(), term.clone());
+        term
+    })
 }
 
 /// A run of letters and digits, with joiners inside.
@@ -75,8 +88,15 @@ fn is_joined(gap: &str) -> bool {
     gap.is_empty() || gap == "::" || (gap.chars().count() == 1 && gap.starts_with(JOINERS))
 }
 
-/// The whole without its joiners, the parts, and the parts of the parts.
-fn run_terms(run: &str) -> Vec<Term> {
+/// The words of a run in lower case: the whole without its joiners, the parts, and the parts of the parts, each once.
+fn each_word(run: &str, found: &mut dyn FnMut(&str)) {
+    // Most runs are plain words.
+    if run.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        if run.len() <= WORD_BYTES_MAX {
+            found(run);
+        }
+        return;
+    }
     let mut words: Vec<String> = Vec::new();
     let mut add = |word: String| {
         if !word.is_empty() && word.len() <= WORD_BYTES_MAX && !words.contains(&word) {
@@ -100,7 +120,7 @@ fn run_terms(run: &str) -> Vec<Term> {
             }
         }
     }
-    words.into_iter().map(|word| Term { stem: stem(&word), word }).collect()
+    words.iter().for_each(|word| found(word));
 }
 
 /// Cuts `getUserName`, `HTTPServer` and `OAuth2` where case or kind changes; one piece means that there is no cut.
@@ -129,17 +149,15 @@ fn pieces(part: &str) -> Vec<&str> {
 }
 
 fn is_stop_word(word: &str) -> bool {
-    use std::collections::HashSet;
-    use std::sync::LazyLock;
     static STOP: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
     STOP.contains(word)
 }
 
-fn stem(word: &str) -> String {
+fn stem(word: &str) -> Arc<str> {
     thread_local! {
-        static STEMMER: RefCell<Stemmer> = RefCell::new(Stemmer::new(Algorithm::English));
+        static STEMMER: Stemmer = Stemmer::new(Algorithm::English);
     }
-    STEMMER.with_borrow(|stemmer| stemmer.stem(word).into_owned())
+    STEMMER.with(|stemmer| stemmer.stem(word).into())
 }
 
 #[cfg(test)]
@@ -167,7 +185,7 @@ mod tests {
         check("Don't deploy on Fridays.", "deploy friday");
         check("", "");
         check("… — !", "");
-        assert_eq!(question_terms("what is it"), ["what", "is", "it"]);
+        assert_eq!(question_terms("what is it").join(" "), "what is it");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use kenning_model::{Timestamp, Transaction};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::backend::{Backend, Damage, Pending, Reader, Remembered, Verified};
@@ -227,6 +228,8 @@ fn configured(conn: Connection) -> Result<Connection, Error> {
     set_wal(&conn)?;
     conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+    // Otherwise SQLite looks at each bound value for a better plan, and prepares most statements anew for every run.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)
 }
