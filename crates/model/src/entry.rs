@@ -35,15 +35,6 @@ pub struct Entry {
     pub updated_at: Option<Timestamp>,
 }
 
-impl Entry {
-    /// An entry outside its validity behaves as a suppressed one.
-    pub fn is_visible(&self, now: Timestamp) -> bool {
-        self.status == Status::Active
-            && self.valid_from.is_none_or(|from| from <= now)
-            && self.valid_to.is_none_or(|to| now < to)
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {

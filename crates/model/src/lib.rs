@@ -1,12 +1,14 @@
 //! Plain data that every other crate speaks: ids, scopes, entries, triples, changes, transactions.
 //! No I/O, no async, no rules: what may be written is `storage`'s business, how it is shown is `presentation`'s.
 
+mod clean;
 mod entry;
 mod id;
 mod scope;
 mod transaction;
 mod triple;
 
+pub use clean::clean;
 pub use entry::{Entry, Status, TaskSize};
 pub use id::{Id, TxId};
 pub use jiff::Timestamp;

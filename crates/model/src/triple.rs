@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ScopeId, Timestamp};
+use crate::{ScopeId, Timestamp, clean};
 
 /// One version of a triple, as the log holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Triple {
     pub updated_at: Option<Timestamp>,
 }
 
-/// The form under which two spellings of a name are one: without case and without outer blanks.
+/// The form under which two spellings of a name are one: as it shows, without case and without outer blanks.
 pub fn fold(text: &str) -> String {
-    text.trim().to_lowercase()
+    clean(text).trim().to_lowercase()
 }
