@@ -14,8 +14,9 @@ pub enum Error {
     StaleVersion { id: Id, expected: u32, current: u32 },
     #[error("{what}")]
     Invalid { what: String },
-    #[error("{} live triples have the same subject and predicate", .conflicts.len())]
-    Contradiction { conflicts: Vec<Stored> },
+    /// `conflicts` are the newest of so `many`.
+    #[error("{many} live triples have the same subject and predicate")]
+    Contradiction { conflicts: Vec<Stored>, many: u64 },
     #[error("transaction {tx} was already undone by {by}")]
     AlreadyUndone { tx: TxId, by: TxId },
     #[error("later transactions changed the same ids")]
@@ -23,11 +24,13 @@ pub enum Error {
     #[error("transaction {tx} was made by `{actor}`")]
     NotYours { tx: TxId, actor: String },
     #[error("{found} transactions can be undone, {asked} were asked for")]
-    TooFewToUndo { asked: u32, found: u32 },
+    TooFewToUndo { asked: u32, found: u32, any_actor: bool },
     #[error("the idempotency key was used for another call")]
     KeyReused { tool: String },
     #[error("the store has schema {found}; this program knows {known}")]
     NewerSchema { found: i64, known: i64 },
+    #[error("{what}")]
+    Forbidden { what: String },
     #[error("the store is damaged: {what}")]
     Damaged { what: String },
     #[error("the store does not answer: {reason}")]

@@ -21,7 +21,7 @@ use crate::{Applied, Error};
 pub const STORE_FILE: &str = "store.db";
 
 /// How long a writer waits for the other processes' commits before it gives up.
-const BUSY_MAX: Duration = Duration::from_secs(30);
+const BUSY_MAX: Duration = Duration::from_secs(10);
 /// SQLite's own handler sleeps ever longer, so newcomers overtake whoever waits. A short, constant pause gives
 /// every process the same chance; a commit takes about as long.
 const BUSY_PAUSE: Duration = Duration::from_micros(250);
@@ -274,9 +274,8 @@ fn prepare_dir(dir: &Path) -> Result<(), Error> {
             .map_err(|error| unavailable("can't be created", error))?;
         let mode = dir.metadata().map_err(|error| unavailable("can't be read", error))?.mode();
         if mode & 0o022 != 0 {
-            return Err(Error::Unavailable {
-                applied: Applied::No,
-                reason: "others may write to the data directory; take that right away (chmod 700)".into(),
+            return Err(Error::Forbidden {
+                what: "others may write to the data directory; take that right away (chmod 700)".into(),
             });
         }
         // SQLite gives its log and its shared memory the rights of the main file.

@@ -47,8 +47,10 @@ pub struct Committed {
     pub tx: Transaction,
     /// False when there was nothing to write, or it was written before.
     pub is_new: bool,
-    /// `relate`: live triples with the same subject and predicate and another object.
+    /// `relate`: the newest of the live triples with the same subject and predicate and another object, and how many
+    /// there are.
     pub conflicts: Vec<Stored>,
+    pub conflict_count: u64,
     /// `relate`: the identical triple that was there already.
     pub existing: Option<Stored>,
     /// The remembered reply, when the idempotency key was seen before.
@@ -61,6 +63,7 @@ struct Draft {
     changes: Vec<Change>,
     undoes: Vec<TxId>,
     conflicts: Vec<Stored>,
+    conflict_count: u64,
     existing: Option<Stored>,
 }
 
@@ -138,8 +141,14 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                 (true, tx)
             }
         };
-        let committed =
-            Committed { tx, is_new, conflicts: draft.conflicts, existing: draft.existing, again: None };
+        let committed = Committed {
+            tx,
+            is_new,
+            conflicts: draft.conflicts,
+            conflict_count: draft.conflict_count,
+            existing: draft.existing,
+            again: None,
+        };
         if let Some(keyed) = &request.keyed {
             let reply = (keyed.reply)(&committed);
             let value =
@@ -180,7 +189,14 @@ fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Op
         undone_by: None,
         changes: Vec::new(),
     };
-    Ok(Some(Committed { tx, is_new: false, conflicts: Vec::new(), existing: None, again: Some(known.reply) }))
+    Ok(Some(Committed {
+        tx,
+        is_new: false,
+        conflicts: Vec::new(),
+        conflict_count: 0,
+        existing: None,
+        again: Some(known.reply),
+    }))
 }
 
 impl Plan<'_> {

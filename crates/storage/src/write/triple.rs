@@ -25,8 +25,10 @@ pub enum OnConflict {
     Reject,
 }
 
-/// More facts than this about one subject and predicate are not all read for one `relate`.
-const SIBLINGS_MAX: u64 = 1000;
+/// How many of the facts that say otherwise are named; they may be 3 KiB each.
+const NAMED_MAX: u64 = 8;
+/// How many are read at a time to be replaced.
+const PAGE: u64 = 500;
 
 impl Plan<'_> {
     pub(super) fn relate(&self, new: &NewTriple, on_conflict: OnConflict) -> Result<Draft, Error> {
@@ -38,49 +40,56 @@ impl Plan<'_> {
             predicate: Some(&predicate),
             object: None,
         };
-        let (same, conflicts): (Vec<Stored>, Vec<Stored>) = self
-            .reader
-            .triples(&siblings, 0..SIBLINGS_MAX)?
-            .into_iter()
-            .partition(|stored| triple_of(stored).is_some_and(|triple| fold(&triple.object) == object));
-        let existing =
-            same.into_iter().find(|stored| triple_of(stored).is_some_and(|triple| triple.scope == new.scope));
+        let same = TripleFilter { object: Some(&object), ..siblings };
+        let here = |stored: &Stored| triple_of(stored).is_some_and(|triple| triple.scope == new.scope);
+        let differs =
+            |stored: &Stored| triple_of(stored).is_some_and(|triple| fold(&triple.object) != object);
+        let same_count = self.reader.count_triples(&same)?;
+        let existing = self.reader.triples(&same, 0..same_count)?.into_iter().find(here);
+        let conflict_count = self.reader.count_triples(&siblings)? - same_count;
+        let mut conflicts = self.reader.triples(&siblings, 0..NAMED_MAX + same_count)?;
+        conflicts.retain(differs);
+        conflicts.truncate(NAMED_MAX as usize);
         let mut changes = Vec::new();
-        match on_conflict {
-            OnConflict::Reject if existing.is_none() && !conflicts.is_empty() => {
-                return Err(Error::Contradiction { conflicts });
-            }
-            // Facts of another scope are that scope's business: only those beside the new one give way.
-            OnConflict::Replace => {
-                for stored in &conflicts {
-                    if triple_of(stored).is_some_and(|triple| triple.scope == new.scope) {
-                        changes.push(Change {
-                            entity_type: EntityType::Triple,
-                            id: stored.id,
-                            before: Some(stored.clone().into()),
-                            after: None,
-                        });
-                    }
-                }
-            }
-            OnConflict::Reject | OnConflict::KeepBoth => {}
-        }
         if existing.is_none() {
-            let triple = Triple {
-                scope: new.scope,
-                subject: new.subject.clone(),
-                predicate: new.predicate.clone(),
-                object: new.object.clone(),
-                source: new.source.clone(),
-                actor: self.actor.to_owned(),
-                confidence: new.confidence,
-                version: 1,
-                recorded_at: self.now,
-                updated_at: None,
-            };
-            changes.insert(0, self.create(Record::Triple(triple))?);
+            if on_conflict == OnConflict::Reject && conflict_count > 0 {
+                return Err(Error::Contradiction { conflicts, many: conflict_count });
+            }
+            changes.push(self.create(Record::Triple(self.triple(new)))?);
         }
-        Ok(Draft { changes, conflicts, existing, ..Draft::default() })
+        if on_conflict == OnConflict::Replace {
+            for start in (0..conflict_count + same_count).step_by(PAGE as usize) {
+                // Facts of another scope are that scope's business: only those beside the new one give way.
+                let page = self.reader.triples(&siblings, start..start + PAGE)?;
+                changes.extend(page.into_iter().filter(|stored| differs(stored) && here(stored)).map(
+                    |stored| {
+                        let id = stored.id;
+                        Change {
+                            entity_type: EntityType::Triple,
+                            id,
+                            before: Some(stored.into()),
+                            after: None,
+                        }
+                    },
+                ));
+            }
+        }
+        Ok(Draft { changes, conflicts, conflict_count, existing, ..Draft::default() })
+    }
+
+    fn triple(&self, new: &NewTriple) -> Triple {
+        Triple {
+            scope: new.scope,
+            subject: new.subject.clone(),
+            predicate: new.predicate.clone(),
+            object: new.object.clone(),
+            source: new.source.clone(),
+            actor: self.actor.to_owned(),
+            confidence: new.confidence,
+            version: 1,
+            recorded_at: self.now,
+            updated_at: None,
+        }
     }
 }
 

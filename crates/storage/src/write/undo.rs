@@ -97,7 +97,7 @@ impl Plan<'_> {
                 false => self.reader.newest_of(self.origin, before)?,
             };
             let Some(id) = next else {
-                return Err(Error::TooFewToUndo { asked: count, found: found.len() as u32 });
+                return Err(Error::TooFewToUndo { asked: count, found: found.len() as u32, any_actor });
             };
             before = id;
             let tx = self.reader.transaction(id, self.head)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kenning_storage::{Applied, Embedded, Error, STORE_FILE};
+use kenning_storage::{Embedded, Error, STORE_FILE};
 use kenning_testkit::TempStore;
 use kenning_testkit::damage::closed_store;
 use rusqlite::Connection;
@@ -62,7 +62,7 @@ fn a_directory_that_others_may_write_to_is_refused() {
         let store = TempStore::new();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(mode)).expect("the mode is set");
         let error = refused(store.path());
-        assert!(matches!(error, Error::Unavailable { applied: Applied::No, .. }), "{mode:o}: {error:?}");
+        assert!(matches!(error, Error::Forbidden { .. }), "{mode:o}: {error:?}");
         assert_eq!(files(store.path()), [""; 0], "nothing was created with mode {mode:o}");
     }
     for mode in [0o700, 0o750, 0o755] {
