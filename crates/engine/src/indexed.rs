@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, TxId, fold};
+use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, TxId, clean, fold};
 use kenning_retrieval::{Document, Hit, Index, Place, Prepared};
 use kenning_storage::{Error, Reader};
 
@@ -73,9 +73,12 @@ impl Indexed {
             *state = State::default();
             state
         });
-        state.catch_up(reader, at)?;
-        drop(state);
-        Ok(self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        if let Err(error) = state.catch_up(reader, at) {
+            // Half of what could not be read may be in it.
+            *state = State::default();
+            return Err(error);
+        }
+        Ok(RwLockWriteGuard::downgrade(state))
     }
 }
 
@@ -228,10 +231,10 @@ fn prepare(batch: &[Change]) -> Vec<Option<Prepared>> {
 fn prepare_one((_, _, entry): &Change) -> Option<Prepared> {
     let entry = entry.as_ref()?;
     // What its author says about an entry is as good as what stands in it.
-    let mut body = entry.content.clone();
+    let mut body = clean(&entry.content);
     for more in entry.context.iter().chain(&entry.tags) {
         body.push('\n');
-        body.push_str(more);
+        body.push_str(&clean(more));
     }
-    Some(Prepared::new(&Document { title: &entry.topic, body: &body }))
+    Some(Prepared::new(&Document { title: &clean(&entry.topic), body: &body }))
 }

@@ -1,21 +1,22 @@
 //! The spine. `commit` appends to the log, `snapshot` answers from one transaction number, `watch` tells when the
 //! log has grown, whoever wrote. What the engine keeps in memory is a cache of the log and is fed only from it.
 
+mod duplicates;
 mod indexed;
-mod recent;
 mod search;
 mod snapshot;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use kenning_model::{Id, Timestamp, TxId};
 use kenning_storage::{Committed, Damage, Request, Storage, Verified};
 use tokio::sync::watch::Sender;
 
+pub use duplicates::Similar;
 pub use kenning_storage::{Error, Sources};
-pub use recent::Similar;
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
 
@@ -27,20 +28,27 @@ pub struct Engine {
     opening: Mutex<()>,
     /// The newest transaction known in this process; see `watch`.
     head: Sender<TxId>,
-    watching: OnceLock<()>,
+    watching: AtomicBool,
 }
 
 struct Opened {
     storage: Storage,
     secret: [u8; 32],
-    recent: Mutex<recent::Recent>,
+    duplicates: Mutex<duplicates::Duplicates>,
     indexed: indexed::Indexed,
 }
 
 impl Engine {
     pub fn new(dir: PathBuf, sources: Sources) -> Engine {
         let (opened, opening) = (OnceLock::new(), Mutex::new(()));
-        Engine { dir, sources, opened, opening, head: Sender::new(TxId::EMPTY), watching: OnceLock::new() }
+        Engine {
+            dir,
+            sources,
+            opened,
+            opening,
+            head: Sender::new(TxId::EMPTY),
+            watching: AtomicBool::new(false),
+        }
     }
 
     /// The clock and the random ids of an ordinary process.
@@ -55,11 +63,6 @@ impl Engine {
 
     pub fn now(&self) -> Timestamp {
         (self.sources.now)()
-    }
-
-    /// Opens the store now, so that a bad data directory is reported by the call that named it.
-    pub fn open(&self) -> Result<(), Error> {
-        self.opened().map(drop)
     }
 
     /// The secret of the store, which signs cursors in every process that opens it.
@@ -93,16 +96,16 @@ impl Engine {
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
         let opened = self.opened()?;
         opened.storage.commit_and_tell(request, |tx| {
-            locked(&opened.recent).apply_next(tx);
+            locked(&opened.duplicates).apply_next(tx);
             self.announce(tx.id);
         })
     }
 
     /// Up to three visible entries that say nearly the same.
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
-        let mut recent = locked(&self.opened()?.recent);
-        recent.catch_up(snapshot)?;
-        Ok(recent.similar(question, self.now()))
+        let mut duplicates = locked(&self.opened()?.duplicates);
+        duplicates.catch_up(snapshot)?;
+        duplicates.similar(snapshot, question, self.now())
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
@@ -120,9 +123,9 @@ impl Engine {
         }
         let storage = Storage::open(&self.dir, self.sources.clone())?;
         let secret = storage.backend().secret()?;
-        let recent = Mutex::new(recent::Recent::default());
+        let duplicates = Mutex::new(duplicates::Duplicates::default());
         let indexed = indexed::Indexed::default();
-        Ok(self.opened.get_or_init(|| Opened { storage, secret, recent, indexed }))
+        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Telling that the log has grown. The number is all that is told: whoever wants the changes reads the log from
 //! where it stood, so nothing is missed, nothing comes twice, and there is no queue that could overflow.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,15 +18,13 @@ impl Engine {
     /// A receiver that changes whenever any process has committed. Own commits show at once.
     pub fn watch(self: &Arc<Self>) -> Receiver<TxId> {
         let receiver = self.head.subscribe();
-        self.watching.get_or_init(|| {
+        if !self.watching.swap(true, Ordering::AcqRel) {
             let engine = Arc::downgrade(self);
             // Ends by itself with the engine; it holds nothing that a killed process would leave behind.
-            std::thread::Builder::new()
-                .name("kenning-watch".into())
-                .spawn(move || look(engine))
-                .map(drop)
-                .unwrap_or(());
-        });
+            let thread = std::thread::Builder::new().name("kenning-watch".into()).spawn(move || look(engine));
+            // Whoever watches next tries again; until then readers look by themselves now and then.
+            self.watching.store(thread.is_ok(), Ordering::Release);
+        }
         receiver
     }
 

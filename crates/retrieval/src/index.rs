@@ -21,6 +21,7 @@ pub struct Document<'a> {
 /// A document broken into words and vectors. This is the work; it can be done on any thread.
 pub struct Prepared {
     title: Vec<Arc<str>>,
+    title_stop_words: Vec<Arc<str>>,
     body: Vec<Arc<str>>,
     passages: Vec<(Box<[Token]>, Quantised)>,
 }
@@ -39,7 +40,12 @@ impl Prepared {
                 (tokens.iter().map(|(token, _)| *token).collect(), vector)
             })
             .collect();
-        Prepared { title: lex::terms(document.title), body: lex::terms(document.body), passages }
+        Prepared {
+            title: lex::terms(document.title),
+            title_stop_words: lex::stop_words(document.title),
+            body: lex::terms(document.body),
+            passages,
+        }
     }
 }
 
@@ -81,7 +87,7 @@ struct Slot {
     first_passage: u32,
     /// The tokens of each passage.
     tokens: Box<[Box<[Token]>]>,
-    /// Its terms in order, title and body apart.
+    /// Its terms in order: title, body, and the title's stop words, all apart.
     sequence: Box<[u32]>,
 }
 
@@ -179,11 +185,18 @@ impl Index {
         }
         let title_length = sequence.len();
         sequence.push(BREAK);
+        let body_length = prepared.body.len() + 1;
         for term in prepared.body {
             sequence.push(self.term_id(term));
         }
         let length = TITLE_WEIGHT * title_length as u32 + (sequence.len() - title_length - 1) as u32;
-        for (term, frequency) in frequencies(&sequence, title_length) {
+        // They count for nothing but a question made of them alone.
+        for term in prepared.title_stop_words {
+            sequence.push(BREAK);
+            sequence.push(self.term_id(term));
+        }
+        let body = title_length..title_length + body_length;
+        for (term, frequency) in frequencies(&sequence, |at| !body.contains(&at)) {
             let postings = &mut self.postings[term as usize];
             postings.entries.push((place, frequency));
             postings.live += 1;
@@ -214,7 +227,7 @@ impl Index {
         self.newest = self.newest.max(to);
         self.population.many -= 1;
         self.population.length -= u64::from(slot.length);
-        for (term, _) in frequencies(&slot.sequence, 0) {
+        for (term, _) in frequencies(&slot.sequence, |_| false) {
             self.postings[term as usize].live -= 1;
         }
         for tokens in &slot.tokens {
@@ -434,12 +447,12 @@ impl<'a> At<'a> {
     }
 }
 
-/// How often each term stands in a sequence whose first so many terms are the title.
-fn frequencies(sequence: &[u32], title_length: usize) -> Vec<(u32, Frequency)> {
+/// How often each term stands in a sequence, and how often where `is_title` says so.
+fn frequencies(sequence: &[u32], is_title: impl Fn(usize) -> bool) -> Vec<(u32, Frequency)> {
     let mut terms: Vec<(u32, bool)> = sequence
         .iter()
         .enumerate()
-        .map(|(at, term)| (*term, at < title_length))
+        .map(|(at, term)| (*term, is_title(at)))
         .filter(|(term, _)| *term != BREAK)
         .collect();
     terms.sort_unstable();

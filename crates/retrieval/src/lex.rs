@@ -29,7 +29,22 @@ pub fn terms(text: &str) -> Vec<Arc<str>> {
     terms
 }
 
-/// The terms of a question. One that is made of stop words alone is taken as it stands.
+/// The stop words of a text, each once: a title may be made of nothing else ("The Who", "IT").
+pub fn stop_words(text: &str) -> Vec<Arc<str>> {
+    let mut found: Vec<Arc<str>> = Vec::new();
+    each_run(text, |run| {
+        each_word(run, &mut |word| {
+            if is_stop_word(word) {
+                found.push(stem(word));
+            }
+        });
+    });
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The terms of a question. One that is made of stop words alone is taken as it stands, and finds titles.
 pub fn question_terms(text: &str) -> Vec<Arc<str>> {
     let found = terms(text);
     if !found.is_empty() {

@@ -48,6 +48,9 @@ fn plain(versions: &[Version], question: &str, at: u64) -> Vec<(u32, f64)> {
         let (title, body) = (lex::terms(&v.title), lex::terms(&v.body));
         let mut counts: HashMap<String, f64> = HashMap::new();
         title.iter().for_each(|term| *counts.entry(term.to_string()).or_default() += 3.0);
+        for word in lex::stop_words(&v.title) {
+            counts.insert(word.to_string(), 3.0);
+        }
         body.iter().for_each(|term| *counts.entry(term.to_string()).or_default() += 1.0);
         let mut pairs: HashMap<(String, String), f64> = HashMap::new();
         for sequence in [&title, &body] {
