@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use kenning_model::{EntityType, Id, Timestamp};
+use kenning_model::{EntityType, Id, TaskSize, Timestamp, clean};
+use kenning_presentation::text::cut;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use serde_json::{Map, Value};
 
+use crate::memory::item::Size;
 use crate::{Code, Stop};
 
 pub const TOPIC_BYTES_MAX: usize = 512;
@@ -17,8 +19,10 @@ pub const CONTENT_BYTES_MAX: usize = 32 * 1024;
 pub const CONTEXT_BYTES_MAX: usize = 4 * 1024;
 pub const TAG_BYTES_MAX: usize = 64;
 pub const TAGS_MAX: usize = 32;
+const SIZES_MAX: usize = 5;
 pub const TERM_BYTES_MAX: usize = 1024;
 pub const NAME_BYTES_MAX: usize = 256;
+const MESSAGE_BYTES_MAX: usize = 500;
 
 /// A text with something in it, of at most so many bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +35,8 @@ impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Text<BYTES_MAX> {
             let message = format!("{} bytes are more than the cap of {BYTES_MAX}", text.len());
             return Err(de::Error::custom(message));
         }
-        if text.trim().is_empty() {
+        // What shows as nothing is nothing.
+        if clean(&text).trim().is_empty() {
             return Err(de::Error::custom("must not be empty"));
         }
         Ok(Text(text))
@@ -75,6 +80,40 @@ impl JsonSchema for Tags {
             "type": "array",
             "maxItems": TAGS_MAX,
             "items": {"type": "string", "maxLength": TAG_BYTES_MAX},
+        })
+    }
+}
+
+/// The sizes of task that an entry is meant for, each once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizes(pub Vec<TaskSize>);
+
+impl<'de> Deserialize<'de> for Sizes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut sizes: Vec<TaskSize> =
+            Vec::<Size>::deserialize(deserializer)?.into_iter().map(TaskSize::from).collect();
+        if sizes.len() > SIZES_MAX {
+            return Err(de::Error::custom(format!(
+                "{} sizes are more than the cap of {SIZES_MAX}",
+                sizes.len()
+            )));
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        Ok(Sizes(sizes))
+    }
+}
+
+impl JsonSchema for Sizes {
+    fn schema_name() -> Cow<'static, str> {
+        "Sizes".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "maxItems": SIZES_MAX,
+            "items": {"type": "string", "enum": ["XS", "S", "M", "L", "XL"]},
         })
     }
 }
@@ -193,7 +232,7 @@ pub(crate) fn parse_id(entity_type: EntityType, text: &str) -> Result<Id, Stop> 
 }
 
 pub(crate) fn unknown_id(entity_type: EntityType, text: &str) -> Stop {
-    let shown = kenning_presentation::text::cut(&kenning_presentation::text::clean(text), 64);
+    let shown = cut(&clean(text), 64);
     Stop::new(
         Code::NotFound,
         format!(
@@ -213,7 +252,9 @@ pub(crate) fn parse<T: DeserializeOwned>(
     }
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
-        let message = error.into_inner().to_string();
+        // It may quote the argument, which can be anything of any length.
+        let message = cut(&clean(&error.into_inner().to_string()), MESSAGE_BYTES_MAX);
+        let message = message.replace("expected f64", "expected a number").replace("a sequence", "a list");
         if let Some(name) = message.strip_prefix("missing field ") {
             return Stop::invalid(format!("{name} is required"));
         }

@@ -13,17 +13,19 @@ pub enum Code {
     NotFound,
     Conflict,
     ReadOnly,
+    PermissionDenied,
     Timeout,
     BackendUnavailable,
     InternalError,
 }
 
 impl Code {
-    pub const ALL: [Code; 7] = [
+    pub const ALL: [Code; 8] = [
         Code::InvalidArgument,
         Code::NotFound,
         Code::Conflict,
         Code::ReadOnly,
+        Code::PermissionDenied,
         Code::Timeout,
         Code::BackendUnavailable,
         Code::InternalError,
@@ -35,6 +37,7 @@ impl Code {
             Code::NotFound => "NOT_FOUND",
             Code::Conflict => "CONFLICT",
             Code::ReadOnly => "READ_ONLY",
+            Code::PermissionDenied => "PERMISSION_DENIED",
             Code::Timeout => "TIMEOUT",
             Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
             Code::InternalError => "INTERNAL_ERROR",
@@ -54,6 +57,7 @@ impl Code {
                 "The store has moved on: a stale version, a contradiction, a later change of the same ids, a reused key."
             }
             Code::ReadOnly => "The server was started with `--read-only`.",
+            Code::PermissionDenied => "The caller, or the store's own protection, does not allow it.",
             Code::Timeout => "The call took too long; a write may still have been applied.",
             Code::BackendUnavailable => "The disk or the database does not answer right now.",
             Code::InternalError => "A defect of Kenning, or a damaged store (`kenning verify` tells).",
@@ -89,8 +93,9 @@ impl Stop {
         let code = self.code.as_str();
         let retry = if self.code.retryable() { "may be retried" } else { "do not retry" };
         let outcome = match self.details.get("outcome").and_then(Value::as_str) {
-            Some("unknown") => " It is not known whether the write was applied.",
-            _ => "",
+            Some("unknown") => ". It is not known whether it was written",
+            Some(_) => ". Nothing was written",
+            None => "",
         };
         Reply {
             blocks: vec![Block::Text(format!("{code} ({retry}): {}{outcome}", self.message))],
@@ -127,14 +132,19 @@ impl From<Error> for Stop {
             )
             .with("current_version", json!(current)),
             Error::Invalid { what } => Stop::invalid(what),
-            Error::Contradiction { conflicts } => Stop::new(
-                Code::Conflict,
-                format!(
-                    "the graph has {} with the same subject and predicate and another object; use `on_conflict` keep_both or replace",
-                    counted(conflicts.len(), "triple")
-                ),
-            )
-            .with("conflicts", json!(conflicts.iter().map(|stored| stored.id).collect::<Vec<_>>())),
+            Error::Contradiction { conflicts, many } => {
+                let ids: Vec<&str> = conflicts.iter().map(|stored| stored.id.as_str()).collect();
+                Stop::new(
+                    Code::Conflict,
+                    format!(
+                        "the graph has {} with the same subject and predicate and another object ({}{}); use `on_conflict` keep_both or replace",
+                        counted(many as usize, "triple"),
+                        ids.join(", "),
+                        if ids.len() < many as usize { ", …" } else { "" }
+                    ),
+                )
+                .with("conflicts", json!(ids))
+            }
             Error::AlreadyUndone { tx, by } => Stop::new(
                 Code::Conflict,
                 format!("transaction {tx} was already undone by {by}; undo {by} to have it back"),
@@ -156,16 +166,16 @@ impl From<Error> for Stop {
                     text::quote(&actor, 64)
                 ),
             ),
-            Error::TooFewToUndo { asked, found: 0 } => Stop::new(
-                Code::NotFound,
-                format!(
-                    "asked to undo {asked} of this session's own transactions, and there is none; name a `tx_id` from `history` instead"
-                ),
-            ),
-            Error::TooFewToUndo { asked, found } => Stop::new(
-                Code::NotFound,
-                format!("asked to undo {asked} of this session's own transactions, and only {found} can be; nothing was undone"),
-            ),
+            Error::TooFewToUndo { asked, found, any_actor } => {
+                let whose = if any_actor { "the newest transactions" } else { "this session's own transactions" };
+                let instead = match (found, any_actor) {
+                    (0, false) => "there is none; name a `tx_id` from `history` instead".to_owned(),
+                    (0, true) => "there is none that is not undone already".to_owned(),
+                    (found, _) => format!("only {found} can be; nothing was undone"),
+                };
+                Stop::new(Code::NotFound, format!("asked to undo {asked} of {whose}, and {instead}"))
+            }
+            Error::Forbidden { what } => Stop::new(Code::PermissionDenied, what),
             Error::KeyReused { tool } => Stop::new(
                 Code::Conflict,
                 format!("this `idempotency_key` was used for a `{tool}` with other arguments; take a new key for a new write"),

@@ -74,8 +74,7 @@ fn run(
             return Err(Stop::invalid(message));
         }
     };
-    let mut known = tool.argument_names();
-    known.retain(|name| *name != KEY || tool.effect.writes());
+    let known = tool.argument_names();
     let ctx = Context { engine, caller, tool: tool.name, key };
     (tool.run)(&ctx, arguments, &known)
 }

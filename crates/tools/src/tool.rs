@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use kenning_engine::Engine;
 use kenning_model::{Scope, ScopeId};
+use kenning_presentation::text::{clean, cut};
 use kenning_presentation::{Block, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
@@ -77,6 +78,20 @@ pub struct Caller {
     pub actor: String,
     pub origin: String,
     pub scope: String,
+}
+
+const ACTOR_BYTES_MAX: usize = 64;
+
+impl Caller {
+    /// Without a name of their own, callers are `local`.
+    pub fn new(actor: Option<&str>, origin: String, scope: String) -> Caller {
+        let actor = clean(actor.unwrap_or_default()).replace(['\n', '\t'], " ");
+        let actor = match actor.trim() {
+            "" => "local".to_owned(),
+            actor => cut(actor, ACTOR_BYTES_MAX),
+        };
+        Caller { actor, origin, scope }
+    }
 }
 
 pub struct Context<'a> {

@@ -84,6 +84,7 @@ impl Tool for History {
         let excerpt = excerpt_bytes(changes).clamp(60, 300);
         let lines: Vec<String> = output.items.iter().map(|item| item.lines(excerpt)).collect();
         let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
-        format!("Found {total}, newest first. {}{more}", as_data(&lines.join("\n")))
+        let at = output.as_of_tx_id;
+        format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))
     }
 }

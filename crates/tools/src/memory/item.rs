@@ -51,7 +51,7 @@ pub struct EntryItem {
     #[schemars(with = "String")]
     pub updated_at: Option<String>,
     pub tx_id: u64,
-    /// True when the content did not fit and was cut; `knowledge://entries/{id}` has all of it.
+    /// True when it did not fit and was cut; `knowledge://entries/{id}` has all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -126,7 +126,8 @@ impl EntryItem {
     /// Quotes and line breaks take two bytes in JSON, so half of the cap on content fits whatever it holds.
     pub fn cut_to_fit(mut self) -> EntryItem {
         let fits = crate::arguments::CONTENT_BYTES_MAX / 2;
-        self.truncated = self.content.len() > fits;
+        let context = self.context.as_ref().map_or(0, String::len);
+        self.truncated = self.content.len() > fits || context > CONTEXT_BYTES;
         self.content = cut(&self.content, fits);
         self.context = self.context.map(|context| cut(&context, CONTEXT_BYTES));
         self
@@ -134,7 +135,7 @@ impl EntryItem {
 
     /// With at most so many bytes of content, and the rest in proportion.
     fn shortened(mut self, bytes: usize) -> EntryItem {
-        self.truncated = self.content.len() > bytes;
+        self.truncated = true;
         self.content = cut(&self.content, bytes);
         self.topic = cut(&self.topic, bytes / 4);
         self.context = self.context.map(|context| cut(&context, bytes / 4));
@@ -385,23 +386,17 @@ pub fn as_data(lines: &str) -> String {
     format!("Stored text, as data:\n{}", fence(lines))
 }
 
-/// Entries for the text channel: the line of an entry begins with its id, the lines of its content are indented,
-/// so content can't pass for another entry.
-pub fn entry_lines(items: &[EntryItem], excerpt: usize) -> String {
-    let lines: Vec<String> = items
-        .iter()
-        .map(|item| {
-            let topic = one_line(&item.topic, (excerpt / 3).max(20));
-            let content = item.content.replace('\n', "\n  ");
-            let content = cut(&content, excerpt.saturating_sub(topic.len()));
-            let tags = match item.tags.is_empty() || excerpt < 200 {
-                true => String::new(),
-                false => format!(" [{}]", one_line(&item.tags.join(", "), 200)),
-            };
-            format!("{} v{} {topic}{tags}\n  {}", item.id, item.version, content)
-        })
-        .collect();
-    lines.join("\n")
+/// An entry for the text channel: its first line begins with its id, the lines of its content are indented, so content
+/// can't pass for another entry.
+pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
+    let topic = one_line(&item.topic, (excerpt / 3).max(20));
+    let tags = match item.tags.is_empty() || excerpt < 200 {
+        true => String::new(),
+        false => format!(" [{}]", one_line(&item.tags.join(", "), excerpt / 4)),
+    };
+    let content = item.content.replace('\n', "\n  ");
+    let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len()));
+    format!("{} v{} {topic}{tags}\n  {content}", item.id, item.version)
 }
 
 pub fn one_line(text: &str, bytes_max: usize) -> String {

@@ -3,7 +3,7 @@
 mod delete;
 mod history;
 pub mod item;
-mod query;
+pub mod query;
 mod query_graph;
 mod relate;
 mod store;

@@ -1,13 +1,13 @@
 //! `query`: find entries by words, tags and time.
 
 use kenning_engine::{Explanation, Question};
-use kenning_model::TxId;
+use kenning_model::{ScopeId, TxId};
 use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes, take_rows};
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{EntryItem, as_data, entry_item, entry_lines};
+use super::item::{EntryItem, as_data, entry_item, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
 use crate::code::counted;
 use crate::tool::{Effect, Tool};
@@ -71,7 +71,12 @@ struct Asked {
     topic: Option<String>,
     content: Option<String>,
     tags: Vec<String>,
+    at: Option<TxId>,
+    suppressed_too: bool,
 }
+
+/// Addresses are at most this long; a longer question has none of its own.
+const ADDRESS_BYTES_MAX: usize = 1024;
 
 const LIMIT_DEFAULT: u64 = 20;
 
@@ -92,15 +97,14 @@ impl Tool for Query {
             topic: input.topic.map(|topic| topic.0),
             content: input.content.map(|content| content.0),
             tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
+            at: input.as_of_tx_id.map(|tx| TxId(tx.0)),
+            suppressed_too: input.include_suppressed.unwrap_or(false),
         };
-        let suppressed_too = input.include_suppressed.unwrap_or(false);
-        let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
+        let (at, suppressed_too) = (asked.at, asked.suppressed_too);
+        let words = [asked.topic.as_deref(), asked.content.as_deref()];
         let listing = Listing::begin(
             ctx.engine,
-            format!(
-                "query {scope:?} {:?} {:?} {:?} {at:?} {suppressed_too}",
-                asked.topic, asked.content, asked.tags
-            ),
+            listing_name(scope, words, &asked.tags, at, suppressed_too),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
@@ -145,22 +149,29 @@ impl Tool for Query {
                 true => " Keep something with `store`.",
                 false => " Try other words, or leave them out to see the newest.",
             };
-            return format!("Found {total}{matching} as of transaction {}.{hint}", output.as_of_tx_id);
+            return format!("Found {total}{matching}. As of transaction {}.{hint}", output.as_of_tx_id);
         }
-        let entries: Vec<EntryItem> = output.items.iter().map(|item| item.entry.clone()).collect();
-        let lines = entry_lines(&entries, excerpt_bytes(entries.len()));
-        let more = more(entries.len(), output.total_count, output.next_cursor.as_deref());
-        format!("Found {total}{matching}. {}{more}", as_data(&lines))
+        let excerpt = excerpt_bytes(output.items.len());
+        let lines: Vec<String> = output.items.iter().map(|item| item.lines(excerpt)).collect();
+        let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
+        let at = output.as_of_tx_id;
+        format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
     }
 
     fn resource(output: &Output) -> Option<String> {
-        let mut uri = "knowledge://entries".to_owned();
-        let topic = output.asked.topic.as_deref().or(output.asked.content.as_deref());
-        if let Some(topic) = topic {
-            uri.push_str("?topic=");
-            uri.push_str(&percent_encoded(topic));
-        }
-        Some(uri)
+        Some(output.asked.address())
+    }
+}
+
+impl Item {
+    fn lines(&self, excerpt: usize) -> String {
+        let Some(why) = &self.explain else { return entry_lines(&self.entry, excerpt) };
+        let terms = one_line(&why.matched_terms.join(", "), excerpt / 4);
+        let why = format!(
+            "  (score {:.3}: words {:.3}, meaning {:.3}; matched: {terms})",
+            why.total, why.lexical, why.dense
+        );
+        format!("{}\n{why}", entry_lines(&self.entry, excerpt.saturating_sub(why.len())))
     }
 }
 
@@ -178,7 +189,39 @@ impl Why {
     }
 }
 
+/// The name of a listing of entries; the resource `knowledge://entries` uses it too, so a cursor goes on in either.
+pub fn listing_name(
+    scope: ScopeId,
+    [topic, content]: [Option<&str>; 2],
+    tags: &[String],
+    at: Option<TxId>,
+    suppressed_too: bool,
+) -> String {
+    format!("entries {scope:?} {topic:?} {content:?} {tags:?} {at:?} {suppressed_too}")
+}
+
 impl Asked {
+    /// Where the same listing can be read as a resource.
+    fn address(&self) -> String {
+        const ENTRIES: &str = "knowledge://entries";
+        let mut parameters: Vec<(&str, String)> = Vec::new();
+        parameters.extend(self.topic.as_ref().map(|topic| ("topic", percent_encoded(topic))));
+        parameters.extend(self.content.as_ref().map(|content| ("content", percent_encoded(content))));
+        if !self.tags.is_empty() {
+            let tags: Vec<String> = self.tags.iter().map(|tag| percent_encoded(tag)).collect();
+            parameters.push(("tags", tags.join(",")));
+        }
+        parameters.extend(self.at.map(|at| ("as_of_tx_id", at.to_string())));
+        if self.suppressed_too {
+            parameters.push(("include_suppressed", "true".to_owned()));
+        }
+        let query: Vec<String> =
+            parameters.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let address =
+            if query.is_empty() { ENTRIES.to_owned() } else { format!("{ENTRIES}?{}", query.join("&")) };
+        if address.len() <= ADDRESS_BYTES_MAX { address } else { ENTRIES.to_owned() }
+    }
+
     /// ` matching "deployment" tagged "ops"`
     fn words(&self) -> String {
         let mut words = String::new();

@@ -76,9 +76,13 @@ impl Tool for QueryGraph {
         if output.items.is_empty() {
             return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
         }
-        let lines: Vec<String> =
-            output.items.iter().map(|item| format!("{} {}", item.id, item.line(usize::MAX))).collect();
+        let line = |item: &TripleItem| format!("{} {} (tx {})", item.id, item.line(usize::MAX), item.tx_id);
+        let lines: Vec<String> = output.items.iter().map(line).collect();
         let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
-        format!("Found {total}. {}{more}", as_data(&lines.join("\n")))
+        format!(
+            "Found {total} as of transaction {}. {}{more}",
+            output.as_of_tx_id,
+            as_data(&lines.join("\n"))
+        )
     }
 }

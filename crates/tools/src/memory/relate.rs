@@ -1,5 +1,7 @@
 //! `relate`: write a fact of the graph.
 
+use kenning_model::Record;
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_storage::{NewTriple, OnConflict, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,12 +38,16 @@ enum Choice {
 pub(crate) struct Output {
     #[serde(flatten)]
     triple: TripleItem,
-    /// Live triples with the same subject and predicate and another object; with `replace`, those it replaced.
+    /// False when the identical triple was there already.
+    written: bool,
+    /// Whether the conflicts gave way.
+    replaced: bool,
+    /// The newest live triples with the same subject and predicate and another object.
     conflicts: Vec<TripleItem>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    conflicts_left_out: Option<u64>,
 }
-
-/// A reply names at most so many; they may be 3 KiB each.
-const CONFLICTS_MAX: usize = 8;
 
 impl Tool for Relate {
     const NAME: &'static str = "relate";
@@ -69,7 +75,8 @@ impl Tool for Relate {
             Some(Choice::Replace) => OnConflict::Replace,
             Some(Choice::Reject) => OnConflict::Reject,
         };
-        ctx.commit(Write::Relate { triple, on_conflict }, |done| {
+        let replaces = on_conflict == OnConflict::Replace;
+        ctx.commit(Write::Relate { triple, on_conflict }, move |done| {
             let triple = match &done.existing {
                 // With `replace` the triple may be there while others give way: the transaction that closed them is
                 // the one that an undo needs. Without any change it is the triple's own.
@@ -77,36 +84,54 @@ impl Tool for Relate {
                     TripleItem::of(existing).map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple })
                 }
                 None => done.tx.changes.iter().find_map(|change| match &change.after {
-                    Some(kenning_model::Record::Triple(triple)) => {
+                    Some(Record::Triple(triple)) => {
                         Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple))
                     }
                     _ => None,
                 }),
             };
+            // The triple itself needs room beside them.
+            let rows = done.conflicts.iter().filter_map(TripleItem::of).collect();
+            let conflicts = take_rows(rows, ROWS_BYTES_MAX / 2, |row| row);
+            let left_out = done.conflict_count - conflicts.len() as u64;
             Output {
                 triple: triple.expect("relating leaves a triple, old or new"),
-                conflicts: done.conflicts.iter().take(CONFLICTS_MAX).filter_map(TripleItem::of).collect(),
+                written: done.existing.is_none(),
+                replaced: replaces && done.conflict_count > 0,
+                conflicts,
+                conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
             }
         })
     }
 
     fn text(output: &Output) -> String {
-        let Output { triple, conflicts } = output;
-        let related = format!("The graph has it as `{}` since transaction {}.", triple.id, triple.tx_id);
+        let Output { triple, conflicts, .. } = output;
+        let written = match (output.written, output.replaced) {
+            (true, _) => format!("Wrote triple `{}` in transaction {}.", triple.id, triple.tx_id),
+            (false, false) => {
+                format!("Triple `{}` was there already, since transaction {}.", triple.id, triple.tx_id)
+            }
+            (false, true) => {
+                format!(
+                    "Triple `{}` was there already; transaction {} made it the only one.",
+                    triple.id, triple.tx_id
+                )
+            }
+        };
         if conflicts.is_empty() {
-            return related;
+            return written;
         }
+        let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
+        let about = match (output.replaced, many) {
+            (true, 1) => "It replaced 1 other object".to_owned(),
+            (true, many) => format!("It replaced {many} other objects"),
+            (false, 1) => "Subject and predicate have 1 other object too".to_owned(),
+            (false, many) => format!("Subject and predicate have {many} other objects too"),
+        };
+        let newest = if output.conflicts_left_out.is_some() { ", the newest of which are" } else { "" };
         let lines: Vec<String> =
             conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
-        format!(
-            "{related} {} the same subject and predicate with another object (gone now if you asked to replace). {}",
-            if conflicts.len() == 1 {
-                "1 triple has".to_owned()
-            } else {
-                format!("{} triples have", conflicts.len())
-            },
-            as_data(&lines.join("\n"))
-        )
+        format!("{written} {about}{newest}. {}", as_data(&lines.join("\n")))
     }
 }
 

@@ -7,9 +7,10 @@ use kenning_storage::{NewEntry, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{Size, as_data, moment, one_line};
+use super::item::{as_data, moment, one_line};
 use crate::arguments::{
-    CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, TOPIC_BYTES_MAX, Tags, Text,
+    CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
+    Text,
 };
 use crate::tool::{Effect, Tool, scope_name};
 use crate::{Context, Stop};
@@ -26,7 +27,7 @@ pub(crate) struct Input {
     tags: Option<Tags>,
     /// Other words someone may ask with.
     context: Option<Text<CONTEXT_BYTES_MAX>>,
-    task_sizes: Option<Vec<Size>>,
+    task_sizes: Option<Sizes>,
     /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
     /// Where it comes from.
@@ -69,14 +70,16 @@ impl Tool for Store {
         let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let closure = ctx.closure(scope);
         let (topic, content) = (input.topic.0, input.content.0);
-        let similar = similar(ctx, &Similar { scopes: &closure, topic: &topic, content: &content })?;
+        // A hint must not stand in the way of a write.
+        let question = Similar { scopes: &closure, topic: &topic, content: &content };
+        let similar = similar(ctx, &question).unwrap_or_default();
         let new = NewEntry {
             scope,
             topic,
             content,
             context: input.context.map(|context| context.0),
             tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
-            task_sizes: input.task_sizes.unwrap_or_default().into_iter().map(Into::into).collect(),
+            task_sizes: input.task_sizes.map(|sizes| sizes.0).unwrap_or_default(),
             source: input.source.map(|source| source.0),
             confidence: input.confidence.map(|confidence| confidence.0),
             valid_from: input.valid_from.map(|moment| moment.0),

@@ -94,7 +94,7 @@ impl Tool for Undo {
                 let changes = changes.as_deref().unwrap_or_default();
                 let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
                 format!(
-                    "Dry run: would undo {undone} by {}. Nothing was written. {}",
+                    "Dry run: would undo {undone} by {} ({ids}). Nothing was written. {}",
                     counted(output.changed_ids.len(), "change"),
                     as_data(lines.trim_start_matches('\n'))
                 )

@@ -5,10 +5,10 @@ use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{Size, moment};
+use super::item::moment;
 use crate::arguments::{
-    CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, TOPIC_BYTES_MAX, Tags, Text,
-    Whole, parse_id,
+    CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
+    Text, Whole, parse_id,
 };
 use crate::tool::{Effect, Tool, scope_name};
 use crate::{Context, Stop};
@@ -24,7 +24,7 @@ pub(crate) struct Input {
     /// Replaces all tags.
     tags: Option<Tags>,
     context: Option<Text<CONTEXT_BYTES_MAX>>,
-    task_sizes: Option<Vec<Size>>,
+    task_sizes: Option<Sizes>,
     scope: Option<Text<NAME_BYTES_MAX>>,
     source: Option<Text<TOPIC_BYTES_MAX>>,
     confidence: Option<Confidence>,
@@ -100,7 +100,7 @@ fn patch(ctx: &Context<'_>, input: Input) -> Result<EntryPatch, Stop> {
         content: input.content.map(|content| content.0),
         context: input.context.map(|context| Some(context.0)),
         tags: input.tags.map(|tags| tags.0),
-        task_sizes: input.task_sizes.map(|sizes| sizes.into_iter().map(Into::into).collect()),
+        task_sizes: input.task_sizes.map(|sizes| sizes.0),
         source: input.source.map(|source| Some(source.0)),
         confidence: input.confidence.map(|confidence| Some(confidence.0)),
         valid_from: input.valid_from.map(|moment| Some(moment.0)),

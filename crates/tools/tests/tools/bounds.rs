@@ -56,8 +56,8 @@ fn count(engine: &Engine, tool: &str, arguments: &Value) -> u64 {
 fn the_largest_entries_fit_and_every_one_is_paged_to() {
     let store = TempStore::in_memory();
     let engine = store.engine();
-    // Plain text, and what takes twice its bytes in JSON, and what takes three in UTF-8.
-    let fillings = ["word ", "\n", "\"", "\\", "語"];
+    // Plain text, what takes twice its bytes in JSON or three in UTF-8, and what makes fences long.
+    let fillings = ["word ", "\n", "\"", "\\", "語", "`"];
     for number in 0..30 {
         let filling = fillings[number % fillings.len()];
         let content = format!("entry{number}{}", filling.repeat((CONTENT_BYTES - 16) / filling.len()));
@@ -67,7 +67,7 @@ fn the_largest_entries_fit_and_every_one_is_paged_to() {
             "store",
             json!({
                 "topic": "\"".repeat(512), "content": content, "context": "\n\"".repeat(2047) + "x", "tags": tags,
-                "source": "s".repeat(512),
+                "source": "s".repeat(512), "task_sizes": ["XS", "S", "M", "L", "XL"],
             }),
         );
         assert!(!stored.is_error, "{}", stored.text());
@@ -107,6 +107,135 @@ fn two_hundred_small_entries_are_all_in_the_text() {
         assert!(text.contains(&format!("{id} v1 {topic}")), "{id} is not in the text");
     }
     assert_eq!(count(&engine, "query", &json!({"limit": 200})), 200);
+}
+
+#[test]
+fn many_contradictions_are_counted_and_few_are_named() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    let relate = |object: String, on_conflict: &str| {
+        let fact = json!({
+            "subject": "\"".repeat(1024), "predicate": "\"".repeat(1024), "object": object, "on_conflict": on_conflict,
+        });
+        call(&engine, "relate", fact).structured
+    };
+    let object = |number: usize| format!("{number}{}", "\"".repeat(1000));
+    let first = relate(object(0), "keep_both");
+    (1..1100).for_each(|number| drop(relate(object(number), "keep_both")));
+    let again = relate(object(0), "keep_both");
+    assert_eq!((&again["id"], &again["written"]), (&first["id"], &json!(false)), "it is found among 1,100");
+    let named = again["conflicts"].as_array().expect("a list").len() as u64;
+    assert_eq!(named + again["conflicts_left_out"].as_u64().expect("more than are named"), 1099);
+    let refused = relate("another".to_owned(), "reject");
+    assert!(refused["error"]["message"].as_str().expect("a message").contains("1100 triples"), "{refused}");
+    relate(object(0), "replace");
+    assert_eq!(call(&engine, "query_graph", json!({"limit": 1})).structured["total_count"], 1);
+    count(&engine, "history", &json!({"limit": 1, "since_tx_id": 1099}));
+}
+
+#[test]
+fn an_error_is_short_and_shows_no_hidden_characters() {
+    let store = TempStore::new();
+    let engine = store.engine();
+    let long = format!("\u{1b}[31m{}", "x".repeat(200_000));
+    for (tool, arguments) in [
+        ("query", json!({"limit": long})),
+        ("query", json!({long.clone(): 1})),
+        ("query", json!({"scope": long})),
+        ("history", json!({"entity_type": long})),
+        ("delete", json!({"id": long})),
+        ("store", json!({"topic": "t", "content": "c", "task_sizes": vec!["XL"; 30_000]})),
+        ("store", json!({"topic": "\u{200b}", "content": "c"})),
+    ] {
+        let reply = call(&engine, tool, arguments);
+        assert!(reply.is_error && reply.text().len() < 1000, "{tool}: {}", reply.text());
+        assert!(!reply.text().contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn the_address_of_a_query_reads_the_same_listing() {
+    let store = TempStore::new();
+    let engine = store.engine();
+    let address = |arguments: Value| {
+        let reply = call(&engine, "query", arguments);
+        reply.blocks.into_iter().find_map(|block| match block {
+            Block::Resource { uri, .. } => Some(uri),
+            Block::Text(_) => None,
+        })
+    };
+    let checks = [
+        (json!({}), "knowledge://entries"),
+        (json!({"topic": "deployment"}), "knowledge://entries?topic=deployment"),
+        (json!({"content": "a b", "tags": ["x,y", "z"]}), "knowledge://entries?content=a%20b&tags=x%2Cy,z"),
+        (
+            json!({"as_of_tx_id": 0, "include_suppressed": true}),
+            "knowledge://entries?as_of_tx_id=0&include_suppressed=true",
+        ),
+        (json!({"content": "x".repeat(2000)}), "knowledge://entries"),
+    ];
+    for (arguments, expected) in checks {
+        assert_eq!(address(arguments).as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_duplicate_is_found_however_long_ago_it_was_stored() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    let fact = json!({"topic": "lunch", "content": "The canteen on floor two serves soup at noon."});
+    let first = call(&engine, "store", fact.clone()).structured;
+    for number in 0..600 {
+        call(
+            &engine,
+            "store",
+            json!({"topic": format!("topic {number}"), "content": format!("Fact {number} of many.")}),
+        );
+    }
+    // Also in a process that has just started.
+    for engine in [&engine, &Engine::new(store.path().to_owned(), Engine::real_sources())] {
+        let similar = call(engine, "store", fact.clone()).structured["similar"].clone();
+        assert!(
+            similar.as_array().expect("a list").iter().any(|entry| entry["id"] == first["id"]),
+            "{similar}"
+        );
+        call(engine, "undo", json!({"count": 1}));
+    }
+}
+
+#[test]
+fn two_processes_give_the_same_bytes() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    let words =
+        ["deploy", "release", "rollback", "banana", "apple", "token", "session", "friday", "cache", "index"];
+    for number in 0..60 {
+        let content: Vec<&str> = (0..9).map(|at| words[(number * 7 + at * at * 3) % words.len()]).collect();
+        call(&engine, "store", json!({"topic": words[number % 10], "content": content.join(" ")}));
+    }
+    for question in ["deploy release token friday cache", "banana apple rollback index session"] {
+        let ask = |engine: &Engine| {
+            call(engine, "query", json!({"content": question, "explain": true, "limit": 50}))
+        };
+        let first = ask(&engine);
+        for _ in 0..3 {
+            assert_eq!(ask(&store.engine()).structured["items"], first.structured["items"]);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_show_hides_no_word() {
+    let store = TempStore::new();
+    let engine = store.engine();
+    call(&engine, "store", json!({"topic": "pass\u{200b}word", "content": "Kept in the vault."}));
+    call(&engine, "store", json!({"topic": "IT", "content": "The department on floor three."}));
+    call(&engine, "relate", json!({"subject": "a\u{200b}pi", "predicate": "uses", "object": "vault"}));
+    let total =
+        |tool: &str, arguments: Value| call(&engine, tool, arguments).structured["total_count"].clone();
+    assert_eq!(total("query", json!({"topic": "password"})), 1);
+    assert_eq!(total("query", json!({"topic": "it"})), 1);
+    assert_eq!(total("query_graph", json!({"subject": "api"})), 1);
 }
 
 #[test]
