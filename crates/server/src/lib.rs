@@ -48,8 +48,10 @@ pub enum Toolsets {
     Only(Vec<String>),
 }
 
-/// Requests that are still at work when the input ends may finish, but nobody waits longer for them than this.
+/// What is still under way when the input ends, calls aside, ends within this.
 const GRACE: Duration = Duration::from_millis(800);
+/// Whoever pipes a call in and closes the pipe wants its reply: running calls get this long.
+const CALL_GRACE: Duration = Duration::from_secs(5);
 
 /// Serves one client on the standard streams until they end.
 pub async fn serve_stdio(engine: Arc<Engine>, options: Options) -> Result<(), ServerInitializeError> {
@@ -68,6 +70,7 @@ pub async fn serve(
     let listening = Arc::new(stdio::Listening::default());
     let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone());
     let server = mcp::Server::new(engine, options, ended.clone());
+    let calls = server.calls.clone();
     let running = match (mcp::Service { server, listening }).serve(transport).await {
         Ok(running) => running,
         // A client that only looked whether we start.
@@ -76,6 +79,8 @@ pub async fn serve(
     };
     let grace = async {
         ended.cancelled().await;
+        let idle = calls.acquire_many(mcp::CALLS_MAX as u32);
+        let _ = tokio::time::timeout(CALL_GRACE, idle).await;
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {

@@ -1,6 +1,6 @@
 //! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -10,13 +10,17 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::VERSIONS;
 
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How many requests may wait for their answers before reading stops.
+const UNANSWERED_MAX: usize = 256;
+const COMPLAINTS_MAX: usize = 64;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -36,6 +40,36 @@ pub(crate) struct Stdio<R, W> {
     /// Told at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
     listening: Arc<Listening>,
+    unanswered: Arc<Unanswered>,
+}
+
+/// The requests that have no answer yet.
+#[derive(Default)]
+struct Unanswered {
+    ids: std::sync::Mutex<HashSet<RequestId>>,
+    fewer: Notify,
+}
+
+impl Unanswered {
+    fn asked(&self, id: RequestId) {
+        self.ids().insert(id);
+    }
+
+    /// It was answered, or cancelled and never will be.
+    fn settled(&self, id: &RequestId) {
+        self.ids().remove(id);
+        self.fewer.notify_one();
+    }
+
+    async fn room(&self) {
+        while self.ids().len() >= UNANSWERED_MAX {
+            self.fewer.notified().await;
+        }
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The `subscriptions/listen` requests at work, and whether the client has cancelled them. rmcp may hold a notice
@@ -80,6 +114,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             begun: false,
             ended,
             listening,
+            unanswered: Arc::default(),
         }
     }
 
@@ -102,7 +137,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             }
             let at_end = available.is_empty();
             self.input.consume(taken + usize::from(end.is_some()));
-            if end.is_some() || (at_end && !self.line.is_empty()) {
+            if end.is_some() || (at_end && (!self.line.is_empty() || self.oversized)) {
                 let line = std::mem::take(&mut self.line);
                 return Some(match std::mem::take(&mut self.oversized) {
                     true => Line::TooLong,
@@ -149,15 +184,30 @@ where
             }
             _ => None,
         };
+        let answered = match &item {
+            TxJsonRpcMessage::<RoleServer>::Response(response) => Some(response.id.clone()),
+            TxJsonRpcMessage::<RoleServer>::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let unanswered = self.unanswered.clone();
         let line = serde_json::to_vec(&item);
         async move {
             let wanted = || subscription.is_none_or(|id| !listening.is_cancelled(&id));
-            write_line(&output, line?, wanted).await
+            let written = write_line(&output, line?, wanted).await;
+            if let Some(id) = answered {
+                unanswered.settled(&id);
+            }
+            written
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
+            // A client that asks and does not read is not read either, so nothing piles up.
+            self.unanswered.room().await;
+            while self.complaints.len() >= COMPLAINTS_MAX {
+                self.complaints.join_next().await;
+            }
             let Some(line) = self.next_line().await else {
                 while self.complaints.join_next().await.is_some() {}
                 self.ended.cancel();
@@ -175,6 +225,7 @@ where
             match message {
                 Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
                     self.begun |= begins(&request.request);
+                    self.unanswered.asked(request.id.clone());
                     if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                         self.listening.began(request.id.clone());
                     }
@@ -186,6 +237,7 @@ where
                         && let Some(id) = &cancelled.params.request_id
                     {
                         self.listening.cancel(id);
+                        self.unanswered.settled(id);
                     }
                     return Some(message);
                 }

@@ -2,6 +2,7 @@
 //! there, so it misses nothing, repeats nothing, and sees the commits of other processes like its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kenning_engine::Engine;
 use kenning_model::{Transaction, TxId};
@@ -23,6 +24,7 @@ pub(crate) struct Started(pub(crate) TxId);
 
 /// How many transactions are read from the log at a time.
 const READ_MAX: usize = 256;
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How many ids a notice carries.
 const IDS_MAX: usize = 100;
 
@@ -137,11 +139,12 @@ impl Log {
                     return Ok(transactions);
                 }
                 Ok(Ok(_)) => {}
-                // A disk that fails now may be back at the next commit; nothing is skipped meanwhile.
+                // A disk that fails now may be back soon; nothing is skipped meanwhile.
                 Ok(Err(error)) => tracing::warn!("the log can't be read for a subscription: {error}"),
                 Err(_) => return Err(ErrorData::internal_error("a subscription has failed", None)),
             }
-            if self.grown.changed().await.is_err() {
+            // Looked at again after a while even so, in case the log could not be read.
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, self.grown.changed()).await {
                 return Err(ErrorData::internal_error("the engine is gone", None));
             }
         }

@@ -12,9 +12,9 @@ pub(super) const ROW: Row = Row {
 fn message(topic: &str, scope: &str) -> String {
     format!(
         "Go through what is stored on the topic below and mend what no longer holds.\n\n\
-         1. `query` the topic as `content`{scope} and page through all of it; `query_graph` for the things it names.\n\
+         1. `query` the topic as `content` and page through all of it; `query_graph` for the things it names.\n\
          2. Sort the entries into: still true, outdated, contradicting another, doubtful. Show me the list with ids and ages before you change anything.\n\
          3. When I agree: `update` what has changed, with the `expected_version` that you read; `delete` what is plainly wrong.\n\
-         4. Close with what you changed and the tx_ids, so that I can `undo` any of it.\n\n{topic}"
+         4. Close with what you changed and the tx_ids, so that I can `undo` any of it.{scope}\n\n{topic}"
     )
 }

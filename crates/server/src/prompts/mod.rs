@@ -23,7 +23,7 @@ struct Row {
     about: &'static str,
     /// The one required argument and what it is. All prompts also take a scope.
     argument: (&'static str, &'static str),
-    /// `value` is fenced already; `scope` is a clause for the tool calls, or empty.
+    /// `value` is fenced already; `scope` is a line for the end of the instructions, or empty.
     message: fn(value: &str, scope: &str) -> String,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, 
     let value = argument(&arguments, required)?
         .ok_or_else(|| invalid(format!("`{name}` needs the argument `{required}`")))?;
     let scope = match argument(&arguments, SCOPE)? {
-        Some(scope) => format!(", each time with `scope` {}", text::fence_inline(scope)),
+        Some(scope) => format!("\nPass `scope` {} to every tool that you call.", text::fence_inline(scope)),
         None => String::new(),
     };
     let message = (row.message)(&text::fence(value), &scope);

@@ -39,8 +39,8 @@ const ROWS: [Row; 3] = [
     Row {
         uri: ENTRIES,
         name: "entries",
-        about: "Stored entries, newest first, or the best first when `topic` gives words to look for.",
-        parameters: "{?limit,cursor,scope,topic,as_of_tx_id}",
+        about: "Stored entries, newest first; with words to look for in the `topic` or anywhere (`content`) the best first.",
+        parameters: "{?limit,cursor,scope,topic,content,tags,as_of_tx_id,include_suppressed}",
     },
     Row {
         uri: TRIPLES,
@@ -103,16 +103,21 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
         Place::Entry(id) => {
             let stored = listing.snapshot.entry(id)?;
             let item = stored.as_ref().and_then(entry_item);
-            let missing = || Stop::new(Code::NotFound, format!("there is no entry `{id}`"));
+            let missing = || {
+                Stop::new(
+                    Code::NotFound,
+                    format!("there is no entry `{id}`; `{ENTRIES}` lists what there is"),
+                )
+            };
             body(uri, at, vec![item.ok_or_else(missing)?], None)
         }
         Place::Entries => {
             let question = Question {
                 scopes: &scopes,
-                topic: None,
-                content: uri.topic.as_deref(),
-                tags: &[],
-                visible_at: Some(listing.asked_at),
+                topic: uri.topic.as_deref(),
+                content: uri.content.as_deref(),
+                tags: &uri.tags,
+                visible_at: (!uri.include_suppressed).then_some(listing.asked_at),
             };
             let found = listing.snapshot.search(&question, listing.rows())?;
             let items = found.hits.iter().filter_map(|hit| entry_item(&hit.stored)).collect();

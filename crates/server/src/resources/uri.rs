@@ -1,6 +1,7 @@
 //! The addresses: a fixed path and a few parameters, nothing else.
 
 use kenning_model::{Id, ScopeId, TxId};
+use kenning_tools::memory::query::listing_name;
 use rmcp::ErrorData;
 use serde_json::json;
 
@@ -17,6 +18,9 @@ pub(crate) struct Uri {
     pub(super) cursor: Option<String>,
     pub(super) scope: Option<String>,
     pub(super) topic: Option<String>,
+    pub(super) content: Option<String>,
+    pub(super) tags: Vec<String>,
+    pub(super) include_suppressed: bool,
     pub(super) as_of_tx_id: Option<TxId>,
     pub(super) since_tx_id: Option<TxId>,
 }
@@ -48,9 +52,18 @@ impl Uri {
         let mut uri = Uri { text: text.to_owned(), place, ..Uri::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decoded(value)
-                .ok_or_else(|| invalid(text, "a parameter is not valid percent-encoded text"))?;
-            uri.set(name, value)?;
+            let bad = || invalid(text, "a parameter is not valid percent-encoded text");
+            // What a template gives for a variable without a value.
+            if value.is_empty() {
+                continue;
+            }
+            // Commas between tags stand as they are, those inside a tag are encoded.
+            if name == "tags" && uri.place == Place::Entries && uri.tags.is_empty() {
+                uri.tags =
+                    value.split(',').map(|tag| decoded(tag).ok_or_else(bad)).collect::<Result<_, _>>()?;
+                continue;
+            }
+            uri.set(name, decoded(value).ok_or_else(bad)?)?;
         }
         Ok(uri)
     }
@@ -71,6 +84,10 @@ impl Uri {
                 self.as_of_tx_id.replace(TxId(tx)).is_none()
             }
             ("topic", Place::Entries) => self.topic.replace(value).is_none(),
+            ("content", Place::Entries) => self.content.replace(value).is_none(),
+            ("include_suppressed", Place::Entries) if value == "true" => {
+                !std::mem::replace(&mut self.include_suppressed, true)
+            }
             ("since_tx_id", Place::Transactions) => {
                 let tx = number()
                     .ok_or_else(|| invalid(&self.text, "`since_tx_id` is the number of a transaction"))?;
@@ -86,10 +103,13 @@ impl Uri {
 
     /// What is listed, apart from how far: a cursor goes on only with the same.
     pub(super) fn listing(&self, scope: ScopeId) -> String {
-        format!(
-            "resource {:?} {scope:?} {:?} {:?} {:?}",
-            self.place, self.topic, self.as_of_tx_id, self.since_tx_id
-        )
+        match self.place {
+            Place::Entries => {
+                let words = [self.topic.as_deref(), self.content.as_deref()];
+                listing_name(scope, words, &self.tags, self.as_of_tx_id, self.include_suppressed)
+            }
+            place => format!("{place:?} {scope:?} {:?} {:?}", self.as_of_tx_id, self.since_tx_id),
+        }
     }
 }
 
