@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
 use kenning_engine::Engine;
 use kenning_server::{Options, ToolNames, Toolsets};
 use kenning_tools::{Access, Caller};
 
-use crate::commands;
+use crate::commands::{self, usage};
 
 /// Knowledge and memory for AI agents, over MCP.
 #[derive(Parser)]
@@ -50,7 +51,7 @@ pub struct Config {
     #[arg(long, env = "KENNING_ACTOR", global = true)]
     pub actor: Option<String>,
     /// Refuse everything that writes
-    #[arg(long, env = "KENNING_READ_ONLY", global = true)]
+    #[arg(long, env = "KENNING_READ_ONLY", global = true, value_parser = FalseyValueParser::new())]
     pub read_only: bool,
     /// Which tools to list: auto, all, or families separated by commas
     #[arg(long, env = "KENNING_TOOLSETS", global = true, default_value = "auto")]
@@ -87,11 +88,7 @@ impl Config {
 
     /// The caller of a command on the terminal.
     pub fn caller(&self) -> Caller {
-        Caller {
-            actor: self.actor.clone().unwrap_or_else(|| "local".to_owned()),
-            origin: Engine::new_origin(),
-            scope: self.scope.clone(),
-        }
+        Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope.clone())
     }
 
     pub fn options(&self) -> anyhow::Result<Options> {
@@ -116,7 +113,10 @@ impl Config {
                 let families: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
                 let known: Vec<&str> = kenning_tools::families().collect();
                 if let Some(unknown) = families.iter().find(|name| !known.contains(&name.as_str())) {
-                    bail!("there is no toolset `{unknown}`; there are {}", known.join(", "));
+                    return Err(usage(format!(
+                        "there is no toolset `{unknown}`; there are {}",
+                        known.join(", ")
+                    )));
                 }
                 Ok(Toolsets::Only(families))
             }

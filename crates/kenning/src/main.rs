@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) => {
             eprintln!("kenning: {error:#}");
-            ExitCode::FAILURE
+            let outcome = if error.is::<commands::Usage>() { Outcome::Usage } else { Outcome::Failed };
+            outcome.into()
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{Outcome, print_reply, run_tool};
+use super::{Outcome, print_reply, run_tool, usage};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -34,8 +34,9 @@ pub fn run(config: &Config, call: Call) -> anyhow::Result<Outcome> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Map<String, Value>> {
-    match serde_json::from_str(text).context("the arguments are not JSON")? {
-        Value::Object(arguments) => Ok(arguments),
-        _ => bail!("the arguments must be a JSON object, such as '{{\"topic\": \"deploys\"}}'"),
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(_) => Err(usage("the arguments must be a JSON object, such as '{\"topic\": \"deploys\"}'")),
+        Err(error) => Err(usage(format!("the arguments are not JSON: {error}"))),
     }
 }

@@ -16,6 +16,9 @@ pub struct History {
     /// How many
     #[arg(long, default_value_t = 20)]
     limit: u64,
+    /// Go on where the last page ended
+    #[arg(long)]
+    cursor: Option<String>,
     /// Print the structured reply
     #[arg(long)]
     json: bool,
@@ -26,5 +29,6 @@ pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
     arguments.insert("limit".to_owned(), json!(history.limit));
     arguments.insert("id".to_owned(), json!(history.id));
     arguments.insert("since_tx_id".to_owned(), json!(history.since));
+    arguments.insert("cursor".to_owned(), json!(history.cursor));
     print_reply(&run_tool(config, "history", arguments)?, history.json)
 }

@@ -38,12 +38,28 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// What was typed makes no sense; the command ends as for a wrong flag.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    Usage(message.into()).into()
+}
+
 /// Runs a tool as the terminal's caller.
 pub fn run_tool(config: &Config, name: &str, arguments: Map<String, Value>) -> anyhow::Result<Reply> {
     let engine = config.engine()?;
     let Some(tool) = find(name) else {
         let names: Vec<&str> = kenning_tools::definitions().iter().map(|tool| tool.name).collect();
-        anyhow::bail!("there is no tool `{name}`; there are {}", names.join(", "));
+        return Err(usage(format!("there is no tool `{name}`; there are {}", names.join(", "))));
     };
     Ok(dispatch(&engine, &config.caller(), config.access(), tool, arguments))
 }

@@ -1,7 +1,7 @@
 //! `kenning verify`
 
 use clap::Args;
-use kenning_storage::{Damage, STORE_FILE};
+use kenning_storage::{Damage, STORE_FILE, Verified};
 use serde_json::json;
 
 use super::{Outcome, print};
@@ -23,15 +23,16 @@ pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
     }
     let mut damages: Vec<Damage> = Vec::new();
     // An emptied file would be taken for a new store and made one.
-    if std::fs::metadata(dir.join(STORE_FILE))?.len() == 0 {
-        print(&format!("damaged: {STORE_FILE}: the file is empty"))?;
-        return Ok(Outcome::Failed);
-    }
-    let verified = config.engine()?.verify(&mut |damage| damages.push(damage));
-    let verified = verified.unwrap_or_else(|error| {
-        damages.push(Damage { place: STORE_FILE.to_owned(), what: error.to_string() });
-        Default::default()
-    });
+    let verified = match std::fs::metadata(dir.join(STORE_FILE))?.len() {
+        0 => {
+            damages.push(Damage { place: STORE_FILE.to_owned(), what: "the file is empty".to_owned() });
+            Verified::default()
+        }
+        _ => config.engine()?.verify(&mut |damage| damages.push(damage)).unwrap_or_else(|error| {
+            damages.push(Damage { place: STORE_FILE.to_owned(), what: error.to_string() });
+            Verified::default()
+        }),
+    };
     if verify.json {
         let rows: Vec<_> =
             damages.iter().map(|damage| json!({"place": damage.place, "what": damage.what})).collect();
