@@ -1,21 +1,28 @@
 //! Entries by what they share with others, to tell a caller that it stores what is there already. Every write asks, so
 //! nothing may be read through: entries with a like set of words meet in a bucket (MinHash).
 
+use std::hash::{Hash, Hasher};
+
 use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
 use kenning_storage::Error;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::Snapshot;
 
 const SIMILAR_MAX: usize = 3;
 /// Shared words of all words: "Use blue-green deploys." and "We use blue-green deploys" are 4 of 5.
 const SIMILAR_MIN: f64 = 0.6;
-/// How many smallest hashes stand for a set of words, and how many buckets they make: two sets that share 0.6 of
-/// their words have a bucket in common in 97 of 100 cases, two that share 0.2 in 28.
-const HASHES: usize = 16;
-const BUCKETS: usize = HASHES / 2;
+/// A set of words is known by this many of its smallest hashes, four to a bucket: two sets that share 0.8 of their words
+/// have a bucket in common in 99 of 100 cases, 0.6 in 75, and 0.1, as any two texts may, in one of a thousand.
+const HASHES: usize = 40;
+const BUCKETS: usize = HASHES / 4;
 /// A bucket as full as this is a form letter; only its newest are looked at.
-const LOOKED_AT_MAX: usize = 32;
+const LOOKED_AT_MAX: usize = 64;
+/// So many equal hashes are worth reading the entry; it is a little below what `SIMILAR_MIN` makes likely.
+const EQUAL_MIN: usize = HASHES * 45 / 100;
+const READ_MAX: usize = 12;
+/// What was asked for and never written is forgotten at some point.
+const ASKED_MAX: usize = 1024;
 
 /// What is about to be stored, and where it will be seen.
 pub struct Similar<'a> {
@@ -28,8 +35,13 @@ pub struct Similar<'a> {
 pub(crate) struct Duplicates {
     at: TxId,
     buckets: FxHashMap<u64, Vec<Id>>,
-    live: FxHashMap<Id, [u64; BUCKETS]>,
+    live: FxHashMap<Id, Sketch>,
+    /// Sketches of what was asked for and will most likely be written next, so that the writer need not make them.
+    asked: FxHashMap<u64, Sketch>,
 }
+
+/// The smallest hashes of a set of words.
+type Sketch = [u16; HASHES];
 
 impl Duplicates {
     pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>) -> Result<(), Error> {
@@ -65,40 +77,50 @@ impl Duplicates {
 
     /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
     fn apply(&mut self, id: Id, entry: Option<&Entry>) {
-        for bucket in self.live.remove(&id).into_iter().flatten() {
+        for bucket in self.live.remove(&id).iter().flat_map(buckets) {
             if let Some(ids) = self.buckets.get_mut(&bucket) {
                 ids.retain(|other| *other != id);
             }
         }
         let Some(entry) = entry.filter(|entry| entry.status == Status::Active) else { return };
-        let buckets = buckets(&word_set(&entry.topic, &entry.content));
-        for bucket in buckets {
+        let asked = self.asked.remove(&text_key(&entry.topic, &entry.content));
+        let sketch = asked.unwrap_or_else(|| sketch(&word_set(&entry.topic, &entry.content)));
+        for bucket in buckets(&sketch) {
             let ids = self.buckets.entry(bucket).or_default();
             if ids.last() != Some(&id) {
                 ids.push(id);
             }
         }
-        self.live.insert(id, buckets);
+        self.live.insert(id, sketch);
     }
 
     /// The visible entries that share most of their words with the question, best first, the newest of equals first.
     pub(crate) fn similar(
-        &self,
+        &mut self,
         snapshot: &Snapshot<'_>,
         question: &Similar<'_>,
         now: Timestamp,
     ) -> Result<Vec<Id>, Error> {
         let asked = word_set(question.topic, question.content);
-        let mut candidates: Vec<Id> = buckets(&asked)
-            .iter()
-            .filter_map(|bucket| self.buckets.get(bucket))
+        let sketch = sketch(&asked);
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(text_key(question.topic, question.content), sketch);
+        let equal = |id: &Id| {
+            let other = self.live.get(id)?;
+            Some(sketch.iter().zip(other).filter(|(one, other)| one == other).count())
+        };
+        let mut candidates: Vec<(usize, Id)> = buckets(&sketch)
+            .filter_map(|bucket| self.buckets.get(&bucket))
             .flat_map(|ids| ids.iter().rev().take(LOOKED_AT_MAX))
-            .copied()
+            .filter_map(|id| Some((equal(id)?, *id)))
+            .filter(|(equal, _)| *equal >= EQUAL_MIN)
             .collect();
-        candidates.sort_unstable();
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
-        for id in candidates {
+        for (_, id) in candidates.into_iter().take(READ_MAX) {
             let Some(stored) = snapshot.entry(id)? else { continue };
             let Record::Entry(entry) = &stored.record else { continue };
             let valid =
@@ -113,19 +135,27 @@ impl Duplicates {
     }
 }
 
-/// The buckets of a set of words: for each of some ways to mix the hashes, which is the smallest.
-fn buckets(words: &[u64]) -> [u64; BUCKETS] {
-    let smallest = |way: usize| {
-        let mix = (way as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        words
-            .iter()
-            .map(|word| (word ^ mix).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31))
-            .min()
-            .unwrap_or(0)
-    };
-    std::array::from_fn(|bucket| {
-        let pair = smallest(2 * bucket).wrapping_mul(0x94d0_49bb_1331_11eb) ^ smallest(2 * bucket + 1);
-        pair.wrapping_add(bucket as u64)
+fn text_key(topic: &str, content: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    (topic, content).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// For each of some ways to mix the hashes of the words, which is the smallest.
+fn sketch(words: &[u64]) -> Sketch {
+    std::array::from_fn(|way| {
+        let mix = (way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = words.iter().map(|word| (word ^ mix).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31));
+        let smallest = mixed.min().unwrap_or(0);
+        (smallest.wrapping_mul(0x94d0_49bb_1331_11eb) >> 48) as u16
+    })
+}
+
+/// Where a set of words is looked for: every four hashes in a row are a bucket.
+fn buckets(sketch: &Sketch) -> impl Iterator<Item = u64> + '_ {
+    sketch.chunks_exact(4).zip(0..BUCKETS as u64).map(|(four, number)| {
+        let key = four.iter().fold(0, |key, hash| key << 16 | u64::from(*hash));
+        key ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     })
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use kenning_model::{Id, Timestamp, TxId};
-use kenning_storage::{Committed, Damage, Request, Storage, Verified};
+use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
 use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
@@ -23,6 +23,8 @@ pub use snapshot::Snapshot;
 pub struct Engine {
     dir: PathBuf,
     sources: Sources,
+    /// Whoever only reads does not make a store where there is none.
+    creates: bool,
     /// Opened by the first call that needs it: a client that only asks what tools there are touches no file.
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
@@ -44,11 +46,17 @@ impl Engine {
         Engine {
             dir,
             sources,
+            creates: true,
             opened,
             opening,
             head: Sender::new(TxId::EMPTY),
             watching: AtomicBool::new(false),
         }
+    }
+
+    /// As `new`, for a store that must be there already.
+    pub fn existing(dir: PathBuf, sources: Sources) -> Engine {
+        Engine { creates: false, ..Engine::new(dir, sources) }
     }
 
     /// The clock and the random ids of an ordinary process.
@@ -120,6 +128,10 @@ impl Engine {
         let _opening = locked(&self.opening);
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
+        }
+        if !self.creates && !self.dir.join(STORE_FILE).exists() {
+            let reason = "there is no store in the data directory yet".to_owned();
+            return Err(Error::Unavailable { applied: Applied::No, reason });
         }
         let storage = Storage::open(&self.dir, self.sources.clone())?;
         let secret = storage.backend().secret()?;

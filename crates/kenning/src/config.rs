@@ -29,6 +29,8 @@ pub enum Command {
     Serve,
     /// Call a tool and print its reply
     Call(commands::call::Call),
+    /// Find entries by words and meaning
+    Search(commands::search::Search),
     /// List what was changed, newest first
     History(commands::history::History),
     /// Take changes back
@@ -79,7 +81,8 @@ impl Config {
     }
 
     pub fn engine(&self) -> anyhow::Result<Arc<Engine>> {
-        Ok(Arc::new(Engine::new(self.data_dir()?, Engine::real_sources())))
+        let (dir, sources) = (self.data_dir()?, Engine::real_sources());
+        Ok(Arc::new(if self.read_only { Engine::existing(dir, sources) } else { Engine::new(dir, sources) }))
     }
 
     pub fn access(&self) -> Access {

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Some(Command::Serve) => commands::serve::run(&config),
         Some(Command::Call(call)) => commands::call::run(&config, call),
+        Some(Command::Search(search)) => commands::search::run(&config, search),
         Some(Command::History(history)) => commands::history::run(&config, history),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),

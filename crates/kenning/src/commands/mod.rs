@@ -3,6 +3,7 @@
 pub mod call;
 pub mod demo;
 pub mod history;
+pub mod search;
 pub mod serve;
 pub mod undo;
 pub mod verify;

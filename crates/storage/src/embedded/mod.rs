@@ -28,6 +28,8 @@ const BUSY_PAUSE: Duration = Duration::from_micros(250);
 /// 4 MiB of log tail between checkpoints. Past the first, the tail is written over instead of growing, and a sync
 /// that need not extend the file is the faster one.
 const CHECKPOINT_PAGES: u32 = 1000;
+/// Holds the index by id of some hundred thousand entries, so that a write finds its page without reading it.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const IDLE_READERS_MAX: usize = 8;
 
 pub struct Embedded {
@@ -99,7 +101,11 @@ impl Backend for Embedded {
         let mut writer = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let conn = match writer.take() {
             Some(conn) => conn,
-            None => configured(self.connect()?)?,
+            None => {
+                let conn = configured(self.connect()?)?;
+                conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
+                conn
+            }
         };
         conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
         Ok(Box::new(EmbeddedPending { sql: reader::Sql(Writing { conn: Some(conn), slot: writer }) }))
