@@ -48,18 +48,11 @@ fn fill(engine: &Engine, entries: usize) {
 }
 
 fn put(engine: &Engine, number: usize) {
-    let new = NewEntry {
-        scope: ScopeId::GLOBAL_DEFAULT,
-        topic: text(number as u64, 3),
-        content: text(number as u64 + 1_000_000_000, 70),
-        context: None,
-        tags: Vec::new(),
-        task_sizes: Vec::new(),
-        source: None,
-        confidence: None,
-        valid_from: None,
-        valid_to: None,
-    };
+    let new = NewEntry::new(
+        ScopeId::GLOBAL_DEFAULT,
+        text(number as u64, 3),
+        text(number as u64 + 1_000_000_000, 70),
+    );
     let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
     engine.commit(Request { actor, origin, tool, write: Write::Store(new), keyed: None }).expect("a write");
 }

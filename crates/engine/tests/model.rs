@@ -169,18 +169,7 @@ impl Run {
 
     fn store(&mut self, who: usize, word: u8) {
         let content = WORDS[word as usize].to_owned();
-        let new = NewEntry {
-            scope: ScopeId::GLOBAL_DEFAULT,
-            topic: "topic".into(),
-            content: content.clone(),
-            context: None,
-            tags: Vec::new(),
-            task_sizes: Vec::new(),
-            source: None,
-            confidence: None,
-            valid_from: None,
-            valid_to: None,
-        };
+        let new = NewEntry::new(ScopeId::GLOBAL_DEFAULT, "topic", &content);
         let done = self.commit(who, Write::Store(new)).expect("storing is always possible");
         let id = done.tx.changes[0].id;
         let mut state = self.model.now().clone();

@@ -54,18 +54,7 @@ pub fn evaluate(set: &Set) -> anyhow::Result<Scores> {
 }
 
 fn put(engine: &Engine, text: &Text, scope: ScopeId) -> anyhow::Result<Id> {
-    let new = NewEntry {
-        scope,
-        topic: text.title.clone(),
-        content: text.text.clone(),
-        context: None,
-        tags: Vec::new(),
-        task_sizes: Vec::new(),
-        source: None,
-        confidence: None,
-        valid_from: None,
-        valid_to: None,
-    };
+    let new = NewEntry::new(scope, &text.title, &text.text);
     let request = Request {
         actor: "eval".into(),
         origin: "eval".into(),

@@ -11,7 +11,7 @@ mod tool;
 
 pub use code::{Code, Stop};
 pub use dispatch::{Access, dispatch, find};
-pub use listing::{Listing, Page};
+pub use listing::{List, Listing};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, SCOPES, TOOL_NAME_BYTES_MAX, definitions, families,
     resolve_scope,

@@ -5,6 +5,8 @@ use std::ops::Range;
 use kenning_engine::{Engine, Snapshot};
 use kenning_model::{Timestamp, TxId};
 use kenning_presentation::cursor::Cursor;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::Stop;
 
@@ -19,10 +21,13 @@ pub struct Listing<'a> {
     limit: u64,
 }
 
-/// What every list says besides its rows.
-pub struct Page {
+/// A page of a list.
+#[derive(Serialize, JsonSchema)]
+pub struct List<T> {
+    pub items: Vec<T>,
     pub next_cursor: Option<String>,
-    pub as_of_tx_id: TxId,
+    pub total_count: u64,
+    pub as_of_tx_id: u64,
 }
 
 impl<'a> Listing<'a> {
@@ -49,11 +54,11 @@ impl<'a> Listing<'a> {
         self.offset..self.offset + self.limit
     }
 
-    /// Closes the page after the rows that were really shown.
-    pub fn end(&self, shown: usize, total: u64) -> Result<Page, Stop> {
-        let offset = self.offset + shown as u64;
+    /// Closes the page after the rows that are really shown.
+    pub fn end<T>(&self, items: Vec<T>, total_count: u64) -> Result<List<T>, Stop> {
+        let offset = self.offset + items.len() as u64;
         let at = self.snapshot.at();
-        let next_cursor = match offset < total {
+        let next_cursor = match offset < total_count {
             false => None,
             true => {
                 let issued_at = self.engine.now();
@@ -61,6 +66,6 @@ impl<'a> Listing<'a> {
                 Some(cursor.seal(&self.engine.secret()?, &self.name))
             }
         };
-        Ok(Page { next_cursor, as_of_tx_id: at })
+        Ok(List { items, next_cursor, total_count, as_of_tx_id: at.0 })
     }
 }

@@ -122,23 +122,23 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
             let found = listing.snapshot.search(&question, listing.rows())?;
             let items = found.hits.iter().filter_map(|hit| entry_item(&hit.stored)).collect();
             let items = take_rows(items, ROWS_BYTES_MAX, EntryItem::cut_to_fit);
-            let page = listing.end(items.len(), found.total)?;
-            body(uri, at, items, page.next_cursor)
+            let page = listing.end(items, found.total)?;
+            body(uri, at, page.items, page.next_cursor)
         }
         Place::Triples => {
             let (triples, total) = listing.snapshot.triples(&scopes, [None; 3], listing.rows())?;
             let items = triples.iter().filter_map(TripleItem::of).collect();
             let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
-            let page = listing.end(items.len(), total)?;
-            body(uri, at, items, page.next_cursor)
+            let page = listing.end(items, total)?;
+            body(uri, at, page.items, page.next_cursor)
         }
         Place::Transactions => {
             let since = uri.since_tx_id.unwrap_or_default();
             let (transactions, total) = listing.snapshot.history(None, None, since, listing.rows())?;
             let items = transactions.iter().map(TransactionItem::new).collect();
             let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
-            let page = listing.end(items.len(), total)?;
-            body(uri, at, items, page.next_cursor)
+            let page = listing.end(items, total)?;
+            body(uri, at, page.items, page.next_cursor)
         }
     }
 }

@@ -19,6 +19,24 @@ pub struct NewEntry {
     pub valid_to: Option<Timestamp>,
 }
 
+impl NewEntry {
+    /// An entry with nothing but what it must have.
+    pub fn new(scope: ScopeId, topic: impl Into<String>, content: impl Into<String>) -> NewEntry {
+        NewEntry {
+            scope,
+            topic: topic.into(),
+            content: content.into(),
+            context: None,
+            tags: Vec::new(),
+            task_sizes: Vec::new(),
+            source: None,
+            confidence: None,
+            valid_from: None,
+            valid_to: None,
+        }
+    }
+}
+
 /// What an update changes. For a field that can be unset, `Some(None)` unsets it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntryPatch {

@@ -3,14 +3,14 @@
 use kenning_model::TxId;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, excerpt_bytes, take_rows};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::item::{Kind, TransactionItem, as_data};
 use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
 use crate::tool::{Effect, Tool};
-use crate::{Context, Listing, Stop};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct History;
 
@@ -26,14 +26,6 @@ pub(crate) struct Input {
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Output {
-    items: Vec<TransactionItem>,
-    next_cursor: Option<String>,
-    total_count: u64,
-    as_of_tx_id: u64,
-}
-
 const LIMIT_DEFAULT: u64 = 20;
 
 impl Tool for History {
@@ -43,9 +35,9 @@ impl Tool for History {
         Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
-    type Output = Output;
+    type Output = List<TransactionItem>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<List<TransactionItem>, Stop> {
         let wanted = input.entity_type.unwrap_or(Kind::Entry).into();
         let id = match &input.id {
             Some(id) => Some(parse_id(wanted, &id.0)?),
@@ -66,16 +58,10 @@ impl Tool for History {
         }
         let items = transactions.iter().map(TransactionItem::new).collect();
         let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
-        let page = listing.end(items.len(), total)?;
-        Ok(Output {
-            items,
-            next_cursor: page.next_cursor,
-            total_count: total,
-            as_of_tx_id: page.as_of_tx_id.0,
-        })
+        listing.end(items, total)
     }
 
-    fn text(output: &Output) -> String {
+    fn text(output: &List<TransactionItem>) -> String {
         let total = counted(output.total_count as usize, "transaction");
         if output.items.is_empty() {
             return format!("Found {total}; the newest of the store is {}.", output.as_of_tx_id);

@@ -11,7 +11,7 @@ use super::item::{EntryItem, as_data, entry_item, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
 use crate::code::counted;
 use crate::tool::{Effect, Tool};
-use crate::{Context, Listing, Stop};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct Query;
 
@@ -36,10 +36,8 @@ pub(crate) struct Input {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
-    items: Vec<Item>,
-    next_cursor: Option<String>,
-    total_count: u64,
-    as_of_tx_id: u64,
+    #[serde(flatten)]
+    list: List<Item>,
     #[serde(skip)]
     asked: Asked,
 }
@@ -131,30 +129,23 @@ impl Tool for Query {
             entry: item.entry.cut_to_fit(),
             ..item
         });
-        let page = listing.end(items.len(), found.total)?;
-        Ok(Output {
-            items,
-            next_cursor: page.next_cursor,
-            total_count: found.total,
-            as_of_tx_id: page.as_of_tx_id.0,
-            asked,
-        })
+        Ok(Output { list: listing.end(items, found.total)?, asked })
     }
 
-    fn text(output: &Output) -> String {
-        let total = counted(output.total_count as usize, "entry");
-        let matching = output.asked.words();
-        if output.items.is_empty() {
+    fn text(Output { list, asked }: &Output) -> String {
+        let total = counted(list.total_count as usize, "entry");
+        let matching = asked.words();
+        if list.items.is_empty() {
             let hint = match matching.is_empty() {
                 true => " Keep something with `store`.",
                 false => " Try other words, or leave them out to see the newest.",
             };
-            return format!("Found {total}{matching}. As of transaction {}.{hint}", output.as_of_tx_id);
+            return format!("Found {total}{matching}. As of transaction {}.{hint}", list.as_of_tx_id);
         }
-        let excerpt = excerpt_bytes(output.items.len());
-        let lines: Vec<String> = output.items.iter().map(|item| item.lines(excerpt)).collect();
-        let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
-        let at = output.as_of_tx_id;
+        let excerpt = excerpt_bytes(list.items.len());
+        let lines: Vec<String> = list.items.iter().map(|item| item.lines(excerpt)).collect();
+        let more = more(list.items.len(), list.total_count, list.next_cursor.as_deref());
+        let at = list.as_of_tx_id;
         format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
     }
 

@@ -3,13 +3,13 @@
 use kenning_model::{TxId, fold};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::item::{TripleItem, as_data};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
 use crate::tool::{Effect, Tool};
-use crate::{Context, Listing, Stop};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct QueryGraph;
 
@@ -25,14 +25,6 @@ pub(crate) struct Input {
     as_of_tx_id: Option<Tx>,
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Output {
-    items: Vec<TripleItem>,
-    next_cursor: Option<String>,
-    total_count: u64,
-    as_of_tx_id: u64,
-}
-
 const LIMIT_DEFAULT: u64 = 50;
 
 impl Tool for QueryGraph {
@@ -42,9 +34,9 @@ impl Tool for QueryGraph {
         Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
-    type Output = Output;
+    type Output = List<TripleItem>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<List<TripleItem>, Stop> {
         let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let scopes = ctx.closure(scope);
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
@@ -62,16 +54,10 @@ impl Tool for QueryGraph {
         let items = triples.iter().filter_map(TripleItem::of).collect();
         // A triple is 3 KiB at most, far below what a reply holds.
         let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
-        let page = listing.end(items.len(), total)?;
-        Ok(Output {
-            items,
-            next_cursor: page.next_cursor,
-            total_count: total,
-            as_of_tx_id: page.as_of_tx_id.0,
-        })
+        listing.end(items, total)
     }
 
-    fn text(output: &Output) -> String {
+    fn text(output: &List<TripleItem>) -> String {
         let total = counted(output.total_count as usize, "triple");
         if output.items.is_empty() {
             return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
