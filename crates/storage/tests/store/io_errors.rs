@@ -67,7 +67,7 @@ fn a_write_that_failed_half_way_can_not_be_continued() {
     };
     let mut pending = storage.backend().begin().expect("a write begins");
     faults.fail(Fault { at: 0, kind: Kind::Full, lasts: Lasts::UntilHealed });
-    let failed = (1..=20).find(|number| pending.append(&tx(*number)).is_err());
+    let failed = (1..=80).find(|number| pending.append(&tx(*number)).is_err());
     faults.heal();
     let failed = failed.expect("the disk is full before it is committed");
     // SQLite has rolled back and would now write each statement on its own.
