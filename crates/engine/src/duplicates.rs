@@ -49,11 +49,7 @@ impl Duplicates {
         if self.at < head {
             let range = self.at.next()..head.next();
             snapshot.reader().changes(EntityType::Entry, range, &mut |_, id, record| {
-                let entry = record.as_ref().and_then(|record| match record {
-                    Record::Entry(entry) => Some(entry),
-                    Record::Triple(_) => None,
-                });
-                self.apply(id, entry);
+                self.apply(id, record.as_ref().and_then(Record::as_entry));
             })?;
             self.at = head;
         }
@@ -66,11 +62,7 @@ impl Duplicates {
             return;
         }
         for change in tx.changes.iter().filter(|change| change.entity_type == EntityType::Entry) {
-            let entry = change.after.as_ref().and_then(|record| match record {
-                Record::Entry(entry) => Some(entry),
-                Record::Triple(_) => None,
-            });
-            self.apply(change.id, entry);
+            self.apply(change.id, change.after.as_ref().and_then(Record::as_entry));
         }
         self.at = tx.id;
     }
@@ -94,24 +86,17 @@ impl Duplicates {
         self.live.insert(id, sketch);
     }
 
-    /// The visible entries that share most of their words with the question, best first, the newest of equals first.
-    pub(crate) fn similar(
-        &mut self,
-        snapshot: &Snapshot<'_>,
-        question: &Similar<'_>,
-        now: Timestamp,
-    ) -> Result<Vec<Id>, Error> {
-        let asked = word_set(question.topic, question.content);
-        let sketch = sketch(&asked);
+    /// The entries that may share most of their words with the question, likeliest first.
+    pub(crate) fn candidates(&mut self, asked: &Asked) -> Vec<Id> {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
-        self.asked.insert(text_key(question.topic, question.content), sketch);
+        self.asked.insert(asked.key, asked.sketch);
         let equal = |id: &Id| {
             let other = self.live.get(id)?;
-            Some(sketch.iter().zip(other).filter(|(one, other)| one == other).count())
+            Some(asked.sketch.iter().zip(other).filter(|(one, other)| one == other).count())
         };
-        let mut candidates: Vec<(usize, Id)> = buckets(&sketch)
+        let mut candidates: Vec<(usize, Id)> = buckets(&asked.sketch)
             .filter_map(|bucket| self.buckets.get(&bucket))
             .flat_map(|ids| ids.iter().rev().take(LOOKED_AT_MAX))
             .filter_map(|id| Some((equal(id)?, *id)))
@@ -119,14 +104,39 @@ impl Duplicates {
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
+        candidates.into_iter().take(READ_MAX).map(|(_, id)| id).collect()
+    }
+}
+
+/// A question made ready, before the lock on `Duplicates` is taken.
+pub(crate) struct Asked {
+    key: u64,
+    words: Vec<u64>,
+    sketch: Sketch,
+}
+
+impl Asked {
+    pub(crate) fn new(question: &Similar<'_>) -> Asked {
+        let words = word_set(question.topic, question.content);
+        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words }
+    }
+
+    /// Those candidates that are visible and do share most of their words, best first, the newest of equals first.
+    pub(crate) fn choose(
+        &self,
+        candidates: Vec<Id>,
+        snapshot: &Snapshot<'_>,
+        scopes: &[ScopeId],
+        now: Timestamp,
+    ) -> Result<Vec<Id>, Error> {
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
-        for (_, id) in candidates.into_iter().take(READ_MAX) {
+        for id in candidates {
             let Some(stored) = snapshot.entry(id)? else { continue };
-            let Record::Entry(entry) = &stored.record else { continue };
+            let Some(entry) = stored.record.as_entry() else { continue };
             let valid =
                 entry.valid_from.is_none_or(|from| from <= now) && entry.valid_to.is_none_or(|to| now < to);
-            let shared = overlap(&asked, &word_set(&entry.topic, &entry.content));
-            if valid && question.scopes.contains(&entry.scope) && shared >= SIMILAR_MIN {
+            let shared = overlap(&self.words, &word_set(&entry.topic, &entry.content));
+            if valid && scopes.contains(&entry.scope) && shared >= SIMILAR_MIN {
                 found.push((shared, stored.tx_id, id));
             }
         }

@@ -111,9 +111,14 @@ impl Engine {
 
     /// Up to three visible entries that say nearly the same.
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
-        let mut duplicates = locked(&self.opened()?.duplicates);
-        duplicates.catch_up(snapshot)?;
-        duplicates.similar(snapshot, question, self.now())
+        let asked = duplicates::Asked::new(question);
+        // Every writer passes here, so the lock is held for the look-up only.
+        let candidates = {
+            let mut duplicates = locked(&self.opened()?.duplicates);
+            duplicates.catch_up(snapshot)?;
+            duplicates.candidates(&asked)
+        };
+        asked.choose(candidates, snapshot, question.scopes, self.now())
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {

@@ -44,6 +44,20 @@ impl Record {
         }
     }
 
+    pub fn as_entry(&self) -> Option<&Entry> {
+        match self {
+            Record::Entry(entry) => Some(entry),
+            Record::Triple(_) => None,
+        }
+    }
+
+    pub fn as_triple(&self) -> Option<&Triple> {
+        match self {
+            Record::Triple(triple) => Some(triple),
+            Record::Entry(_) => None,
+        }
+    }
+
     pub fn version(&self) -> u32 {
         match self {
             Record::Entry(entry) => entry.version,

@@ -41,9 +41,10 @@ impl Plan<'_> {
             object: None,
         };
         let same = TripleFilter { object: Some(&object), ..siblings };
-        let here = |stored: &Stored| triple_of(stored).is_some_and(|triple| triple.scope == new.scope);
+        let here =
+            |stored: &Stored| stored.record.as_triple().is_some_and(|triple| triple.scope == new.scope);
         let differs =
-            |stored: &Stored| triple_of(stored).is_some_and(|triple| fold(&triple.object) != object);
+            |stored: &Stored| stored.record.as_triple().is_some_and(|triple| fold(&triple.object) != object);
         let same_count = self.reader.count_triples(&same)?;
         let existing = self.reader.triples(&same, 0..same_count)?.into_iter().find(here);
         let conflict_count = self.reader.count_triples(&siblings)? - same_count;
@@ -90,12 +91,5 @@ impl Plan<'_> {
             recorded_at: self.now,
             updated_at: None,
         }
-    }
-}
-
-fn triple_of(stored: &Stored) -> Option<&Triple> {
-    match &stored.record {
-        Record::Triple(triple) => Some(triple),
-        Record::Entry(_) => None,
     }
 }

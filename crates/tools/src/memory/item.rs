@@ -186,10 +186,8 @@ impl TripleItem {
     }
 
     pub fn of(stored: &Stored) -> Option<TripleItem> {
-        match &stored.record {
-            Record::Triple(triple) => Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple)),
-            Record::Entry(_) => None,
-        }
+        let triple = stored.record.as_triple()?;
+        Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple))
     }
 
     fn shortened(mut self, bytes: usize) -> TripleItem {
@@ -209,10 +207,8 @@ impl TripleItem {
 }
 
 pub fn entry_item(stored: &Stored) -> Option<EntryItem> {
-    match &stored.record {
-        Record::Entry(entry) => Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry)),
-        Record::Triple(_) => None,
-    }
+    let entry = stored.record.as_entry()?;
+    Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry))
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
