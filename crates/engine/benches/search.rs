@@ -65,6 +65,7 @@ fn ask(engine: &Engine, number: usize) -> u64 {
         content: Some(&text),
         tags: &[],
         visible_at: Some(engine.now()),
+        explain: false,
     };
     engine.snapshot().expect("a snapshot").search(&question, 0..20).expect("an answer").total
 }

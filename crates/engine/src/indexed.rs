@@ -1,216 +1,433 @@
-//! The index of entries, kept level with the log. It holds every version, so it answers for any earlier transaction
-//! as it would have answered then.
+//! The index of entries, kept level with the log. It holds every version, so it answers for any earlier transaction as
+//! it would have answered then.
+//!
+//! Segments on the disk are written from the log and from nothing else, by one process at a time, in the background.
+//! Each process keeps what comes after them in memory, read from the log before the question that needs it. So there
+//! is one way in, whether a process has just started, another one has written, or the directory was lost.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, TxId, clean, fold};
-use kenning_retrieval::{Document, Hit, Index, Place, Prepared};
-use kenning_storage::{Error, Reader};
+use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean, fold};
+use kenning_retrieval::{
+    By, Directory, Document, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
+};
+use kenning_storage::{Error, Reader, Storage};
 
 use crate::search::{Explanation, Question};
+use crate::{Rebuilt, locked};
 
 /// How many changes are prepared together, on as many threads as there are cores.
 const BATCH: usize = 1024;
+/// So many changes in memory are worth a segment.
+const TAIL_MAX: usize = 512;
+/// What is further behind the log than this is brought level by writing segments at once, not in memory.
+const BEHIND_MAX: u64 = 2_000;
+/// A segment is written from about so many changes at most, so that building needs no memory for everything.
+const SEGMENT_CHANGES: usize = 16_384;
+/// So many transactions are read at a time.
+const STRIDE: u64 = 4_096;
+/// A transaction with so many changes is part of a load, which is indexed while it goes on.
+const LOAD_CHANGES: usize = 64;
+/// How long another process that is building is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// When another process has the right to write, it is not asked for more often than this.
+const ASK_EVERY: Duration = Duration::from_millis(250);
 
-#[derive(Default)]
 pub(crate) struct Indexed {
-    state: RwLock<State>,
+    storage: Arc<Storage>,
+    directory: Directory,
+    state: RwLock<Option<State>>,
+    worker: Mutex<Worker>,
+    /// Changes of large transactions that no segment has yet.
+    loaded: AtomicUsize,
+    stop: AtomicBool,
+    /// Set when the directory can't be used: everything is kept in memory.
+    memory_only: AtomicBool,
 }
 
-#[derive(Default)]
 struct State {
     at: TxId,
     index: Index,
-    /// What each version in the index is, by its place.
-    rows: Vec<Row>,
-    live: HashMap<Id, Place>,
 }
 
-/// What decides whether a version may be seen.
-struct Row {
-    id: Id,
-    from: TxId,
-    to: Option<TxId>,
-    scope: ScopeId,
-    suppressed: bool,
-    valid_from: Option<Timestamp>,
-    valid_to: Option<Timestamp>,
-    tags: Box<[String]>,
+/// The thread that writes segments, of which there is one at most.
+#[derive(Default)]
+struct Worker {
+    thread: Option<JoinHandle<()>>,
+    asked: Option<Instant>,
 }
 
 /// One page of matches, and how many there are.
 pub(crate) struct Matches {
     pub hits: Vec<(Id, Option<Explanation>)>,
     pub total: u64,
+    pub is_degraded: bool,
 }
 
-type Change = (TxId, Id, Option<Entry>);
+/// Which of the two could not be read.
+enum Failed {
+    Index(kenning_retrieval::Error),
+    Store(Error),
+}
+
+impl From<kenning_retrieval::Error> for Failed {
+    fn from(error: kenning_retrieval::Error) -> Failed {
+        Failed::Index(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Store(error)
+    }
+}
 
 impl Indexed {
+    pub(crate) fn new(storage: Arc<Storage>, dir: PathBuf) -> Indexed {
+        Indexed {
+            storage,
+            directory: Directory::new(dir),
+            state: RwLock::default(),
+            worker: Mutex::default(),
+            loaded: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            memory_only: AtomicBool::new(false),
+        }
+    }
+
     /// Answers as of `at`, after the index has read the log at least that far.
     pub(crate) fn search(
-        &self,
+        self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
         question: &Question<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        Ok(self.level(reader, at)?.search(at, question, page))
+        let answered = self.try_search(reader, at, question, page.clone());
+        let matches = match answered {
+            Err(Failed::Index(error)) => {
+                // It is a cache of the log: what can't be read is thrown away and made again.
+                self.throw_away(&error);
+                self.try_search(reader, at, question, page)
+            }
+            answered => answered,
+        };
+        matches.map_err(|failed| match failed {
+            Failed::Store(error) => error,
+            Failed::Index(error) => Error::Damaged { what: error.to_string() },
+        })
     }
 
-    fn level(&self, reader: &dyn Reader, at: TxId) -> Result<RwLockReadGuard<'_, State>, Error> {
+    fn try_search(
+        self: &Arc<Self>,
+        reader: &dyn Reader,
+        at: TxId,
+        question: &Question<'_>,
+        page: Range<u64>,
+    ) -> Result<Matches, Failed> {
+        let state = self.level(reader, at)?;
+        let Some(State { index, .. }) = &*state else {
+            return Err(Error::Bug { what: "no index".into() }.into());
+        };
+        let (groups, labels) =
+            (question.scopes.iter().map(|scope| scope.0).collect::<Vec<u32>>(), question.tags);
+        let labels: Vec<String> = labels.iter().map(|tag| fold(tag)).collect();
+        let valid_at = question.visible_at.map(|now| now.as_millisecond());
+        let asked = kenning_retrieval::Question {
+            title: question.topic,
+            text: question.content,
+            sight: Sight { at: at.0, groups: &groups, labels: &labels, valid_at },
+            by: By::WordsAndMeaning,
+            explain: question.explain,
+        };
+        let results = index.search(&asked, page)?;
+        let is_ranked = question.topic.is_some() || question.content.is_some();
+        let explain = |hit: &Hit| (question.explain && is_ranked).then(|| Explanation::new(hit));
+        let hits = results.hits.iter().map(|hit| (Id::from_bits(hit.key), explain(hit))).collect();
+        let matches = Matches { hits, total: results.total, is_degraded: results.is_degraded };
+        let is_long = index.tail().changes() >= TAIL_MAX;
+        drop(state);
+        if is_long {
+            self.work();
+        }
+        Ok(matches)
+    }
+
+    /// The index, level with the log up to `at` at least.
+    fn level(
+        self: &Arc<Self>,
+        reader: &dyn Reader,
+        at: TxId,
+    ) -> Result<RwLockReadGuard<'_, Option<State>>, Failed> {
         // What is guarded is a cache of the log; one that a panic left half fed is thrown away below.
         if let Ok(state) = self.state.read()
-            && state.at >= at
+            && state.as_ref().is_some_and(|state| state.at >= at)
         {
             return Ok(state);
         }
-        let mut state = self.state.write().unwrap_or_else(|poisoned| {
+        let mut guard = self.state.write().unwrap_or_else(|poisoned| {
             self.state.clear_poison();
             let mut state = poisoned.into_inner();
-            *state = State::default();
+            *state = None;
             state
         });
-        if let Err(error) = state.catch_up(reader, at) {
-            // Half of what could not be read may be in it.
-            *state = State::default();
-            return Err(error);
-        }
-        Ok(RwLockWriteGuard::downgrade(state))
-    }
-}
-
-impl State {
-    fn catch_up(&mut self, reader: &dyn Reader, to: TxId) -> Result<(), Error> {
-        if self.at >= to {
-            return Ok(());
-        }
-        let mut batch: Vec<Change> = Vec::new();
-        reader.changes(EntityType::Entry, self.at.next()..to.next(), &mut |tx, id, record| {
-            let entry = record.and_then(|record| match record {
-                Record::Entry(entry) => Some(entry),
-                Record::Triple(_) => None,
-            });
-            batch.push((tx, id, entry));
-            if batch.len() == BATCH {
-                self.apply(std::mem::take(&mut batch));
+        // Until it is level it is nobody's: an error leaves none behind.
+        let is_first = guard.is_none();
+        let mut state = match guard.take() {
+            Some(state) => state,
+            None => self.open(None)?,
+        };
+        if at.0.saturating_sub(state.at.0) > BEHIND_MAX {
+            let known = state.index.known();
+            if self.build(reader, at, &known)? {
+                state = self.open(Some(&known))?;
             }
-        })?;
-        self.apply(batch);
-        self.at = to;
+        }
+        state.catch_up(reader, at)?;
+        *guard = Some(state);
+        if is_first {
+            self.work();
+        }
+        Ok(RwLockWriteGuard::downgrade(guard))
+    }
+
+    /// The index as the directory has it.
+    fn open(&self, known: Option<&Known>) -> Result<State, Failed> {
+        if self.memory_only.load(Ordering::Acquire) {
+            return Ok(State { at: TxId::EMPTY, index: Index::default() });
+        }
+        let (index, at) = self.directory.open(known)?;
+        Ok(State { at: TxId(at), index })
+    }
+
+    /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
+    fn build(&self, reader: &dyn Reader, to: TxId, known: &Known) -> Result<bool, Failed> {
+        let since = Instant::now();
+        while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
+            match self.directory.lock(&self.stop) {
+                Ok(Some(writer)) => {
+                    append(&writer, reader, to)?;
+                    writer.merge(known)?;
+                    return Ok(true);
+                }
+                Ok(None) if self.directory.at()? >= to.0 => return Ok(true),
+                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Begins from nothing, in the directory if that is possible and in memory if not.
+    fn throw_away(&self, error: &kenning_retrieval::Error) {
+        tracing::warn!(%error, "the index is made again from the log");
+        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        let cleared = match self.directory.lock(&self.stop) {
+            Ok(Some(writer)) => writer.clear().is_ok(),
+            _ => false,
+        };
+        self.memory_only.store(!cleared, Ordering::Release);
+    }
+
+    /// Throws the index away and makes it again from the log.
+    pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
+        let busy = |reason: String| Error::Unavailable { applied: kenning_storage::Applied::No, reason };
+        let since = Instant::now();
+        let writer = loop {
+            match self.directory.lock(&self.stop).map_err(|error| busy(error.to_string()))? {
+                Some(writer) => break writer,
+                None if since.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
+                None => return Err(busy("another process is writing the index".into())),
+            }
+        };
+        writer.clear().map_err(|error| busy(error.to_string()))?;
+        let to = reader.head()?;
+        let built = append(&writer, reader, to).and_then(|()| Ok(writer.merge(&Known::default())?));
+        match built {
+            Ok(_) => {}
+            Err(Failed::Store(error)) => return Err(error),
+            Err(Failed::Index(error)) => return Err(busy(error.to_string())),
+        }
+        let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
+        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
+    }
+
+    /// Takes note of a commit. A load is indexed while it goes on; single writes wait for the question after them.
+    pub(crate) fn committed(self: &Arc<Self>, tx: &Transaction) {
+        if tx.changes.len() >= LOAD_CHANGES {
+            let loaded = self.loaded.fetch_add(tx.changes.len(), Ordering::AcqRel) + tx.changes.len();
+            if loaded >= SEGMENT_CHANGES {
+                self.loaded.store(0, Ordering::Release);
+                self.work();
+            }
+        }
+    }
+
+    /// Has segments written in the background, unless that is going on.
+    fn work(self: &Arc<Self>) {
+        let mut worker = locked(&self.worker);
+        let is_busy = worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_busy || worker.asked.is_some_and(|asked| asked.elapsed() < ASK_EVERY) {
+            return;
+        }
+        worker.asked = Some(Instant::now());
+        let indexed = self.clone();
+        // Without a thread everything stays in memory until the next time.
+        worker.thread = std::thread::Builder::new()
+            .name("kenning-index".into())
+            .spawn(move || {
+                if let Err(Failed::Index(error)) = indexed.refresh()
+                    && !indexed.stop.load(Ordering::Acquire)
+                {
+                    tracing::warn!(%error, "no segment could be written");
+                }
+            })
+            .ok();
+    }
+
+    /// Moves what is in memory to the disk, in this process or, if another one has done so, by reading what it wrote.
+    fn refresh(&self) -> Result<(), Failed> {
+        let reader = self.storage.reader()?;
+        let known = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(state) => state.index.known(),
+            None => Known::default(),
+        };
+        known.load_vectors(&self.stop)?;
+        let head = reader.head()?;
+        let is_behind = |at: u64| head.0.saturating_sub(at) as usize >= TAIL_MAX;
+        if let Ok(Some(writer)) = self.directory.lock(&self.stop) {
+            if self.tail_changes() >= TAIL_MAX || is_behind(self.directory.at()?) {
+                append(&writer, &*reader, head)?;
+            }
+            writer.merge(&known)?;
+        }
+        if self.directory.is_newer(&known)? {
+            self.take_over(&*reader, &known)?;
+        }
         Ok(())
     }
 
-    fn apply(&mut self, batch: Vec<Change>) {
-        let mut prepared = prepare(&batch);
-        for ((tx, id, entry), prepared) in batch.into_iter().zip(prepared.drain(..)) {
-            if let Some(place) = self.live.remove(&id) {
-                self.index.close(place, tx.0);
-                self.rows[place as usize].to = Some(tx);
-            }
-            if let (Some(entry), Some(prepared)) = (entry, prepared) {
-                let place = self.index.add(tx.0, prepared);
-                debug_assert_eq!(place as usize, self.rows.len());
-                self.rows.push(Row::new(id, tx, &entry));
-                self.live.insert(id, place);
-            }
-        }
+    /// Goes on with the segments as they are now.
+    fn take_over(&self, reader: &dyn Reader, known: &Known) -> Result<(), Failed> {
+        let mut new = self.open(Some(known))?;
+        new.index.known().load_vectors(&self.stop)?;
+        let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
+        let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        new.catch_up(reader, now.max(new.at))?;
+        let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // A question may have read on meanwhile.
+        let now = at(&state);
+        new.catch_up(reader, now.max(new.at))?;
+        *state = Some(new);
+        Ok(())
     }
 
-    fn search(&self, at: TxId, question: &Question<'_>, page: Range<u64>) -> Matches {
-        let tags: Vec<String> = question.tags.iter().map(|tag| fold(tag)).collect();
-        let visible = |place: Place| self.rows[place as usize].is_visible(question, &tags);
-        let ask = |text, title_only| {
-            let question = kenning_retrieval::Question { text, title_only, at: at.0 };
-            self.index.search(&question, &visible)
-        };
-        match (question.topic, question.content) {
-            (None, None) => {
-                let tagged = (0..self.rows.len() as Place)
-                    .rev()
-                    .filter(|place| self.rows[*place as usize].is_live_at(at) && visible(*place));
-                let places: Vec<Place> = tagged.collect();
-                let shown = places.iter().skip(page.start as usize).take((page.end - page.start) as usize);
-                let hits = shown.map(|place| (self.rows[*place as usize].id, None)).collect();
-                Matches { hits, total: places.len() as u64 }
-            }
-            (Some(text), None) | (None, Some(text)) => {
-                let results = ask(text, question.topic.is_some());
-                self.page(results.hits.clone(), page, |hit| results.matched_terms(hit))
-            }
-            // Both must hold, and both count the same.
-            (Some(topic), Some(content)) => {
-                let (topics, contents) = (ask(topic, true), ask(content, false));
-                let by_topic: HashMap<Place, Hit> = topics.hits.iter().map(|hit| (hit.place, *hit)).collect();
-                let both = contents.hits.iter().filter_map(|hit| Some(hit.mean(by_topic.get(&hit.place)?)));
-                self.page(both.collect(), page, |hit| {
-                    let mut terms =
-                        by_topic.get(&hit.place).map_or(Vec::new(), |hit| topics.matched_terms(hit));
-                    terms.extend(contents.matched_terms(hit));
-                    terms.sort();
-                    terms.dedup();
-                    terms
-                })
-            }
-        }
+    fn tail_changes(&self) -> usize {
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.as_ref().map_or(0, |state| state.index.tail().changes())
     }
 
-    /// Only what is shown is put in order.
-    fn page(&self, mut hits: Vec<Hit>, page: Range<u64>, terms: impl Fn(&Hit) -> Vec<String>) -> Matches {
-        let total = hits.len() as u64;
-        let (start, end) = (page.start.min(total) as usize, page.end.min(total) as usize);
-        if end < hits.len() {
-            hits.select_nth_unstable_by(end, Hit::order);
-            hits.truncate(end);
+    /// Ends the background work; what it was writing is left as it is, which is as good as not begun.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        let thread = locked(&self.worker).thread.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
         }
-        hits.sort_unstable_by(Hit::order);
-        let shown = hits[start..].iter().map(|hit| {
-            let explanation = Explanation {
-                total: f64::from(hit.score),
-                lexical: f64::from(hit.lexical),
-                dense: f64::from(hit.dense),
-                matched_terms: terms(hit),
-            };
-            (self.rows[hit.place as usize].id, Some(explanation))
-        });
-        Matches { hits: shown.collect(), total }
     }
 }
 
-impl Row {
-    fn new(id: Id, from: TxId, entry: &Entry) -> Row {
-        Row {
-            id,
-            from,
-            to: None,
-            scope: entry.scope,
-            suppressed: entry.status == Status::Suppressed,
-            valid_from: entry.valid_from,
-            valid_to: entry.valid_to,
-            tags: entry.tags.iter().map(|tag| fold(tag)).collect(),
+/// Writes what the log says after the last segment as more segments.
+fn append(writer: &Writer<'_>, reader: &dyn Reader, to: TxId) -> Result<(), Failed> {
+    let (mut tail, mut at) = writer.begin()?;
+    while at < to.0 {
+        let end = TxId(to.0.min(at + STRIDE));
+        feed(reader, TxId(at + 1)..end.next(), &mut |tx, id, before, after| {
+            tail.change(tx.0, id.bits(), before, after);
+            Ok(())
+        })?;
+        at = end.0;
+        if tail.changes() >= SEGMENT_CHANGES || at == to.0 {
+            writer.append(&tail, at)?;
+            (tail, at) = writer.begin()?;
         }
     }
+    Ok(())
+}
 
-    fn is_live_at(&self, at: TxId) -> bool {
-        self.from <= at && self.to.is_none_or(|to| at < to)
-    }
-
-    fn is_visible(&self, question: &Question<'_>, tags: &[String]) -> bool {
-        let is_valid = |now: Timestamp| {
-            !self.suppressed
-                && self.valid_from.is_none_or(|from| from <= now)
-                && self.valid_to.is_none_or(|to| now < to)
-        };
-        question.scopes.contains(&self.scope)
-            && question.visible_at.is_none_or(is_valid)
-            && tags.iter().all(|tag| self.tags.contains(tag))
+impl State {
+    fn catch_up(&mut self, reader: &dyn Reader, to: TxId) -> Result<(), Failed> {
+        if self.at < to {
+            let range = self.at.next()..to.next();
+            feed(reader, range, &mut |tx, id, before, after| {
+                Ok(self.index.change(tx.0, id.bits(), before, after)?)
+            })?;
+            self.at = to;
+        }
+        Ok(())
     }
 }
+
+/// What takes in a change: the transaction, the id, the version that ends and the one that begins.
+type Take<'a> = &'a mut dyn FnMut(TxId, Id, Option<&Prepared>, Option<Version>) -> Result<(), Failed>;
+
+struct Change {
+    tx: TxId,
+    id: Id,
+    before: Option<Entry>,
+    after: Option<Entry>,
+}
+
+/// Reads changes from the log.
+fn feed(reader: &dyn Reader, range: Range<TxId>, take: Take<'_>) -> Result<(), Failed> {
+    let mut batch: Vec<Change> = Vec::new();
+    let mut failed = None;
+    reader.changes(EntityType::Entry, range, &mut |tx, id, record| {
+        if failed.is_none() {
+            batch.push(Change { tx, id, before: None, after: record.and_then(entry) });
+            if batch.len() == BATCH {
+                failed = flush(reader, &mut batch, take).err();
+            }
+        }
+    })?;
+    match failed {
+        Some(failed) => Err(failed),
+        None => flush(reader, &mut batch, take),
+    }
+}
+
+fn flush(reader: &dyn Reader, batch: &mut Vec<Change>, take: Take<'_>) -> Result<(), Failed> {
+    for change in batch.iter_mut() {
+        // The first version of an id follows none.
+        if change.after.as_ref().is_none_or(|entry| entry.version > 1) {
+            let ended = reader.record(EntityType::Entry, change.id, TxId(change.tx.0 - 1))?;
+            change.before = ended.and_then(|stored| entry(stored.record));
+        }
+    }
+    let prepared = prepare(batch);
+    for (change, (before, after)) in batch.drain(..).zip(prepared) {
+        take(change.tx, change.id, before.as_ref(), after)?;
+    }
+    Ok(())
+}
+
+fn entry(record: Record) -> Option<Entry> {
+    match record {
+        Record::Entry(entry) => Some(entry),
+        Record::Triple(_) => None,
+    }
+}
+
+type PreparedChange = (Option<Prepared>, Option<Version>);
 
 /// Breaking texts into words and vectors is most of the work, and each text is its own.
-fn prepare(batch: &[Change]) -> Vec<Option<Prepared>> {
+fn prepare(batch: &[Change]) -> Vec<PreparedChange> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = batch.len().div_ceil(threads).max(1);
     if batch.len() < 2 * threads {
@@ -228,13 +445,28 @@ fn prepare(batch: &[Change]) -> Vec<Option<Prepared>> {
     })
 }
 
-fn prepare_one((_, _, entry): &Change) -> Option<Prepared> {
-    let entry = entry.as_ref()?;
+fn prepare_one(change: &Change) -> PreparedChange {
+    (change.before.as_ref().map(prepared), change.after.as_ref().map(version))
+}
+
+fn version(entry: &Entry) -> Version {
+    let limits = Limits {
+        suppressed: entry.status == Status::Suppressed,
+        valid_from: entry.valid_from.map_or(i64::MIN, Timestamp::as_millisecond),
+        valid_to: entry.valid_to.map_or(i64::MAX, Timestamp::as_millisecond),
+    };
+    Version { group: entry.scope.0, limits, prepared: prepared(entry) }
+}
+
+fn prepared(entry: &Entry) -> Prepared {
     // What its author says about an entry is as good as what stands in it.
     let mut body = clean(&entry.content);
     for more in entry.context.iter().chain(&entry.tags) {
         body.push('\n');
         body.push_str(&clean(more));
     }
-    Some(Prepared::new(&Document { title: &clean(&entry.topic), body: &body }))
+    let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
+    labels.sort();
+    labels.dedup();
+    Prepared::new(&Document { title: &clean(&entry.topic), body: &body, labels: &labels })
 }

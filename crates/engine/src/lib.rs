@@ -20,6 +20,9 @@ pub use kenning_storage::{Error, Sources};
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
 
+/// In the data directory; whatever is in it can be made again.
+pub const INDEX_DIR: &str = "index";
+
 pub struct Engine {
     dir: PathBuf,
     sources: Sources,
@@ -34,10 +37,24 @@ pub struct Engine {
 }
 
 struct Opened {
-    storage: Storage,
+    storage: Arc<Storage>,
     secret: [u8; 32],
     duplicates: Mutex<duplicates::Duplicates>,
-    indexed: indexed::Indexed,
+    indexed: Arc<indexed::Indexed>,
+}
+
+/// What `Engine::rebuild` did.
+pub struct Rebuilt {
+    /// The transaction that the index goes to.
+    pub at: TxId,
+    pub versions: u64,
+    pub live: u64,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.indexed.stop();
+    }
 }
 
 impl Engine {
@@ -105,6 +122,7 @@ impl Engine {
         let opened = self.opened()?;
         opened.storage.commit_and_tell(request, |tx| {
             locked(&opened.duplicates).apply_next(tx);
+            opened.indexed.committed(tx);
             self.announce(tx.id);
         })
     }
@@ -125,6 +143,12 @@ impl Engine {
         self.storage()?.backend().verify(report)
     }
 
+    /// Makes the search index again from the log. It is a cache: no answer changes.
+    pub fn rebuild(&self) -> Result<Rebuilt, Error> {
+        let opened = self.opened()?;
+        opened.indexed.rebuild(&*opened.storage.reader()?)
+    }
+
     fn opened(&self) -> Result<&Opened, Error> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
@@ -138,10 +162,11 @@ impl Engine {
             let reason = "there is no store in the data directory yet".to_owned();
             return Err(Error::Unavailable { applied: Applied::No, reason });
         }
-        let storage = Storage::open(&self.dir, self.sources.clone())?;
+        let storage = Arc::new(Storage::open(&self.dir, self.sources.clone())?);
         let secret = storage.backend().secret()?;
         let duplicates = Mutex::new(duplicates::Duplicates::default());
-        let indexed = indexed::Indexed::default();
+        let indexed = indexed::Indexed::new(storage.clone(), self.dir.join(INDEX_DIR).join("entries"));
+        let indexed = Arc::new(indexed);
         Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed }))
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use kenning_model::{ScopeId, Timestamp};
+use kenning_retrieval::Hit;
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
@@ -18,16 +19,20 @@ pub struct Question<'a> {
     pub tags: &'a [String],
     /// `None` takes suppressed and expired entries too.
     pub visible_at: Option<Timestamp>,
+    /// Whether hits say why they matched.
+    pub explain: bool,
 }
 
 pub struct Found {
     pub hits: Vec<EntryHit>,
     pub total: u64,
+    /// Words alone decided, since not all vectors are there yet.
+    pub is_degraded: bool,
 }
 
 pub struct EntryHit {
     pub stored: Stored,
-    /// Why it matched; none when nothing but the order of time decided.
+    /// Why it matched, if that was asked; none when nothing but the order of time decided.
     pub explanation: Option<Explanation>,
 }
 
@@ -40,6 +45,13 @@ pub struct Explanation {
     pub matched_terms: Vec<String>,
 }
 
+impl Explanation {
+    pub(crate) fn new(hit: &Hit) -> Explanation {
+        let [total, lexical, dense] = [hit.score, hit.lexical, hit.dense].map(f64::from);
+        Explanation { total, lexical, dense, matched_terms: hit.matched.clone() }
+    }
+}
+
 impl Snapshot<'_> {
     /// One page of the matches, best first; newest first when there is nothing to rank by.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Found, Error> {
@@ -48,7 +60,7 @@ impl Snapshot<'_> {
                 EntryFilter { scopes: question.scopes, at: self.at(), visible_at: question.visible_at };
             let hits = self.reader().entries(&filter, page)?;
             let hits = hits.into_iter().map(|stored| EntryHit { stored, explanation: None }).collect();
-            return Ok(Found { hits, total: self.reader().count_entries(&filter)? });
+            return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });
         }
         let matches = self.indexed().search(self.reader(), self.at(), question, page)?;
         let mut hits = Vec::with_capacity(matches.hits.len());
@@ -57,6 +69,6 @@ impl Snapshot<'_> {
                 || Error::Damaged { what: format!("entry `{id}` is in the log but not in its table") };
             hits.push(EntryHit { stored: self.entry(id)?.ok_or_else(missing)?, explanation });
         }
-        Ok(Found { hits, total: matches.total })
+        Ok(Found { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 }

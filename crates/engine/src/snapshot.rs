@@ -1,6 +1,7 @@
 //! The store as of one transaction.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, Transaction, TxId};
 use kenning_storage::{EntryFilter, Error, HistoryQuery, Reader, Storage, Stored, TripleFilter};
@@ -10,7 +11,7 @@ use crate::indexed::Indexed;
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
     storage: &'a Storage,
-    indexed: &'a Indexed,
+    indexed: &'a Arc<Indexed>,
     reader: Box<dyn Reader + 'a>,
     at: TxId,
 }
@@ -18,7 +19,7 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     pub(crate) fn new(
         storage: &'a Storage,
-        indexed: &'a Indexed,
+        indexed: &'a Arc<Indexed>,
         reader: Box<dyn Reader + 'a>,
         at: TxId,
     ) -> Snapshot<'a> {
@@ -33,7 +34,7 @@ impl<'a> Snapshot<'a> {
         &*self.reader
     }
 
-    pub(crate) fn indexed(&self) -> &Indexed {
+    pub(crate) fn indexed(&self) -> &Arc<Indexed> {
         self.indexed
     }
 

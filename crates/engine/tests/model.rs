@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kenning_engine::{Engine, EntryHit, Error, Question};
 use kenning_model::{EntityType, Id, Record, ScopeId, TxId, fold};
-use kenning_retrieval::{Document, Hit, Index, Prepared};
+use kenning_retrieval::{By, Document, Index, Limits, Prepared, Sight, Version};
 use kenning_storage::{
     Committed, EntryPatch, NewEntry, NewTriple, OnConflict, Request, Stored, UndoTarget, Write,
 };
@@ -309,7 +309,14 @@ impl Run {
     fn check(&self, at: usize) {
         let expected = &self.model.states[at];
         let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
-        let question = Question { scopes: &SCOPES, topic: None, content: None, tags: &[], visible_at: None };
+        let question = Question {
+            scopes: &SCOPES,
+            topic: None,
+            content: None,
+            tags: &[],
+            visible_at: None,
+            explain: true,
+        };
         let found = snapshot.search(&question, 0..1000).expect("readable");
         let (triples, triple_count) = snapshot.triples(&SCOPES, [None; 3], 0..1000).expect("readable");
         assert_eq!(found.total as usize, found.hits.len());
@@ -343,22 +350,32 @@ impl Run {
     /// answers that was made from nothing but the entries of that transaction.
     fn check_search(&self, at: usize) {
         let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
-        let question = Question { scopes: &SCOPES, topic: None, content: None, tags: &[], visible_at: None };
+        let question = Question {
+            scopes: &SCOPES,
+            topic: None,
+            content: None,
+            tags: &[],
+            visible_at: None,
+            explain: true,
+        };
         let mut live = snapshot.search(&question, 0..1000).expect("readable").hits;
         live.reverse();
         let mut fresh = Index::default();
-        for hit in &live {
+        for (hit, number) in live.iter().zip(0..) {
             let Record::Entry(entry) = &hit.stored.record else { panic!("not an entry") };
-            fresh.add(1, Prepared::new(&Document { title: &entry.topic, body: &entry.content }));
+            let document = Document { title: &entry.topic, body: &entry.content, labels: &[] };
+            let version = Version { group: 0, limits: Limits::NONE, prepared: Prepared::new(&document) };
+            fresh.change(1, number, None, Some(version)).expect("memory");
         }
         for text in ["deploy the user", "fruit", "topic", "bananna", "nothing of that kind"] {
-            let asked = kenning_retrieval::Question { text, title_only: false, at: 1 };
-            let mut expected = fresh.search(&asked, &|_| true).hits;
-            expected.sort_by(Hit::order);
-            let expected: Vec<(Id, f64)> = expected
-                .iter()
-                .map(|hit| (live[hit.place as usize].stored.id, f64::from(hit.score)))
-                .collect();
+            let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
+            let by = By::WordsAndMeaning;
+            let asked =
+                kenning_retrieval::Question { title: None, text: Some(text), sight, by, explain: false };
+            let expected = fresh.search(&asked, 0..1000).expect("memory").hits;
+            let id = |number: u64| live[number as usize].stored.id;
+            let expected: Vec<(Id, f64)> =
+                expected.iter().map(|hit| (id(hit.key), f64::from(hit.score))).collect();
             let question = Question { content: Some(text), ..question };
             let found = snapshot.search(&question, 0..1000).expect("readable");
             let score = |hit: &EntryHit| hit.explanation.as_ref().expect("it was ranked").total;

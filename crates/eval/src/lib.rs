@@ -74,6 +74,7 @@ fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec
         content: Some(&asked.text),
         tags: &[],
         visible_at: Some(engine.now()),
+        explain: false,
     };
     let found = engine.snapshot()?.search(&question, 0..5 * DEPTH as u64)?;
     Ok(found.hits.into_iter().map(|hit| hit.stored.id).collect())

@@ -19,6 +19,12 @@ impl Id {
         Id(std::array::from_fn(|at| Id::ALPHABET[(bits >> (5 * at)) as usize & 31]))
     }
 
+    /// What `from_bits` makes this id of.
+    pub fn bits(&self) -> u64 {
+        let value = |byte: &u8| Id::ALPHABET.iter().position(|known| known == byte).unwrap_or(0) as u64;
+        self.0.iter().rev().fold(0, |bits, byte| bits << 5 | value(byte))
+    }
+
     /// `None` when the text has another form, which readers treat like an unknown id.
     pub fn parse(text: &str) -> Option<Id> {
         let bytes: [u8; Id::LEN] = text.as_bytes().try_into().ok()?;

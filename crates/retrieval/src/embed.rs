@@ -39,29 +39,43 @@ static ROWS: LazyLock<Rows> = LazyLock::new(|| {
     Rows { ids, first, many }
 });
 
-/// How often each token of the vocabulary stands in how many passages: what makes a word of a question rare.
+/// In how many passages each token of the vocabulary stands: what makes a word of a question rare. Counts of parts
+/// add up, so the count of a part may be negative where it takes back what another has.
 #[derive(Clone, Debug, Default)]
 pub struct TokenCounts {
-    pub passages: u32,
-    df: Vec<u32>,
+    passages: i64,
+    df: Vec<i32>,
 }
 
 impl TokenCounts {
-    /// Counts a passage with these distinct tokens.
-    pub fn add(&mut self, tokens: impl IntoIterator<Item = Token>) {
+    /// Counts a passage with these distinct tokens `times` over; -1 takes it back.
+    pub fn add(&mut self, tokens: impl IntoIterator<Item = Token>, times: i32) {
+        self.passages += i64::from(times);
+        tokens.into_iter().for_each(|token| self.add_token(token, times));
+    }
+
+    pub(crate) fn add_token(&mut self, token: Token, times: i32) {
         self.df.resize(ROWS.many, 0);
-        self.passages += 1;
-        tokens.into_iter().for_each(|token| self.df[usize::from(token)] += 1);
+        if let Some(df) = self.df.get_mut(usize::from(token)) {
+            *df += times;
+        }
     }
 
-    pub fn remove(&mut self, tokens: impl IntoIterator<Item = Token>) {
-        self.passages -= 1;
-        tokens.into_iter().for_each(|token| self.df[usize::from(token)] -= 1);
+    pub(crate) fn add_passages(&mut self, many: i64) {
+        self.passages += many;
     }
 
-    fn idf(&self, token: Token) -> f32 {
-        let df = self.df.get(usize::from(token)).copied().unwrap_or(0) as f32;
-        (1.0 + (self.passages as f32 - df + 0.5) / (df + 0.5)).ln()
+    pub(crate) fn passages(&self) -> i64 {
+        self.passages
+    }
+
+    /// The tokens that count for anything.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (Token, i32)> {
+        self.df.iter().zip(0..).filter(|(df, _)| **df != 0).map(|(df, token)| (token, *df))
+    }
+
+    fn df(&self, token: Token) -> i32 {
+        self.df.get(usize::from(token)).copied().unwrap_or(0)
     }
 }
 
@@ -85,9 +99,13 @@ pub fn passage_vector(tokens: &[(Token, u32)]) -> [f32; DIM] {
     sum(tokens, |_| 1.0)
 }
 
-/// The vector of a question: rare words count for more.
-pub fn question_vector(tokens: &[(Token, u32)], counts: &TokenCounts) -> [f32; DIM] {
-    sum(tokens, |token| counts.idf(token))
+/// The vector of a question: rare words count for more. What all the counts say together decides what is rare.
+pub fn question_vector(tokens: &[(Token, u32)], counts: &[&TokenCounts]) -> [f32; DIM] {
+    let passages = counts.iter().map(|counts| counts.passages).sum::<i64>() as f32;
+    sum(tokens, |token| {
+        let df = counts.iter().map(|counts| counts.df(token)).sum::<i32>() as f32;
+        (1.0 + (passages - df + 0.5) / (df + 0.5)).ln()
+    })
 }
 
 fn sum(tokens: &[(Token, u32)], weight: impl Fn(Token) -> f32) -> [f32; DIM] {

@@ -1,11 +1,27 @@
 //! Finding texts by their words and by their meaning. Knows no store: whoever feeds it says which version of a text
 //! was live from when to when, and every question names the moment for which it is asked.
 
+mod directory;
+mod document;
 pub mod embed;
+mod error;
 mod index;
 pub mod lex;
+mod memory;
+mod pages;
+mod part;
 mod passage;
+mod postings;
 mod score;
+mod search;
+mod segment;
+mod trigrams;
 mod vectors;
 
-pub use index::{Document, Filter, Hit, Index, Place, Prepared, Question, Results};
+pub use directory::{Directory, Writer};
+pub use document::{Document, Prepared};
+pub use error::Error;
+pub use index::{Index, Known};
+pub use memory::{Memory, Version};
+pub use part::{Limits, Place, Sight};
+pub use search::{By, Hit, Question, Results};

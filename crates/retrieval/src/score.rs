@@ -1,5 +1,7 @@
 //! The one scoring function. Every path to an answer, and the plain check of them all in the tests, ends here.
 
+use crate::postings::Frequency;
+
 /// How quickly more of the same word stops counting.
 const K1: f32 = 1.2;
 /// How much a long text has to have more of it.
@@ -19,49 +21,107 @@ pub const DENSE_FLOOR: f32 = 0.24;
 /// What the words are measured against: the texts that are live at the moment of the question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {
-    pub many: u32,
-    pub length: u64,
+    pub many: i64,
+    pub length: i64,
 }
 
 impl Population {
+    /// `times` is -1 to take a text back.
+    pub fn add(&mut self, length: u32, times: i64) {
+        self.many += times;
+        self.length += times * i64::from(length);
+    }
+
+    pub fn plus(self, other: Population) -> Population {
+        Population { many: self.many + other.many, length: self.length + other.length }
+    }
+
     fn mean_length(self) -> f32 {
-        (self.length as f32 / self.many.max(1) as f32).max(1.0)
+        (self.length as f32 / self.many.max(1) as f32).max(LENGTH_MIN)
     }
 }
 
-/// What one word adds to the score of one text.
-pub fn bm25(frequency: f32, length: u32, df: u32, population: Population) -> f32 {
-    let (many, df) = (population.many as f32, df as f32);
-    let idf = (1.0 + (many - df + 0.5) / (df + 0.5)).ln();
-    let length = (length as f32).max(LENGTH_MIN) / population.mean_length().max(LENGTH_MIN);
-    idf * frequency * (K1 + 1.0) / (frequency + K1 * (1.0 - B + B * length))
+/// What a term of a question is worth (BM25).
+#[derive(Clone, Copy)]
+pub struct Worth {
+    idf: f32,
+    per_length: f32,
+}
+
+impl Worth {
+    /// For a term that `df` of the texts have.
+    pub fn new(df: f32, weight: f32, population: Population) -> Worth {
+        let idf = (1.0 + (population.many as f32 - df + 0.5) / (df + 0.5)).ln();
+        Worth { idf: weight * idf * (K1 + 1.0), per_length: K1 * B / population.mean_length() }
+    }
+
+    /// Two terms side by side are as rare as if they met by chance: to know how often they meet would take a look at
+    /// every text there is, and finds no better (`docs/figures.md`).
+    pub fn of_pair(df: [f32; 2], population: Population) -> Worth {
+        Worth::new((df[0] * df[1] / (population.many as f32).max(1.0)).floor(), BIGRAM_WEIGHT, population)
+    }
+
+    /// What it adds to the score of a text of this length in which it stands so often.
+    pub fn of(&self, frequency: f32, length: u32) -> f32 {
+        let length = (length as f32).max(LENGTH_MIN);
+        self.idf * frequency / (frequency + K1 * (1.0 - B) + self.per_length * length)
+    }
+}
+
+/// How often a term counts in a text.
+pub(crate) fn counted(frequency: Frequency, title_only: bool) -> u32 {
+    let title = TITLE_WEIGHT * frequency.title();
+    if title_only { title } else { title + frequency.body() }
+}
+
+/// Whole numbers add up to the same in every order, so the spread of vectors does not depend on where texts lie.
+const UNITS: f32 = 262_144.0;
+
+/// What is usual among the texts that were searched.
+#[derive(Clone, Copy, Default)]
+pub struct Spread {
+    many: i64,
+    sum: i64,
+    squares: i64,
+    lexical_max: f32,
+}
+
+impl Spread {
+    pub fn add(&mut self, lexical: f32, cosine: f32) {
+        let units = (cosine * UNITS) as i64;
+        self.many += 1;
+        self.sum += units;
+        self.squares += units * units;
+        self.lexical_max = self.lexical_max.max(lexical);
+    }
+
+    /// `cosine_max` is that of the nearest. Without vectors the words alone decide.
+    pub fn fusion(&self, cosine_max: f32, with_dense: bool) -> Fusion {
+        let (many, units) = (self.many.max(1) as f64, f64::from(UNITS));
+        let mean = self.sum as f64 / many / units;
+        let variance = self.squares as f64 / many / (units * units) - mean * mean;
+        let deviation = variance.max(0.0).sqrt();
+        let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
+        let (mean, deviation) = (mean as f32, deviation as f32);
+        let mut fusion = Fusion { lexical_max: self.lexical_max, mean, deviation, z_max: 0.0, dense_weight };
+        fusion.z_max = fusion.z(cosine_max).max(0.0);
+        fusion
+    }
 }
 
 /// Words and meaning as one number: each relative to the best of all candidates, the meaning counted from what is
 /// usual in the searched texts.
 pub struct Fusion {
-    pub lexical_max: f32,
-    pub mean: f32,
-    pub deviation: f32,
-    pub z_max: f32,
+    lexical_max: f32,
+    mean: f32,
+    deviation: f32,
+    z_max: f32,
+    dense_weight: f32,
 }
 
 impl Fusion {
-    /// `cosines` are those of every text that was searched, in a fixed order.
-    pub fn new(lexical_max: f32, cosines: impl Iterator<Item = f32> + Clone) -> Fusion {
-        let (many, sum) = cosines.clone().fold((0u32, 0f64), |(n, sum), cos| (n + 1, sum + f64::from(cos)));
-        let mean = sum / f64::from(many.max(1));
-        let (square, best) = cosines.fold((0f64, f32::MIN), |(square, best), cos| {
-            (square + (f64::from(cos) - mean).powi(2), best.max(cos))
-        });
-        let deviation = (square / f64::from(many.max(1))).sqrt() as f32;
-        let mut fusion = Fusion { lexical_max, mean: mean as f32, deviation, z_max: 0.0 };
-        fusion.z_max = fusion.z(best).max(0.0);
-        fusion
-    }
-
     fn z(&self, cosine: f32) -> f32 {
-        if self.deviation > 1e-6 { (cosine - self.mean) / self.deviation } else { 0.0 }
+        if self.deviation > 1e-4 { (cosine - self.mean) / self.deviation } else { 0.0 }
     }
 
     pub fn lexical(&self, lexical: f32) -> f32 {
@@ -69,10 +129,10 @@ impl Fusion {
     }
 
     pub fn dense(&self, cosine: f32) -> f32 {
-        if self.z_max > 0.0 { self.z(cosine).max(0.0) / self.z_max } else { 0.0 }
+        if self.z_max > 0.0 { (self.z(cosine).max(0.0) / self.z_max).min(1.0) } else { 0.0 }
     }
 
     pub fn total(&self, lexical: f32, cosine: f32) -> f32 {
-        (1.0 - DENSE_WEIGHT) * self.lexical(lexical) + DENSE_WEIGHT * self.dense(cosine)
+        (1.0 - self.dense_weight) * self.lexical(lexical) + self.dense_weight * self.dense(cosine)
     }
 }

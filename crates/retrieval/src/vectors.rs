@@ -1,48 +1,60 @@
-//! Vectors as bytes: one scale per vector, compared exactly, all of them.
+//! Vectors as bytes with one scale each. A question is compared with all that it may see, by the first byte of each
+//! number; the best are compared again with both bytes, which is as good as the number itself.
 
 use simsimd::SpatialSimilarity;
 
-use crate::embed::DIM;
-
-#[derive(Default)]
-pub struct Vectors {
-    bytes: Vec<i8>,
-    scales: Vec<f32>,
-}
-
-/// A vector of length 1 as bytes; `None` when it is zero.
-#[derive(Clone)]
+/// A vector as bytes; all are zero when it is.
+#[derive(Clone, Debug)]
 pub struct Quantised {
-    bytes: [i8; DIM],
-    scale: f32,
+    pub(crate) high: Box<[i8]>,
+    /// What the first byte leaves over, 256 times finer.
+    pub(crate) low: Box<[i8]>,
+    pub(crate) scale: f32,
 }
 
 impl Quantised {
-    pub fn new(vector: &[f32; DIM]) -> Quantised {
+    pub fn new(vector: &[f32]) -> Quantised {
         let largest = vector.iter().fold(0f32, |largest, value| largest.max(value.abs()));
         let scale = largest / 127.0;
-        let mut bytes = [0; DIM];
+        let (mut high, mut low) = (vec![0; vector.len()], vec![0; vector.len()]);
         if scale > 0.0 {
-            for (byte, value) in bytes.iter_mut().zip(vector) {
-                *byte = (value / scale).round() as i8;
+            for (at, value) in vector.iter().enumerate() {
+                let steps = value / scale;
+                high[at] = steps.round() as i8;
+                low[at] = ((steps - steps.round()) * 256.0).round() as i8;
             }
         }
-        Quantised { bytes, scale }
+        Quantised { high: high.into(), low: low.into(), scale }
+    }
+
+    /// Nearly the cosine of two vectors of length 1.
+    pub(crate) fn cosine(&self, high: &[i8], scale: f32) -> f32 {
+        let dot = <i8 as SpatialSimilarity>::dot(high, &self.high);
+        dot.unwrap_or(0.0) as f32 * scale * self.scale
     }
 }
 
-impl Vectors {
-    /// Gives the place of the vector.
-    pub fn push(&mut self, vector: &Quantised) -> u32 {
-        self.bytes.extend_from_slice(&vector.bytes);
+/// The cosine, from both bytes of each number.
+pub(crate) fn exact_cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32) -> f32 {
+    let value = |(high, low): (&i8, &i8)| f32::from(*high) + f32::from(*low) / 256.0;
+    question.iter().zip(high.iter().zip(low).map(value)).map(|(a, b)| a * b).sum::<f32>() * scale
+}
+
+/// First bytes and scales of many vectors, in one piece.
+#[derive(Default)]
+pub(crate) struct HighBytes {
+    pub bytes: Vec<i8>,
+    pub scales: Vec<f32>,
+}
+
+impl HighBytes {
+    pub(crate) fn push(&mut self, vector: &Quantised) {
+        self.bytes.extend_from_slice(&vector.high);
         self.scales.push(vector.scale);
-        (self.scales.len() - 1) as u32
     }
 
-    /// The cosine of two vectors of length 1.
-    pub fn cosine(&self, place: u32, question: &Quantised) -> f32 {
-        let from = place as usize * DIM;
-        let dot = <i8 as SpatialSimilarity>::dot(&self.bytes[from..from + DIM], &question.bytes);
-        dot.unwrap_or(0.0) as f32 * self.scales[place as usize] * question.scale
+    pub(crate) fn cosine(&self, number: usize, question: &Quantised) -> f32 {
+        let dim = question.high.len();
+        question.cosine(&self.bytes[number * dim..(number + 1) * dim], self.scales[number])
     }
 }

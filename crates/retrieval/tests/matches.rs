@@ -2,7 +2,7 @@
 //! a word. The answer must come by its meaning; the other entries are chaff, and must not, though many share a word
 //! like "do" or "the" with the question.
 
-use kenning_retrieval::{Document, Index, Prepared, Question, lex};
+use kenning_retrieval::{By, Document, Index, Limits, Prepared, Question, Sight, Version, lex};
 
 /// Of the paraphrases, at least this share is found without a common word.
 const FOUND_MIN: f64 = 0.78;
@@ -14,16 +14,21 @@ fn paraphrases_come_and_chaff_does_not() {
     let pairs: Vec<(&str, &str)> =
         include_str!("paraphrases.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
     let mut index = Index::default();
-    for (_, entry) in &pairs {
-        index.add(1, Prepared::new(&Document { title: "", body: entry }));
+    for ((_, entry), key) in pairs.iter().zip(0..) {
+        let prepared = Prepared::new(&Document { body: entry, ..Document::default() });
+        let version = Version { group: 0, limits: Limits::NONE, prepared };
+        index.change(1, key, None, Some(version)).expect("memory");
     }
     let (mut found, mut chaff, mut chaff_pairs) = (0, 0, 0);
     for (number, (question, entry)) in pairs.iter().enumerate() {
         let terms = lex::terms(question);
         let shared = |entry: &str| lex::terms(entry).iter().any(|term| terms.contains(term));
         assert!(!shared(entry), "line {} shares a word: {question} / {entry}", number + 1);
-        let results = index.search(&Question { text: question, title_only: false, at: 1 }, &|_| true);
-        let came = |place: usize| results.hits.iter().any(|hit| hit.place as usize == place);
+        let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
+        let (text, by) = (Some(*question), By::WordsAndMeaning);
+        let asked = Question { title: None, text, sight, by, explain: false };
+        let results = index.search(&asked, 0..1000).expect("memory");
+        let came = |number: usize| results.hits.iter().any(|hit| hit.key as usize == number);
         found += usize::from(came(number));
         for (other, (_, entry)) in pairs.iter().enumerate() {
             if other != number && !shared(entry) {

@@ -118,6 +118,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
                 content: uri.content.as_deref(),
                 tags: &uri.tags,
                 visible_at: (!uri.include_suppressed).then_some(listing.asked_at),
+                explain: false,
             };
             let found = listing.snapshot.search(&question, listing.rows())?;
             let items = found.hits.iter().filter_map(|hit| entry_item(&hit.stored)).collect();

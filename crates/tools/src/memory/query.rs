@@ -113,16 +113,15 @@ impl Tool for Query {
             content: asked.content.as_deref(),
             tags: &asked.tags,
             visible_at: (!suppressed_too).then_some(listing.asked_at),
+            explain: input.explain.unwrap_or(false),
         };
         let found = listing.snapshot.search(&question, listing.rows())?;
-        let explain = input.explain.unwrap_or(false);
         let items = found
             .hits
             .into_iter()
             .filter_map(|hit| {
                 let entry = entry_item(&hit.stored)?;
-                let why = hit.explanation.filter(|_| explain);
-                Some(Item { explain: why.map(|why| Why::new(why, &entry)), entry })
+                Some(Item { explain: hit.explanation.map(|why| Why::new(why, &entry)), entry })
             })
             .collect();
         let items = take_rows(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {

@@ -1,0 +1,242 @@
+//! The directory of an index: its segments, and a manifest that names them and the last transaction they tell of.
+//!
+//! Many processes read it, one at a time writes. A segment is written whole before the manifest names it and removed
+//! only when the manifest no longer does, and a new manifest takes the place of the old one in one step. So whoever
+//! dies at whatever moment leaves a directory that is right; and one that is not right says so when it is read, and is
+//! built again from the log.
+
+use std::collections::HashSet;
+use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::embed;
+use crate::error::{Error, damaged};
+use crate::index::{Index, Known};
+use crate::memory::Memory;
+use crate::pages::{Pages, PagesWriter};
+use crate::part::Place;
+use crate::segment::{Segment, Source, Span, write};
+
+/// Goes up with every change of what is written, the cutting of words included: an index of another format is none.
+const FORMAT: u64 = 1;
+const MANIFEST: &str = "manifest";
+const LOCK: &str = "lock";
+/// So many segments of about the same size become one.
+const MERGED: usize = 4;
+/// About the same size: within this factor.
+const TIER: u64 = 4;
+/// A reader that finds a segment gone reads the manifest again; more often than this it can't be a coincidence.
+const TRIES: usize = 20;
+
+pub struct Directory {
+    path: PathBuf,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Manifest {
+    /// The last transaction that the segments tell of.
+    at: u64,
+    next_place: Place,
+    segments: Vec<String>,
+}
+
+impl Directory {
+    pub fn new(path: PathBuf) -> Directory {
+        Directory { path }
+    }
+
+    /// The index as far as it goes, and the transaction it goes to. `known` lends the segments that it has open.
+    pub fn open(&self, known: Option<&Known>) -> Result<(Index, u64), Error> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let manifest = self.manifest()?;
+            match self.open_segments(&manifest, known) {
+                Ok(segments) => return Ok((Index::new(segments, manifest.next_place)?, manifest.at)),
+                // Another process merged it away since the manifest was read.
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.map_or_else(|| damaged("segments come and go"), Error::Io))
+    }
+
+    fn open_segments(&self, manifest: &Manifest, known: Option<&Known>) -> Result<Vec<Arc<Segment>>, Error> {
+        let open = |name: &String| {
+            let known = known.iter().flat_map(|known| &known.0).find(|segment| segment.name == *name);
+            match known {
+                Some(segment) => Ok(segment.clone()),
+                None => Segment::open(&self.path, name, embed::IDENTITY).map(Arc::new),
+            }
+        };
+        manifest.segments.iter().map(open).collect()
+    }
+
+    /// How far the segments go.
+    pub fn at(&self) -> Result<u64, Error> {
+        Ok(self.manifest()?.at)
+    }
+
+    fn manifest(&self) -> Result<Manifest, Error> {
+        let file = match Pages::open(&self.path.join(MANIFEST)) {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Manifest::default());
+            }
+            file => file?,
+        };
+        let text = file.read(0..file.len(), |bytes| String::from_utf8_lossy(bytes).into_owned())?;
+        Manifest::parse(&text).ok_or_else(|| damaged("the manifest is of another format"))
+    }
+
+    /// Whether other segments are in force than those.
+    pub fn is_newer(&self, known: &Known) -> Result<bool, Error> {
+        Ok(!self.manifest()?.segments.iter().eq(known.0.iter().map(|segment| &segment.name)))
+    }
+
+    /// The right to write; none while another process has it. Whoever has it gives up when `stop` is set.
+    pub fn lock<'a>(&'a self, stop: &'a AtomicBool) -> io::Result<Option<Writer<'a>>> {
+        fs::create_dir_all(&self.path)?;
+        let lock = File::create(self.path.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Writer { directory: self, stop, _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Manifest {
+    fn text(&self) -> String {
+        let mut lines = vec![FORMAT.to_string(), self.at.to_string(), self.next_place.to_string()];
+        lines.extend(self.segments.iter().cloned());
+        lines.join("\n")
+    }
+
+    fn parse(text: &str) -> Option<Manifest> {
+        let mut lines = text.lines();
+        if lines.next()?.parse() != Ok(FORMAT) {
+            return None;
+        }
+        let (at, next_place) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+        Some(Manifest { at, next_place, segments: lines.map(str::to_owned).collect() })
+    }
+}
+
+/// The one that writes.
+pub struct Writer<'a> {
+    directory: &'a Directory,
+    stop: &'a AtomicBool,
+    /// Given back when it is closed, however the process ends.
+    _lock: File,
+}
+
+impl Writer<'_> {
+    /// Writes what the log says from the end of the segments up to `at` as one more segment.
+    pub fn append(&self, tail: &Memory, at: u64) -> Result<(), Error> {
+        let mut manifest = self.directory.manifest()?;
+        if tail.changes() > 0 {
+            let span = Span { first: manifest.at + 1, last: at };
+            manifest.segments.push(self.write(&[tail as &dyn Source], span)?);
+        }
+        manifest.at = at;
+        manifest.next_place = tail.next_place;
+        self.put(&manifest)
+    }
+
+    /// An empty tail, to be fed with what comes after the given transaction and then appended.
+    pub fn begin(&self) -> Result<(Memory, u64), Error> {
+        let manifest = self.directory.manifest()?;
+        Ok((Memory::after(manifest.next_place), manifest.at))
+    }
+
+    /// Makes one of several segments wherever there are many of a size.
+    pub fn merge(&self, known: &Known) -> Result<(), Error> {
+        while self.merge_once(known)? {}
+        Ok(())
+    }
+
+    fn merge_once(&self, known: &Known) -> Result<bool, Error> {
+        let mut manifest = self.directory.manifest()?;
+        let segments = self.directory.open_segments(&manifest, Some(known))?;
+        let index = Index::new(segments, manifest.next_place)?;
+        let sizes: Vec<u64> = index.segments.iter().map(|open| u64::from(open.segment.totals.docs)).collect();
+        let Some(range) = to_merge(&sizes) else { return Ok(false) };
+        let merged = &index.segments[range.clone()];
+        let (Some(first), Some(last)) = (merged.first(), merged.last()) else { return Ok(false) };
+        let span = Span { first: first.segment.totals.first, last: last.segment.totals.last };
+        let sources: Vec<&dyn Source> = merged.iter().map(|open| open as &dyn Source).collect();
+        let name = self.write(&sources, span)?;
+        manifest.segments.splice(range, [name]);
+        self.put(&manifest)?;
+        Ok(true)
+    }
+
+    /// Throws everything away.
+    pub fn clear(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.path.join(MANIFEST)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => self.sweep(&Manifest::default()),
+        }
+    }
+
+    fn write(&self, sources: &[&dyn Source], span: Span) -> Result<String, Error> {
+        // Random, so that no name ever means two things, not even after everything was thrown away.
+        let name = format!("{:016x}", RandomState::new().build_hasher().finish());
+        write(&self.directory.path, &name, embed::IDENTITY, embed::DIM as u32, sources, span, self.stop)?;
+        Ok(name)
+    }
+
+    fn put(&self, manifest: &Manifest) -> Result<(), Error> {
+        let (path, new) = (self.directory.path.join(MANIFEST), self.directory.path.join("manifest.new"));
+        let mut file = PagesWriter::create(&new)?;
+        file.write(manifest.text().as_bytes())?;
+        file.finish()?;
+        fs::rename(new, path)?;
+        sync_directory(&self.directory.path)?;
+        Ok(self.sweep(manifest)?)
+    }
+
+    /// Removes what the manifest does not name.
+    fn sweep(&self, manifest: &Manifest) -> io::Result<()> {
+        let named: HashSet<&str> = manifest.segments.iter().map(String::as_str).collect();
+        for file in fs::read_dir(&self.directory.path)? {
+            let file = file?;
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let stem = name.split('.').next().unwrap_or_default();
+            if !named.contains(stem) && name != MANIFEST && name != LOCK {
+                // Where an open file can't be removed, the next sweep finds it.
+                let _ = fs::remove_file(file.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Neighbours of about the same size, the newest first: each text is written again only when its segment has grown
+/// several times over.
+fn to_merge(sizes: &[u64]) -> Option<std::ops::Range<usize>> {
+    let tier = |size: u64| size.max(1).ilog(TIER);
+    for end in (MERGED..=sizes.len()).rev() {
+        let tiers: Vec<u32> = sizes[..end].iter().map(|size| tier(*size)).collect();
+        let highest = *tiers[end - MERGED..].iter().max()?;
+        let lowest = *tiers[end - MERGED..].iter().min()?;
+        if highest - lowest <= 1 {
+            return Some(end - MERGED..end);
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,16 @@
+use std::io;
+
+/// Why an index can't be read. It is a cache: whoever owns it throws it away and builds it again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("the index is damaged: {what}")]
+    Damaged { what: &'static str },
+    #[error("it was told to stop")]
+    Stopped,
+}
+
+pub(crate) fn damaged(what: &'static str) -> Error {
+    Error::Damaged { what }
+}

@@ -1,0 +1,127 @@
+//! An index is made of parts: segments on the disk and the tail in memory. This is what a question asks of each.
+
+use std::ops::Range;
+
+use crate::embed::Token;
+use crate::error::Error;
+use crate::postings::Frequency;
+use crate::vectors::Quantised;
+
+/// Which version of which text, counted from 0 in the order of the log, so it is the same in every index of that log.
+pub type Place = u32;
+
+/// What a question may see.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    /// The moment for which it is asked.
+    pub at: u64,
+    pub groups: &'a [u32],
+    /// All of these must be there.
+    pub labels: &'a [String],
+    /// Leaves out what is suppressed or not valid at this time; `None` takes everything.
+    pub valid_at: Option<i64>,
+}
+
+/// What keeps a version from being seen by everybody at all times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    pub suppressed: bool,
+    pub valid_from: i64,
+    pub valid_to: i64,
+}
+
+impl Limits {
+    pub const NONE: Limits = Limits { suppressed: false, valid_from: i64::MIN, valid_to: i64::MAX };
+
+    pub(crate) fn allow(&self, valid_at: Option<i64>) -> bool {
+        valid_at.is_none_or(|now| !self.suppressed && self.valid_from <= now && now < self.valid_to)
+    }
+}
+
+/// A number in a part, from 0.
+pub(crate) type Doc = u32;
+
+/// The stretches of a part that a question looks at. Scores are kept for these only, one behind the other: the place
+/// of a text among them is its `local` number.
+pub(crate) struct Stretches {
+    pub docs: Vec<Range<Doc>>,
+    /// The local number of the first text of each.
+    firsts: Vec<u32>,
+    pub many: u32,
+}
+
+impl Stretches {
+    pub(crate) fn new(docs: Vec<Range<Doc>>) -> Stretches {
+        let mut many = 0;
+        let first = |stretch: &Range<Doc>| {
+            let first = many;
+            many += stretch.end - stretch.start;
+            first
+        };
+        let firsts = docs.iter().map(first).collect();
+        Stretches { docs, firsts, many }
+    }
+
+    /// Each stretch and the local number of its first text.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Range<Doc>, u32)> {
+        self.docs.iter().zip(self.firsts.iter().copied())
+    }
+
+    pub(crate) fn local(&self, doc: Doc) -> Option<u32> {
+        let at = self.docs.partition_point(|stretch| stretch.end <= doc);
+        let stretch = self.docs.get(at).filter(|stretch| stretch.start <= doc)?;
+        Some(self.firsts[at] + doc - stretch.start)
+    }
+}
+
+/// What changed in a part after the moment of a question: take back what came and bring back what went, and the counts
+/// of today are those of then.
+#[derive(Default)]
+pub(crate) struct Drift {
+    /// Live today and not then, in order.
+    pub came: Vec<Doc>,
+    /// Live then and not today, in order.
+    pub went: Vec<Doc>,
+}
+
+/// A term of a part.
+#[derive(Clone, Copy)]
+pub(crate) struct Term {
+    /// How many live texts have it, less those it takes back from older parts.
+    pub live: i32,
+    /// Where to look; the part knows.
+    pub at: u64,
+}
+
+pub(crate) trait Part {
+    /// Where everything lies that may be seen; what else lies there is told by `hidden`.
+    fn stretches(&self, sight: &Sight<'_>) -> Stretches;
+
+    /// Names the texts in the stretches that may not be seen, by their local number. Labels are not looked at.
+    fn hidden(&self, sight: &Sight<'_>, within: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error>;
+
+    fn term(&self, text: &str) -> Option<Term>;
+
+    /// Every term with one bit for each of its trigrams.
+    fn each_term(&self, each: &mut dyn FnMut(&str, u64));
+
+    /// The texts with this term in the stretches, by their local number, with what comes after it there.
+    fn postings(
+        &self,
+        term: &Term,
+        within: &Stretches,
+        each: &mut impl FnMut(u32, Frequency, &[u8]),
+    ) -> Result<(), Error>;
+
+    /// How near each text of the stretches is, by its best passage. False when there are no vectors.
+    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error>;
+    fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error>;
+
+    /// All texts of the part.
+    fn whole(&self) -> Stretches;
+    fn length(&self, doc: Doc) -> u32;
+    fn place(&self, doc: Doc) -> Place;
+    fn key(&self, doc: Doc) -> Result<u64, Error>;
+    fn drift(&self, at: u64) -> Result<Drift, Error>;
+    fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error>;
+}

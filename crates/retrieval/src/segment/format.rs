@@ -1,0 +1,172 @@
+//! How a segment lies in its file: sections one behind the other, and at the end where each begins and ends.
+
+use std::ops::Range;
+
+use crate::error::{Error, damaged};
+use crate::pages::Pages;
+use crate::part::{Doc, Limits};
+use crate::score::Population;
+
+#[derive(Clone, Copy)]
+pub(super) enum Section {
+    Postings,
+    Dictionary,
+    Blocks,
+    Groups,
+    Places,
+    Lengths,
+    FirstPassages,
+    Keys,
+    Times,
+    ByKey,
+    Limits,
+    Tokens,
+    TokenEnds,
+    Counts,
+    Closings,
+    Totals,
+}
+
+pub(super) const SECTIONS: usize = Section::Totals as usize + 1;
+
+pub(super) struct Sections(pub [u64; SECTIONS + 1]);
+
+impl Sections {
+    /// Every section begins where the one before it ends.
+    pub(super) fn range(&self, section: Section) -> Range<u64> {
+        self.0[section as usize]..self.0[section as usize + 1]
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|at| at.to_le_bytes()).collect()
+    }
+
+    pub(super) fn read(file: &Pages) -> Result<Sections, Error> {
+        let bytes = 8 * (SECTIONS as u64 + 1);
+        let from = file.len().checked_sub(bytes).ok_or_else(|| damaged("a segment without sections"))?;
+        let mut sections = Sections([0; SECTIONS + 1]);
+        file.read(from..file.len(), |bytes| {
+            for (at, eight) in sections.0.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *at = u64::from_le_bytes(*eight);
+            }
+        })?;
+        Ok(sections)
+    }
+}
+
+pub(crate) struct Totals {
+    pub docs: u32,
+    pub passages: u32,
+    /// The transactions of which it tells.
+    pub first: u64,
+    pub last: u64,
+    /// What it adds to the counts of the whole index; see `TokenCounts`.
+    pub population: Population,
+    pub counted_passages: i64,
+}
+
+impl Totals {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Totals { docs, passages, first, last, population, counted_passages } = self;
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&docs.to_le_bytes());
+        bytes.extend_from_slice(&passages.to_le_bytes());
+        for long in
+            [*first, *last, population.many as u64, population.length as u64, *counted_passages as u64]
+        {
+            bytes.extend_from_slice(&long.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Totals, Error> {
+        if bytes.len() != 48 {
+            return Err(damaged("the totals of a segment are not all there"));
+        }
+        let short = numbers(&bytes[..8]);
+        let at = |number: usize| long(&bytes[8 + 8 * number..16 + 8 * number]);
+        Ok(Totals {
+            docs: short[0],
+            passages: short[1],
+            first: at(0),
+            last: at(1),
+            population: Population { many: at(2) as i64, length: at(3) as i64 },
+            counted_passages: at(4) as i64,
+        })
+    }
+}
+
+/// A term in the dictionary: the length of its text, the text, and where its list stands.
+pub(super) struct Entry<'a> {
+    pub text: &'a str,
+    pub many: u32,
+    pub live: i32,
+    /// Of the list, from the first list on.
+    pub offset: u64,
+    pub size: u32,
+    pub trigrams: u64,
+}
+
+const LENGTH: usize = 2;
+const FIXED: usize = 28;
+
+impl<'a> Entry<'a> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Entry<'a>> {
+        let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
+        let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        let fixed = rest.first_chunk::<FIXED>()?;
+        let short = numbers(&fixed[..12]);
+        Some(Entry {
+            text: std::str::from_utf8(text).ok()?,
+            many: short[0],
+            live: short[1] as i32,
+            size: short[2],
+            offset: long(&fixed[12..20]),
+            trigrams: long(&fixed[20..28]),
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.text.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.text.as_bytes());
+        for short in [self.many, self.live as u32, self.size] {
+            out.extend_from_slice(&short.to_le_bytes());
+        }
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.trigrams.to_le_bytes());
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        LENGTH + self.text.len() + FIXED
+    }
+}
+
+const LIMITS_ROW: usize = 24;
+
+pub(super) fn encode_limits(doc: Doc, limits: &Limits, out: &mut Vec<u8>) {
+    out.extend_from_slice(&doc.to_le_bytes());
+    out.extend_from_slice(&u32::from(limits.suppressed).to_le_bytes());
+    out.extend_from_slice(&limits.valid_from.to_le_bytes());
+    out.extend_from_slice(&limits.valid_to.to_le_bytes());
+}
+
+pub(super) fn decode_limits(bytes: &[u8]) -> Result<Vec<(Doc, Limits)>, Error> {
+    if !bytes.len().is_multiple_of(LIMITS_ROW) {
+        return Err(damaged("the limits of a segment are not all there"));
+    }
+    let row = |row: &[u8; LIMITS_ROW]| {
+        let short = numbers(&row[..8]);
+        let (valid_from, valid_to) = (long(&row[8..16]) as i64, long(&row[16..24]) as i64);
+        (short[0], Limits { suppressed: short[1] != 0, valid_from, valid_to })
+    };
+    Ok(bytes.as_chunks::<LIMITS_ROW>().0.iter().map(row).collect())
+}
+
+pub(super) fn numbers(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four)).collect()
+}
+
+/// The first eight bytes.
+pub(super) fn long(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |eight| u64::from_le_bytes(*eight))
+}

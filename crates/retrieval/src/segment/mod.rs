@@ -1,0 +1,512 @@
+//! Versions on the disk, never changed once written: the live ones first, by group, then those that had ended, by group
+//! too. So what a question may see is a few stretches, and what it may not see is not even read.
+//!
+//! What every question needs is kept in memory: the terms, and twelve bytes a text. The rest is read when it is asked for.
+
+mod format;
+mod vectors;
+mod write;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::embed::{Token, TokenCounts};
+use crate::error::{Error, damaged};
+use crate::memory::NEVER;
+use crate::pages::Pages;
+use crate::part::{Doc, Drift, Limits, Part, Place, Sight, Stretches, Term};
+use crate::postings::{Frequency, Postings, Table};
+use crate::score::Population;
+use crate::vectors::{Quantised, exact_cosine};
+
+use format::{Entry, Section, Totals};
+pub(crate) use vectors::Vectors;
+pub(crate) use write::{Source, Span, write};
+
+/// Lists up to this size are read in one go.
+const SMALL_LIST: u32 = 16 * 1024;
+/// Blocks that are no farther apart than this are read together.
+const GAP: u32 = 4 * 1024;
+
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    file: Pages,
+    sections: format::Sections,
+    pub(crate) totals: Totals,
+    groups: Vec<Group>,
+    places: Vec<Place>,
+    lengths: Vec<u32>,
+    /// One more than there are texts.
+    first_passages: Vec<u32>,
+    limits: Vec<(Doc, Limits)>,
+    /// Every term in order, as `Entry` reads it.
+    dictionary: Vec<u8>,
+    /// Where every sixteenth term stands.
+    blocks: Vec<u32>,
+    /// When each text began and ended; read by the first question for an earlier moment.
+    times: OnceLock<Vec<(u64, u64)>>,
+    pub(crate) vectors: OnceLock<Vectors>,
+}
+
+/// Where the texts of a group lie.
+#[derive(Clone, Debug)]
+struct Group {
+    is_live: bool,
+    group: u32,
+    docs: Range<Doc>,
+}
+
+impl Segment {
+    pub(crate) fn open(dir: &Path, name: &str, identity: &str) -> Result<Segment, Error> {
+        let file = Pages::open(&dir.join(format!("{name}.words")))?;
+        let sections = format::Sections::read(&file)?;
+        let read = |section| file.read(sections.range(section), <[u8]>::to_vec);
+        let numbers = |section| file.read(sections.range(section), format::numbers);
+        let totals = Totals::decode(&read(Section::Totals)?)?;
+        let groups = numbers(Section::Groups)?.as_chunks::<4>().0.iter().map(Group::decode).collect();
+        let limits = format::decode_limits(&read(Section::Limits)?)?;
+        let segment = Segment {
+            name: name.to_owned(),
+            groups,
+            places: numbers(Section::Places)?,
+            lengths: numbers(Section::Lengths)?,
+            first_passages: numbers(Section::FirstPassages)?,
+            limits,
+            dictionary: read(Section::Dictionary)?,
+            blocks: numbers(Section::Blocks)?,
+            times: OnceLock::new(),
+            vectors: OnceLock::new(),
+            totals,
+            sections,
+            file,
+        };
+        let docs = segment.totals.docs as usize;
+        if segment.places.len() != docs
+            || segment.lengths.len() != docs
+            || segment.first_passages.len() != docs + 1
+        {
+            return Err(damaged("the columns of a segment are not equally long"));
+        }
+        segment.attach_vectors(dir, identity)?;
+        Ok(segment)
+    }
+
+    /// Takes the vectors of this model, if they are there.
+    pub(crate) fn attach_vectors(&self, dir: &Path, identity: &str) -> Result<(), Error> {
+        let path = dir.join(vectors::file_name(&self.name, identity));
+        if self.vectors.get().is_none() && path.exists() {
+            let vectors = Vectors::open(&path)?;
+            if vectors.many() != self.totals.passages {
+                return Err(damaged("vectors that belong to another segment"));
+            }
+            let _ = self.vectors.set(vectors);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
+        self.file.read(self.sections.range(Section::Closings), |bytes| {
+            bytes
+                .as_chunks::<16>()
+                .0
+                .iter()
+                .map(|row| (format::long(&row[..8]), format::long(&row[8..])))
+                .collect()
+        })
+    }
+
+    pub(crate) fn counts(&self) -> Result<TokenCounts, Error> {
+        let mut counts = TokenCounts::default();
+        counts.add_passages(self.totals.counted_passages);
+        self.file.read(self.sections.range(Section::Counts), |bytes| {
+            for [token, times] in format::numbers(bytes).as_chunks::<2>().0 {
+                counts.add_token(*token as Token, *times as i32);
+            }
+        })?;
+        Ok(counts)
+    }
+
+    /// The live text with this key.
+    fn find(&self, key: u64) -> Result<Option<Doc>, Error> {
+        const ROW: u64 = 12;
+        let rows = self.sections.range(Section::ByKey);
+        let row = |at: u64| {
+            let from = rows.start + at * ROW;
+            self.file.read(from..from + ROW, |row| (format::long(&row[..8]), format::numbers(&row[8..])[0]))
+        };
+        let (mut low, mut high) = (0, (rows.end - rows.start) / ROW);
+        while low < high {
+            let middle = (low + high) / 2;
+            let (found, doc) = row(middle)?;
+            match found.cmp(&key) {
+                std::cmp::Ordering::Equal => return Ok(Some(doc)),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    fn times(&self) -> Result<&[(u64, u64)], Error> {
+        if let Some(times) = self.times.get() {
+            return Ok(times);
+        }
+        let times = self.file.read(self.sections.range(Section::Times), |bytes| {
+            let rows = bytes.as_chunks::<16>().0.iter();
+            rows.map(|row| (format::long(&row[..8]), format::long(&row[8..]))).collect::<Vec<_>>()
+        })?;
+        if times.len() != self.places.len() {
+            return Err(damaged("the times of a segment are not all there"));
+        }
+        Ok(self.times.get_or_init(|| times))
+    }
+
+    fn entry_at(&self, at: usize) -> Option<Entry<'_>> {
+        Entry::decode(self.dictionary.get(at..)?)
+    }
+
+    fn passages(&self, docs: &Range<Doc>) -> Range<u32> {
+        self.first_passages[docs.start as usize]..self.first_passages[docs.end as usize]
+    }
+
+    fn vectors(&self) -> Result<&Vectors, Error> {
+        self.vectors.get().ok_or_else(|| damaged("vectors are missing"))
+    }
+
+    fn passage_tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
+        let ends = self.sections.range(Section::TokenEnds);
+        let from = ends.start + 4 * u64::from(passage);
+        let ends = self.file.read(from..from + 8, format::numbers)?;
+        let tokens = self.sections.range(Section::Tokens);
+        let range = tokens.start + 2 * u64::from(ends[0])..tokens.start + 2 * u64::from(ends[1]);
+        self.file.read(range, |bytes| {
+            bytes.as_chunks::<2>().0.iter().map(|two| Token::from_le_bytes(*two)).collect()
+        })
+    }
+}
+
+impl Group {
+    fn decode(row: &[u32; 4]) -> Group {
+        Group { is_live: row[0] != 0, group: row[1], docs: row[2]..row[3] }
+    }
+}
+
+/// A segment, and which of its texts have ended since it was written.
+pub(crate) struct Open {
+    pub segment: Arc<Segment>,
+    /// In order.
+    ended: Vec<(Doc, u64)>,
+}
+
+impl Open {
+    pub(crate) fn new(segment: Arc<Segment>) -> Open {
+        Open { segment, ended: Vec::new() }
+    }
+
+    /// Ends the live text with this key, if it is here.
+    pub(crate) fn end(&mut self, key: u64, to: u64) -> Result<bool, Error> {
+        let Some(doc) = self.segment.find(key)? else { return Ok(false) };
+        match self.ended.binary_search_by_key(&doc, |(doc, _)| *doc) {
+            // It had ended already: the one that is meant is in an older part.
+            Ok(_) => Ok(false),
+            Err(at) => {
+                self.ended.insert(at, (doc, to));
+                Ok(true)
+            }
+        }
+    }
+
+    fn ended_at(&self, doc: Doc) -> Option<u64> {
+        let at = self.ended.binary_search_by_key(&doc, |(doc, _)| *doc).ok()?;
+        Some(self.ended[at].1)
+    }
+}
+
+impl Part for Open {
+    fn stretches(&self, sight: &Sight<'_>) -> Stretches {
+        // What had ended when the segment was written is of no use to a later question.
+        let kinds: &[bool] = if sight.at < self.segment.totals.last { &[true, false] } else { &[true] };
+        let groups = &self.segment.groups;
+        let find = |is_live: bool, group: u32| {
+            let wanted = (!is_live, group);
+            groups.binary_search_by_key(&wanted, |group| (!group.is_live, group.group)).ok()
+        };
+        let mut docs: Vec<Range<Doc>> = kinds
+            .iter()
+            .flat_map(|is_live| sight.groups.iter().filter_map(|group| find(*is_live, *group)))
+            .map(|at| groups[at].docs.clone())
+            .collect();
+        docs.sort_unstable_by_key(|docs| docs.start);
+        docs.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Stretches::new(docs)
+    }
+
+    fn hidden(&self, sight: &Sight<'_>, within: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error> {
+        if sight.at < self.segment.totals.last {
+            let times = self.segment.times()?;
+            for (stretch, first) in within.iter() {
+                for (doc, local) in stretch.clone().zip(first..) {
+                    let (from, to) = times[doc as usize];
+                    if sight.at < from || to <= sight.at {
+                        hide(local);
+                    }
+                }
+            }
+        }
+        let ended = self.ended.iter().filter(|(_, to)| *to <= sight.at).map(|(doc, _)| doc);
+        let limited = self.segment.limits.iter().filter(|(_, limits)| !limits.allow(sight.valid_at));
+        ended.chain(limited.map(|(doc, _)| doc)).filter_map(|doc| within.local(*doc)).for_each(hide);
+        Ok(())
+    }
+
+    fn term(&self, text: &str) -> Option<Term> {
+        let segment = &self.segment;
+        let first_of = |block: &u32| segment.entry_at(*block as usize).map_or("", |entry| entry.text);
+        let block = segment.blocks.partition_point(|block| first_of(block) <= text).checked_sub(1)?;
+        let mut at = segment.blocks[block] as usize;
+        while let Some(entry) = segment.entry_at(at) {
+            match entry.text.cmp(text) {
+                std::cmp::Ordering::Less => at += entry.bytes(),
+                std::cmp::Ordering::Equal => {
+                    return Some(Term { live: entry.live, at: at as u64 });
+                }
+                std::cmp::Ordering::Greater => return None,
+            }
+        }
+        None
+    }
+
+    fn each_term(&self, each: &mut dyn FnMut(&str, u64)) {
+        let mut at = 0;
+        while let Some(entry) = self.segment.entry_at(at) {
+            each(entry.text, entry.trigrams);
+            at += entry.bytes();
+        }
+    }
+
+    fn postings(
+        &self,
+        term: &Term,
+        within: &Stretches,
+        each: &mut impl FnMut(u32, Frequency, &[u8]),
+    ) -> Result<(), Error> {
+        self.segment.postings(term, within, each)
+    }
+
+    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
+        let segment = &self.segment;
+        let Some(vectors) = segment.vectors.get() else { return Ok(false) };
+        for (stretch, first) in within.iter() {
+            let mut doc = stretch.start;
+            let out = &mut out[first as usize..(first + stretch.end - stretch.start) as usize];
+            out.fill(-1.0);
+            vectors.each(segment.passages(stretch), &mut |passage, high, scale| {
+                while segment.first_passages[doc as usize + 1] <= passage {
+                    doc += 1;
+                }
+                let best = &mut out[(doc - stretch.start) as usize];
+                *best = best.max(question.cosine(high, scale));
+            })?;
+        }
+        Ok(true)
+    }
+
+    fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error> {
+        let mut best = -1f32;
+        for passage in self.segment.passages(&(doc..doc + 1)) {
+            let vector = self.segment.vectors()?.get(passage)?;
+            best = best.max(exact_cosine(question, &vector.high, &vector.low, vector.scale));
+        }
+        Ok(best)
+    }
+
+    fn whole(&self) -> Stretches {
+        self.segment.whole()
+    }
+
+    fn length(&self, doc: Doc) -> u32 {
+        self.segment.lengths[doc as usize]
+    }
+
+    fn place(&self, doc: Doc) -> Place {
+        self.segment.places[doc as usize]
+    }
+
+    fn key(&self, doc: Doc) -> Result<u64, Error> {
+        let from = self.segment.sections.range(Section::Keys).start + 8 * u64::from(doc);
+        self.segment.file.read(from..from + 8, format::long)
+    }
+
+    fn drift(&self, at: u64) -> Result<Drift, Error> {
+        let mut drift = Drift::default();
+        if at < self.segment.totals.last {
+            for (&(from, to), doc) in self.segment.times()?.iter().zip(0..) {
+                let to = self.ended_at(doc).unwrap_or(to);
+                match to == NEVER {
+                    true if from > at => drift.came.push(doc),
+                    false if from <= at && at < to => drift.went.push(doc),
+                    _ => {}
+                }
+            }
+        } else {
+            drift.went.extend(self.ended.iter().filter(|(_, to)| at < *to).map(|(doc, _)| doc));
+        }
+        Ok(drift)
+    }
+
+    fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error> {
+        for passage in self.segment.passages(&(doc..doc + 1)) {
+            each(&self.segment.passage_tokens(passage)?);
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    fn whole(&self) -> Stretches {
+        let all = 0..self.totals.docs;
+        Stretches::new(if all.is_empty() { Vec::new() } else { vec![all] })
+    }
+
+    fn postings(
+        &self,
+        term: &Term,
+        within: &Stretches,
+        each: &mut impl FnMut(u32, Frequency, &[u8]),
+    ) -> Result<(), Error> {
+        let entry = self.entry_at(term.at as usize).ok_or_else(|| damaged("a term that is not there"))?;
+        if entry.many == 0 || within.docs.is_empty() {
+            return Ok(());
+        }
+        let (many, table_bytes) = (entry.many as usize, Table::bytes(entry.many as usize) as u32);
+        let blocks_bytes =
+            entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
+        let from = self.sections.range(Section::Postings).start + entry.offset;
+        let mut stretches = within.iter().peekable();
+        // Texts and stretches are both in order, so one pass finds the stretch of each text.
+        let mut each = |doc: Doc, frequency: Frequency, links: &[u8]| {
+            while stretches.next_if(|(stretch, _)| stretch.end <= doc).is_some() {}
+            if let Some((stretch, first)) = stretches.peek()
+                && stretch.start <= doc
+            {
+                each(first + doc - stretch.start, frequency, links);
+            }
+        };
+        if entry.size <= SMALL_LIST {
+            return self.file.read(from..from + u64::from(entry.size), |bytes| {
+                let (table, blocks) = bytes.split_at(table_bytes as usize);
+                let table = Table::decode(table, many, blocks_bytes);
+                for wanted in wanted_blocks(&table, within, 0) {
+                    let span = table.span(&wanted);
+                    table.decode_blocks(
+                        wanted,
+                        &blocks[span.start as usize..span.end as usize],
+                        &mut each,
+                    )?;
+                }
+                Ok(())
+            })?;
+        }
+        let blocks_at = from + u64::from(table_bytes);
+        let table = self.file.read(from..blocks_at, |table| Table::decode(table, many, blocks_bytes))?;
+        for wanted in wanted_blocks(&table, within, GAP) {
+            let span = table.span(&wanted);
+            let range = blocks_at + u64::from(span.start)..blocks_at + u64::from(span.end);
+            self.file.read(range, |bytes| table.decode_blocks(wanted, bytes, &mut each))??;
+        }
+        Ok(())
+    }
+}
+
+/// The blocks that reach into the stretches, in runs; runs that are no farther apart than `gap` become one.
+fn wanted_blocks(table: &Table, within: &Stretches, gap: u32) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for stretch in &within.docs {
+        let next = table.blocks(stretch);
+        match runs.last_mut() {
+            _ if next.is_empty() => {}
+            Some(last) if next.start <= last.end || table.span(&next).start - table.span(last).end <= gap => {
+                last.end = last.end.max(next.end);
+            }
+            _ => runs.push(next),
+        }
+    }
+    runs
+}
+
+/// What a merge reads of a segment.
+impl Source for Open {
+    fn rows(&self) -> Result<Vec<write::Row>, Error> {
+        let segment = &self.segment;
+        let times = segment.times()?;
+        let keys = segment.file.read(segment.sections.range(Section::Keys), |bytes| {
+            bytes.as_chunks::<8>().0.iter().map(|key| u64::from_le_bytes(*key)).collect::<Vec<_>>()
+        })?;
+        let mut rows = Vec::with_capacity(keys.len());
+        for group in &segment.groups {
+            for doc in group.docs.clone() {
+                let at = doc as usize;
+                let (from, to) = times[at];
+                let limits = segment.limits.binary_search_by_key(&doc, |(doc, _)| *doc);
+                rows.push(write::Row {
+                    place: segment.places[at],
+                    key: *keys.get(at).ok_or_else(|| damaged("the keys of a segment are not all there"))?,
+                    group: group.group,
+                    from,
+                    to: self.ended_at(doc).unwrap_or(to),
+                    length: segment.lengths[at],
+                    limits: limits.map_or(Limits::NONE, |at| segment.limits[at].1),
+                    passages: segment.passages(&(doc..doc + 1)),
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a> {
+        let mut at = 0;
+        Box::new(std::iter::from_fn(move || {
+            let entry = self.segment.entry_at(at)?;
+            let term = Term { live: entry.live, at: at as u64 };
+            at += entry.bytes();
+            Some((entry.text, term))
+        }))
+    }
+
+    fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
+        self.segment.postings(term, &self.segment.whole(), &mut |doc, frequency, links| {
+            out.push(doc, frequency, links);
+        })
+    }
+
+    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
+        self.segment.passage_tokens(passage)
+    }
+
+    fn has_vectors(&self) -> bool {
+        self.segment.vectors.get().is_some()
+    }
+
+    fn vector(&self, passage: u32) -> Result<Quantised, Error> {
+        self.segment.vectors()?.get(passage)
+    }
+
+    fn population(&self) -> Population {
+        self.segment.totals.population
+    }
+
+    fn counts(&self) -> Result<TokenCounts, Error> {
+        self.segment.counts()
+    }
+
+    fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
+        self.segment.closings()
+    }
+}

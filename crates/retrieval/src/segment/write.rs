@@ -1,0 +1,336 @@
+//! Writing a segment, from the tail in memory or from segments that become one.
+
+use std::iter::Peekable;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustc_hash::FxHashSet;
+
+use crate::embed::{Token, TokenCounts};
+use crate::error::Error;
+use crate::memory::{Memory, NEVER};
+use crate::pages::PagesWriter;
+use crate::part::{Doc, Limits, Part, Place, Term};
+use crate::postings::{Frequency, Postings};
+use crate::score::Population;
+use crate::trigrams::trigram_bits;
+use crate::vectors::Quantised;
+
+use super::format::{self, Entry, SECTIONS, Sections, Totals};
+use super::vectors;
+
+/// Every so many terms the dictionary has an entry point.
+const BLOCK_TERMS: usize = 16;
+
+/// What a segment is written from. Several are given oldest first.
+pub(crate) trait Source {
+    fn rows(&self) -> Result<Vec<Row>, Error>;
+    /// In order.
+    fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a>;
+    fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error>;
+    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error>;
+    fn has_vectors(&self) -> bool;
+    fn vector(&self, passage: u32) -> Result<Quantised, Error>;
+    fn population(&self) -> Population;
+    fn counts(&self) -> Result<TokenCounts, Error>;
+    /// Keys of texts in still older parts that ended, and when.
+    fn closings(&self) -> Result<Vec<(u64, u64)>, Error>;
+}
+
+pub(crate) struct Row {
+    pub place: Place,
+    pub key: u64,
+    pub group: u32,
+    pub from: u64,
+    pub to: u64,
+    pub length: u32,
+    pub limits: Limits,
+    pub passages: Range<u32>,
+}
+
+/// The texts of all sources in their new order.
+struct Order {
+    /// Source and row of each.
+    docs: Vec<(u32, Row)>,
+    /// For each source the new number of each of its texts.
+    numbers: Vec<Vec<Doc>>,
+    live: usize,
+}
+
+impl Order {
+    /// What ends after `last` is told by a later segment, so it still counts as live here.
+    fn new(sources: &[&dyn Source], last: u64) -> Result<Order, Error> {
+        let mut docs: Vec<(u32, Doc, Row)> = Vec::new();
+        let mut numbers = Vec::new();
+        for (source, number) in sources.iter().zip(0..) {
+            let mut rows = source.rows()?;
+            rows.iter_mut().filter(|row| row.to > last).for_each(|row| row.to = NEVER);
+            numbers.push(vec![0; rows.len()]);
+            docs.extend(rows.into_iter().zip(0..).map(|(row, doc)| (number, doc, row)));
+        }
+        docs.sort_unstable_by_key(|(_, _, row)| (row.to != NEVER, row.group, row.place));
+        for ((source, doc, _), new) in docs.iter().zip(0..) {
+            numbers[*source as usize][*doc as usize] = new;
+        }
+        let live = docs.partition_point(|(_, _, row)| row.to == NEVER);
+        Ok(Order { docs: docs.into_iter().map(|(source, _, row)| (source, row)).collect(), numbers, live })
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.docs.iter().map(|(_, row)| row)
+    }
+
+    /// Source and number of every passage.
+    fn passages(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
+        self.docs.iter().flat_map(|(source, row)| row.passages.clone().map(|passage| (*source, passage)))
+    }
+}
+
+/// The transactions that a segment tells of.
+pub(crate) struct Span {
+    pub first: u64,
+    pub last: u64,
+}
+
+/// Writes the sources as one segment. Both files are whole on the disk when this returns.
+pub(crate) fn write(
+    dir: &Path,
+    name: &str,
+    identity: &str,
+    dim: u32,
+    sources: &[&dyn Source],
+    span: Span,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let order = Order::new(sources, span.last)?;
+    let mut file = File { out: PagesWriter::create(&dir.join(format!("{name}.words")))?, at: vec![0] };
+    let (dictionary, blocks) = write_lists(&mut file, sources, &order, stop)?;
+    file.section(&dictionary)?;
+    file.numbers(blocks)?;
+    file.numbers(groups(&order).into_iter().flatten())?;
+    file.numbers(order.rows().map(|row| row.place))?;
+    file.numbers(order.rows().map(|row| row.length))?;
+    let mut passages = 0;
+    let mut first_passages = vec![0];
+    for row in order.rows() {
+        passages += row.passages.len() as u32;
+        first_passages.push(passages);
+    }
+    file.numbers(first_passages)?;
+    file.longs(order.rows().map(|row| row.key))?;
+    file.longs(order.rows().flat_map(|row| [row.from, row.to]))?;
+    let mut by_key: Vec<(u64, Doc)> =
+        order.rows().take(order.live).zip(0..).map(|(row, doc)| (row.key, doc)).collect();
+    by_key.sort_unstable();
+    let mut rows = Vec::with_capacity(12 * by_key.len());
+    for (key, doc) in by_key {
+        rows.extend_from_slice(&key.to_le_bytes());
+        rows.extend_from_slice(&doc.to_le_bytes());
+    }
+    file.section(&rows)?;
+    let mut limits = Vec::new();
+    for (row, doc) in order.rows().zip(0..).filter(|(row, _)| row.limits != Limits::NONE) {
+        format::encode_limits(doc, &row.limits, &mut limits);
+    }
+    file.section(&limits)?;
+    write_tokens(&mut file, sources, &order)?;
+    let mut counts = TokenCounts::default();
+    let mut population = Population::default();
+    for source in sources {
+        let own = source.counts()?;
+        counts.add_passages(own.passages());
+        own.tokens().for_each(|(token, times)| counts.add_token(token, times));
+        population = population.plus(source.population());
+    }
+    file.numbers(counts.tokens().flat_map(|(token, times)| [u32::from(token), times as u32]))?;
+    file.longs(closings(sources, &order)?.into_iter().flat_map(|(key, to)| [key, to]))?;
+    let totals = Totals {
+        docs: order.docs.len() as u32,
+        passages,
+        first: span.first,
+        last: span.last,
+        population,
+        counted_passages: counts.passages(),
+    };
+    file.section(&totals.encode())?;
+    file.finish()?;
+    if sources.iter().all(|source| source.has_vectors()) {
+        let path = dir.join(vectors::file_name(name, identity));
+        vectors::write(&path, dim, order.passages(), &|source, passage| {
+            sources[source as usize].vector(passage)
+        })?;
+    }
+    Ok(())
+}
+
+/// Sections one behind the other.
+struct File {
+    out: PagesWriter,
+    at: Vec<u64>,
+}
+
+impl File {
+    fn end_section(&mut self) {
+        self.at.push(self.out.at());
+    }
+
+    fn section(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.out.write(bytes)?;
+        self.end_section();
+        Ok(())
+    }
+
+    fn numbers(&mut self, numbers: impl IntoIterator<Item = u32>) -> Result<(), Error> {
+        self.section(&numbers.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
+    }
+
+    fn longs(&mut self, numbers: impl IntoIterator<Item = u64>) -> Result<(), Error> {
+        self.section(&numbers.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        let mut sections = Sections([0; SECTIONS + 1]);
+        sections.0.copy_from_slice(&self.at);
+        self.out.write(&sections.encode())?;
+        Ok(self.out.finish()?)
+    }
+}
+
+/// Live or not, group, and from where to where its texts lie.
+fn groups(order: &Order) -> Vec<[u32; 4]> {
+    let mut groups: Vec<[u32; 4]> = Vec::new();
+    for (row, doc) in order.rows().zip(0..) {
+        let (is_live, group) = (u32::from(row.to == NEVER), row.group);
+        match groups.last_mut() {
+            Some(last) if last[0] == is_live && last[1] == group => last[3] = doc + 1,
+            _ => groups.push([is_live, group, doc, doc + 1]),
+        }
+    }
+    groups
+}
+
+/// The lists of all terms go into the file; where each is goes into the dictionary.
+fn write_lists(
+    file: &mut File,
+    sources: &[&dyn Source],
+    order: &Order,
+    stop: &AtomicBool,
+) -> Result<(Vec<u8>, Vec<u32>), Error> {
+    let mut heads: Vec<Peekable<_>> = sources.iter().map(|source| source.terms().peekable()).collect();
+    let (mut dictionary, mut blocks, mut many_terms) = (Vec::new(), Vec::new(), 0);
+    let (mut list, mut own, mut bytes) = (Postings::default(), Postings::default(), Vec::new());
+    // New number, frequency, and where its links stand among all of this term.
+    let mut merged: Vec<(Doc, Frequency, Range<usize>)> = Vec::new();
+    let mut links_of_all: Vec<u8> = Vec::new();
+    while let Some(text) = heads.iter_mut().filter_map(|head| head.peek().map(|(text, _)| *text)).min() {
+        if stop.load(Ordering::Acquire) {
+            return Err(Error::Stopped);
+        }
+        let mut live = 0;
+        merged.clear();
+        links_of_all.clear();
+        for ((head, source), numbers) in heads.iter_mut().zip(sources).zip(&order.numbers) {
+            let Some((_, term)) = head.next_if(|(next, _)| *next == text) else { continue };
+            live += term.live;
+            own.clear();
+            source.postings(&term, &mut own)?;
+            own.each(&mut |doc, frequency, links| {
+                let from = links_of_all.len();
+                links_of_all.extend_from_slice(links);
+                merged.push((numbers[doc as usize], frequency, from..links_of_all.len()));
+            });
+        }
+        if merged.is_empty() && live == 0 {
+            continue;
+        }
+        merged.sort_unstable_by_key(|(doc, _, _)| *doc);
+        list.clear();
+        for (doc, frequency, links) in &merged {
+            list.push(*doc, *frequency, &links_of_all[links.clone()]);
+        }
+        bytes.clear();
+        list.encode(&mut bytes);
+        if many_terms % BLOCK_TERMS == 0 {
+            blocks.push(dictionary.len() as u32);
+        }
+        many_terms += 1;
+        let (many, size, offset) = (merged.len() as u32, bytes.len() as u32, file.out.at());
+        Entry { text, many, live, offset, size, trigrams: trigram_bits(text) }.encode(&mut dictionary);
+        file.out.write(&bytes)?;
+    }
+    file.end_section();
+    Ok((dictionary, blocks))
+}
+
+fn write_tokens(file: &mut File, sources: &[&dyn Source], order: &Order) -> Result<(), Error> {
+    let (mut ends, mut many) = (vec![0], 0);
+    for (source, passage) in order.passages() {
+        let own = sources[source as usize].tokens(passage)?;
+        many += own.len() as u32;
+        ends.push(many);
+        file.out.write(&own.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>())?;
+    }
+    file.end_section();
+    file.numbers(ends)
+}
+
+/// What ends a text that is in none of the sources.
+fn closings(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u64, u64)>, Error> {
+    // Nothing ends twice at the same moment.
+    let ended: FxHashSet<(u64, u64)> = order.rows().skip(order.live).map(|row| (row.key, row.to)).collect();
+    let mut kept = Vec::new();
+    for source in sources {
+        kept.extend(source.closings()?.into_iter().filter(|closing| !ended.contains(closing)));
+    }
+    Ok(kept)
+}
+
+impl Source for Memory {
+    fn rows(&self) -> Result<Vec<Row>, Error> {
+        let mut first = 0;
+        let row = |row: &crate::memory::Row| {
+            let passages = first..first + row.passages.len() as u32;
+            first = passages.end;
+            let (place, key, group, from, to) = (row.place, row.key, row.group, row.from, row.to);
+            Row { place, key, group, from, to, length: row.length, limits: row.limits, passages }
+        };
+        Ok(self.rows.iter().map(row).collect())
+    }
+
+    fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a> {
+        let mut texts: Vec<&str> = self.terms.iter().map(|held| &*held.text).collect();
+        texts.sort_unstable();
+        Box::new(texts.into_iter().filter_map(|text| Some((text, self.term(text)?))))
+    }
+
+    fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
+        Part::postings(self, term, &self.whole(), &mut |doc, frequency, links| {
+            out.push(doc, frequency, links)
+        })
+    }
+
+    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
+        Ok(self.passage(passage).0.to_vec())
+    }
+
+    fn has_vectors(&self) -> bool {
+        true
+    }
+
+    fn vector(&self, passage: u32) -> Result<Quantised, Error> {
+        Ok(self.passage(passage).1.clone())
+    }
+
+    fn population(&self) -> Population {
+        self.population
+    }
+
+    fn counts(&self) -> Result<TokenCounts, Error> {
+        Ok(self.counts.clone())
+    }
+
+    fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
+        Ok(self.closings.clone())
+    }
+}
