@@ -1,0 +1,78 @@
+//! Texts that are spread as real ones are: few words in many texts, most words in few; few large scopes, many small
+//! ones; and in each scope some words that are its own.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use kenning_retrieval::lex;
+
+use crate::chance::Chance;
+
+pub const SCOPES: usize = 1000;
+/// Makes the largest scope a tenth of all texts.
+pub const SCOPE_OFFSET: f64 = 1.0;
+
+const WORDS: usize = 30_000;
+/// Puts the commonest word into a sixth of all texts.
+const WORD_OFFSET: f64 = 60.0;
+/// How much of a text is of the words that its scope prefers, and how many those are.
+const TOPICAL_SHARE: f64 = 0.3;
+const TOPICAL_WORDS: usize = 200;
+const TITLE_WORDS: (usize, usize) = (2, 6);
+const BODY_WORDS: (usize, usize) = (35, 91);
+const SENTENCE_WORDS: f64 = 12.0;
+
+pub struct Text {
+    pub title: String,
+    pub body: String,
+    pub scope: u32,
+}
+
+/// Made one by one as they are asked for: a million need not be in memory together.
+pub fn corpus(many: usize) -> impl ExactSizeIterator<Item = Text> {
+    (0..many).map(text)
+}
+
+/// The same text for a number, however large the corpus.
+pub fn text(number: usize) -> Text {
+    let mut chance = Chance::new("text", number);
+    let scope = chance.rank(SCOPES, SCOPE_OFFSET);
+    let title = sentences(&mut chance, scope, TITLE_WORDS);
+    Text { title, body: sentences(&mut chance, scope, BODY_WORDS), scope: scope as u32 }
+}
+
+fn sentences(chance: &mut Chance, scope: usize, words: (usize, usize)) -> String {
+    let mut text = String::new();
+    let mut starts = true;
+    for _ in 0..chance.between(words) {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let from = text.len();
+        text.push_str(word(chance, scope));
+        if starts {
+            text[from..=from].make_ascii_uppercase();
+        }
+        starts = chance.share() < 1.0 / SENTENCE_WORDS;
+        if starts {
+            text.push('.');
+        }
+    }
+    text
+}
+
+/// Words that are one term each: endings of one word would add up to a word that is too common.
+fn word(chance: &mut Chance, scope: usize) -> &'static str {
+    static VOCABULARY: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let lines = include_str!("../../../retrieval/model/vocab.txt").lines();
+        let whole = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let mut seen = HashSet::new();
+        let new = |word: &&str| lex::terms(word).pop().is_some_and(|term| seen.insert(term));
+        lines.filter(whole).filter(new).take(WORDS).collect()
+    });
+    if chance.share() >= TOPICAL_SHARE {
+        return VOCABULARY[chance.rank(WORDS, WORD_OFFSET)];
+    }
+    let topic = scope * TOPICAL_WORDS + chance.between((0, TOPICAL_WORDS - 1));
+    VOCABULARY[Chance::new("topic", topic).rank(WORDS, WORD_OFFSET)]
+}

@@ -1,0 +1,52 @@
+//! Questions that have an answer, and which scopes the one who asks may see.
+
+use crate::chance::{Chance, rank_share};
+use crate::corpus::{SCOPE_OFFSET, SCOPES, text};
+
+const WORDS: (usize, usize) = (3, 8);
+/// Questions are about the first texts, so that they have an answer in a corpus of any size.
+const ASKED_TEXTS: usize = 10_000;
+/// How a question begins and goes on; no index keeps these words.
+const SMALL_WORDS: [&str; 8] = ["how", "the", "what", "is", "with", "for", "when", "does"];
+/// The most that one may see, as a multiple of what is seen on average.
+const VISIBLE_MAX: f64 = 5.0;
+
+/// Questions of three to eight words that stand in one text, with small words before and between them.
+pub fn questions(many: usize) -> Vec<String> {
+    (0..many).map(question).collect()
+}
+
+fn question(number: usize) -> String {
+    let mut chance = Chance::new("question", number);
+    let body = text(chance.between((0, ASKED_TEXTS - 1))).body.to_lowercase();
+    let from: Vec<&str> = body.split_whitespace().map(|word| word.trim_end_matches('.')).collect();
+    let mut words = Vec::new();
+    for at in 0..chance.between(WORDS) {
+        if at % 3 == 0 {
+            words.push(SMALL_WORDS[chance.between((0, SMALL_WORDS.len() - 1))]);
+        }
+        words.push(from[chance.between((0, from.len() - 1))]);
+    }
+    words.join(" ")
+}
+
+/// Scopes that hold about this share of the texts on average over the questions; a single question may see one small
+/// scope or five times as much. A share of 1 is all of them.
+pub fn visible(question_number: usize, share: f64) -> Vec<u32> {
+    if share >= 1.0 {
+        return (0..SCOPES as u32).collect();
+    }
+    let mut chance = Chance::new("visible", question_number);
+    let mut left = share * (-(1.0 - chance.share()).ln()).min(VISIBLE_MAX);
+    let mut scopes: Vec<u32> = Vec::new();
+    for _ in 0..SCOPES {
+        let scope = chance.between((0, SCOPES - 1));
+        let holds = rank_share(scope, SCOPES, SCOPE_OFFSET);
+        if (holds <= left || scopes.is_empty()) && !scopes.contains(&(scope as u32)) {
+            left -= holds;
+            scopes.push(scope as u32);
+        }
+    }
+    scopes.sort_unstable();
+    scopes
+}

@@ -1,0 +1,137 @@
+//! tantivy over the same terms, in files: the engine that others embed.
+
+use std::sync::Arc;
+
+use kenning_retrieval::lex;
+use kenning_testkit::TempStore;
+use tantivy::collector::TopDocs;
+use tantivy::columnar::Column;
+use tantivy::indexer::NoMergePolicy;
+use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery, TermSetQuery};
+use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
+use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+
+use crate::corpus::Text;
+
+const SEGMENTS: usize = 8;
+/// Enough for an eighth of a million texts, so that a segment is written only when it is told to.
+const WRITER_BYTES: usize = 1 << 30;
+
+type Clause = (Occur, Box<dyn Query>);
+
+pub struct Tantivy {
+    searcher: Searcher,
+    fields: Fields,
+    /// The number of the text at each place of each segment.
+    numbers: Vec<Column<u64>>,
+    _dir: TempStore,
+}
+
+#[derive(Clone, Copy)]
+struct Fields {
+    terms: Field,
+    scope: Field,
+    number: Field,
+}
+
+impl Tantivy {
+    /// An index at rest: one segment.
+    pub fn merged(texts: impl ExactSizeIterator<Item = Text>) -> Tantivy {
+        Tantivy::new(texts, true).expect("files that can be written")
+    }
+
+    /// An index that is written to: eight segments.
+    pub fn segmented(texts: impl ExactSizeIterator<Item = Text>) -> Tantivy {
+        Tantivy::new(texts, false).expect("files that can be written")
+    }
+
+    fn new(texts: impl ExactSizeIterator<Item = Text>, merged: bool) -> tantivy::Result<Tantivy> {
+        let dir = TempStore::new();
+        let (schema, fields) = schema();
+        let index = Index::create_in_dir(dir.path(), schema)?;
+        let mut writer: IndexWriter = index.writer_with_num_threads(1, WRITER_BYTES)?;
+        writer.set_merge_policy(Box::new(NoMergePolicy));
+        let per_segment = texts.len().div_ceil(SEGMENTS);
+        for (number, text) in texts.enumerate() {
+            if number > 0 && number % per_segment == 0 {
+                writer.commit()?;
+            }
+            writer.add_document(document(fields, number, &text))?;
+        }
+        writer.commit()?;
+        if merged {
+            writer.merge(&index.searchable_segment_ids()?).wait()?;
+        }
+        writer.wait_merging_threads()?;
+        let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?.searcher();
+        let columns = searcher.segment_readers().iter().map(|segment| segment.fast_fields().u64("number"));
+        let numbers = columns.collect::<tantivy::Result<_>>()?;
+        Ok(Tantivy { searcher, fields, numbers, _dir: dir })
+    }
+
+    /// Everything visible: block-max WAND, which skips what cannot come among the ten.
+    pub fn top10(&self, question: &str) -> Vec<u32> {
+        self.best(BooleanQuery::new(self.any_word(question)))
+    }
+
+    /// The ordinary way to see some scopes only: a text must be in the set of them and have one of the words.
+    pub fn top10_in(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
+        let set = TermSetQuery::new(scopes.iter().map(|scope| self.scope_term(*scope)));
+        self.best_in(question, Box::new(set))
+    }
+
+    /// The same with one clause a scope: quicker for some tens of them, slower for a thousand.
+    pub fn top10_in_each(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
+        let clause = |scope: &u32| -> Box<dyn Query> {
+            Box::new(TermQuery::new(self.scope_term(*scope), IndexRecordOption::Basic))
+        };
+        let each = BooleanQuery::union(scopes.iter().map(clause).collect());
+        // Where a text is must not count for how well it matches.
+        self.best_in(question, Box::new(ConstScoreQuery::new(Box::new(each), 0.0)))
+    }
+
+    fn best_in(&self, question: &str, scopes: Box<dyn Query>) -> Vec<u32> {
+        let mut clauses = self.any_word(question);
+        clauses.push((Occur::Must, scopes));
+        self.best(BooleanQuery::with_minimum_required_clauses(clauses, 1))
+    }
+
+    fn scope_term(&self, scope: u32) -> Term {
+        Term::from_field_u64(self.fields.scope, u64::from(scope))
+    }
+
+    fn any_word(&self, question: &str) -> Vec<Clause> {
+        let clause = |word: Arc<str>| -> Clause {
+            let term = Term::from_field_text(self.fields.terms, &word);
+            (Occur::Should, Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)))
+        };
+        lex::question_terms(question).into_iter().map(clause).collect()
+    }
+
+    fn best(&self, query: BooleanQuery) -> Vec<u32> {
+        let best = self.searcher.search(&query, &TopDocs::with_limit(10).order_by_score());
+        let number = |segment: u32, doc| self.numbers[segment as usize].first(doc).expect("a number each");
+        let best = best.expect("an index that can be read").into_iter();
+        best.map(|(_, at)| number(at.segment_ord, at.doc_id) as u32).collect()
+    }
+}
+
+fn schema() -> (Schema, Fields) {
+    let mut schema = Schema::builder();
+    let indexing = TextFieldIndexing::default()
+        .set_tokenizer("whitespace")
+        .set_index_option(IndexRecordOption::WithFreqs);
+    let terms = schema.add_text_field("terms", TextOptions::default().set_indexing_options(indexing));
+    let scope = schema.add_u64_field("scope", INDEXED);
+    let number = schema.add_u64_field("number", FAST);
+    (schema.build(), Fields { terms, scope, number })
+}
+
+fn document(fields: Fields, number: usize, text: &Text) -> TantivyDocument {
+    let mut document = TantivyDocument::default();
+    let terms = [lex::terms(&text.title), lex::terms(&text.body)].concat();
+    document.add_text(fields.terms, terms.join(" "));
+    document.add_u64(fields.scope, u64::from(text.scope));
+    document.add_u64(fields.number, number as u64);
+    document
+}
