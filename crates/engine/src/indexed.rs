@@ -146,8 +146,7 @@ impl Indexed {
             explain: question.explain,
         };
         let results = index.search(&asked, page)?;
-        let is_ranked = question.topic.is_some() || question.content.is_some();
-        let explain = |hit: &Hit| (question.explain && is_ranked).then(|| Explanation::new(hit));
+        let explain = |hit: &Hit| hit.why.as_ref().map(|why| Explanation::new(hit.score, why));
         let hits = results.hits.iter().map(|hit| (Id::from_bits(hit.key), explain(hit))).collect();
         let matches = Matches { hits, total: results.total, is_degraded: results.is_degraded };
         let is_long = index.tail().changes() >= TAIL_MAX;
@@ -247,7 +246,7 @@ impl Indexed {
         };
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
-        let built = append(&writer, reader, to).and_then(|()| Ok(writer.merge(&Known::default())?));
+        let built = append(&writer, reader, to).and_then(|()| Ok(writer.merge_all(&Known::default())?));
         match built {
             Ok(_) => {}
             Err(Failed::Store(error)) => return Err(error),
@@ -326,6 +325,11 @@ impl Indexed {
         new.catch_up(reader, now.max(new.at))?;
         *state = Some(new);
         Ok(())
+    }
+
+    pub(crate) fn is_warm(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.as_ref().is_some_and(|state| state.index.known().is_loaded())
     }
 
     fn tail_changes(&self) -> usize {

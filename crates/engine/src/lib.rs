@@ -143,6 +143,11 @@ impl Engine {
         self.storage()?.backend().verify(report)
     }
 
+    /// Whether everything that questions look at is in memory. Until then they read it from the disk, which is slower.
+    pub fn is_warm(&self) -> bool {
+        self.opened.get().is_some_and(|opened| opened.indexed.is_warm())
+    }
+
     /// Makes the search index again from the log. It is a cache: no answer changes.
     pub fn rebuild(&self) -> Result<Rebuilt, Error> {
         let opened = self.opened()?;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kenning_model::{ScopeId, Timestamp};
-use kenning_retrieval::Hit;
+use kenning_retrieval::Why;
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
@@ -46,9 +46,9 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    pub(crate) fn new(hit: &Hit) -> Explanation {
-        let [total, lexical, dense] = [hit.score, hit.lexical, hit.dense].map(f64::from);
-        Explanation { total, lexical, dense, matched_terms: hit.matched.clone() }
+    pub(crate) fn new(score: f32, why: &Why) -> Explanation {
+        let [total, lexical, dense] = [score, why.lexical, why.dense].map(f64::from);
+        Explanation { total, lexical, dense, matched_terms: why.matched.clone() }
     }
 }
 

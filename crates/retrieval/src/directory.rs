@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -154,16 +155,21 @@ impl Writer<'_> {
 
     /// Makes one of several segments wherever there are many of a size.
     pub fn merge(&self, known: &Known) -> Result<(), Error> {
-        while self.merge_once(known)? {}
+        while self.merge_once(known, to_merge)? {}
         Ok(())
     }
 
-    fn merge_once(&self, known: &Known) -> Result<bool, Error> {
+    /// Makes one segment of all.
+    pub fn merge_all(&self, known: &Known) -> Result<(), Error> {
+        self.merge_once(known, |sizes| (sizes.len() > 1).then_some(0..sizes.len())).map(drop)
+    }
+
+    fn merge_once(&self, known: &Known, choose: fn(&[u64]) -> Option<Range<usize>>) -> Result<bool, Error> {
         let mut manifest = self.directory.manifest()?;
         let segments = self.directory.open_segments(&manifest, Some(known))?;
         let index = Index::new(segments, manifest.next_place)?;
         let sizes: Vec<u64> = index.segments.iter().map(|open| u64::from(open.segment.totals.docs)).collect();
-        let Some(range) = to_merge(&sizes) else { return Ok(false) };
+        let Some(range) = choose(&sizes) else { return Ok(false) };
         let merged = &index.segments[range.clone()];
         let (Some(first), Some(last)) = (merged.first(), merged.last()) else { return Ok(false) };
         let span = Span { first: first.segment.totals.first, last: last.segment.totals.last };
@@ -218,7 +224,7 @@ impl Writer<'_> {
 
 /// Neighbours of about the same size, the newest first: each text is written again only when its segment has grown
 /// several times over.
-fn to_merge(sizes: &[u64]) -> Option<std::ops::Range<usize>> {
+fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
     let tier = |size: u64| size.max(1).ilog(TIER);
     for end in (MERGED..=sizes.len()).rev() {
         let tiers: Vec<u32> = sizes[..end].iter().map(|size| tier(*size)).collect();

@@ -97,4 +97,8 @@ impl Known {
         let vectors = self.0.iter().filter_map(|segment| segment.vectors.get());
         vectors.into_iter().try_for_each(|vectors| vectors.load(stop))
     }
+
+    pub fn is_loaded(&self) -> bool {
+        self.0.iter().filter_map(|segment| segment.vectors.get()).all(|vectors| vectors.is_loaded())
+    }
 }

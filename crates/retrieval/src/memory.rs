@@ -190,12 +190,13 @@ impl Part for Memory {
         &self,
         term: &Term,
         within: &Stretches,
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
+        _: bool,
+        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
         let wanted = within.docs.first().cloned().unwrap_or_default();
         self.terms[term.at as usize].postings.each(&mut |doc, frequency, links| {
             if wanted.contains(&doc) {
-                each(doc - wanted.start, frequency, links);
+                each(doc - wanted.start, doc, frequency, links);
             }
         });
         Ok(())
@@ -229,8 +230,8 @@ impl Part for Memory {
         self.rows[doc as usize].place
     }
 
-    fn key(&self, doc: Doc) -> Result<u64, Error> {
-        Ok(self.rows[doc as usize].key)
+    fn key(&self, doc: Doc) -> u64 {
+        self.rows[doc as usize].key
     }
 
     fn drift(&self, at: u64) -> Result<Drift, Error> {

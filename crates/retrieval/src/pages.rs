@@ -125,7 +125,11 @@ impl Pages {
         let first = range.start as usize / PAGE;
         let from = (first * PAGE) as u64;
         let to = range.end.next_multiple_of(PAGE as u64).min(self.length).max(from);
-        buffer.resize((to - from) as usize, 0);
+        let many = (to - from) as usize;
+        if buffer.len() < many {
+            buffer.resize(many, 0);
+        }
+        let buffer = &mut buffer[..many];
         read_exact_at(&self.file, buffer, from)?;
         for (page, crc) in buffer.chunks(PAGE).zip(&self.crcs[first..]) {
             if crc32c::crc32c(page) != *crc {

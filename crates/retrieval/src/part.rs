@@ -62,9 +62,37 @@ impl Stretches {
         Stretches { docs, firsts, many }
     }
 
+    /// The same in so many shares of about the same size.
+    pub(crate) fn shares(self, many: u32) -> Vec<Stretches> {
+        if many <= 1 {
+            return vec![self];
+        }
+        let size = self.many.div_ceil(many).max(1);
+        let (mut shares, mut share, mut room) = (Vec::new(), Vec::new(), size);
+        for mut stretch in self.docs {
+            while !stretch.is_empty() {
+                let end = stretch.end.min(stretch.start + room);
+                room -= end - stretch.start;
+                share.push(stretch.start..end);
+                stretch.start = end;
+                if room == 0 {
+                    shares.push(Stretches::new(std::mem::take(&mut share)));
+                    room = size;
+                }
+            }
+        }
+        shares.push(Stretches::new(share));
+        shares
+    }
+
     /// Each stretch and the local number of its first text.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Range<Doc>, u32)> {
         self.docs.iter().zip(self.firsts.iter().copied())
+    }
+
+    pub(crate) fn doc(&self, local: u32) -> Doc {
+        let at = self.firsts.partition_point(|first| *first <= local) - 1;
+        self.docs[at].start + local - self.firsts[at]
     }
 
     pub(crate) fn local(&self, doc: Doc) -> Option<u32> {
@@ -105,12 +133,14 @@ pub(crate) trait Part {
     /// Every term with one bit for each of its trigrams.
     fn each_term(&self, each: &mut dyn FnMut(&str, u64));
 
-    /// The texts with this term in the stretches, by their local number, with what comes after it there.
+    /// The texts with this term in the stretches: local number, number, how often, and what comes after it there if
+    /// that is wanted.
     fn postings(
         &self,
         term: &Term,
         within: &Stretches,
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
+        with_links: bool,
+        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error>;
 
     /// How near each text of the stretches is, by its best passage. False when there are no vectors.
@@ -121,7 +151,7 @@ pub(crate) trait Part {
     fn whole(&self) -> Stretches;
     fn length(&self, doc: Doc) -> u32;
     fn place(&self, doc: Doc) -> Place;
-    fn key(&self, doc: Doc) -> Result<u64, Error>;
+    fn key(&self, doc: Doc) -> u64;
     fn drift(&self, at: u64) -> Result<Drift, Error>;
     fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error>;
 }

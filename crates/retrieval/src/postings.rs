@@ -151,45 +151,80 @@ impl Table {
         start..self.rows[..blocks.end].last().map_or(0, |row| row.1).max(start)
     }
 
-    /// Hands every text of these blocks to `each`, in order: its number, how often, and the links as they lie there.
-    pub(crate) fn decode_blocks(
+    /// Spreads these blocks out, one after the other.
+    pub(crate) fn each_block(
         &self,
         blocks: Range<usize>,
         mut bytes: &[u8],
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
+        each: &mut impl FnMut(Block<'_>),
     ) -> Result<(), Error> {
         let mut docs = [0; BLOCK];
+        let mut start = self.span(&(blocks.start..blocks.start)).start;
         for block in blocks {
+            let end = self.rows[block].1;
+            let (mut own, rest) = bytes
+                .split_at_checked((end - start) as usize)
+                .ok_or_else(|| damaged("a list is cut short"))?;
+            (bytes, start) = (rest, end);
             let many = BLOCK.min(self.many - block * BLOCK);
             let short = || damaged("a list ends too early");
             match many == BLOCK {
                 true => {
-                    let (bits, rest) = bytes.split_first().ok_or_else(short)?;
+                    let (bits, rest) = own.split_first().ok_or_else(short)?;
                     let size = BitPacker4x::compressed_block_size(*bits);
                     let (packed, rest) = rest.split_at_checked(size).ok_or_else(short)?;
                     let before = if block == 0 { 0 } else { self.rows[block - 1].0 };
                     BitPacker4x::new().decompress_sorted(before, packed, &mut docs, *bits);
-                    bytes = rest;
+                    own = rest;
                 }
                 false => {
-                    let (plain, rest) = bytes.split_at_checked(4 * many).ok_or_else(short)?;
+                    let (plain, rest) = own.split_at_checked(4 * many).ok_or_else(short)?;
                     for (doc, plain) in docs.iter_mut().zip(plain.as_chunks::<4>().0) {
                         *doc = u32::from_le_bytes(*plain);
                     }
-                    bytes = rest;
+                    own = rest;
                 }
             }
-            let (frequencies, rest) = bytes.split_at_checked(many).ok_or_else(short)?;
-            let (counts, mut rest) = rest.split_at_checked(many).ok_or_else(short)?;
-            for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(counts) {
-                let (links, after) = rest.split_at_checked(2 * usize::from(*count)).ok_or_else(short)?;
-                each(*doc, Frequency(*frequency), links);
-                rest = after;
-            }
-            bytes = rest;
+            let (frequencies, rest) = own.split_at_checked(many).ok_or_else(short)?;
+            let (link_counts, links) = rest.split_at_checked(many).ok_or_else(short)?;
+            each(Block { docs: &docs[..many], frequencies, link_counts, links });
         }
         Ok(())
     }
+}
+
+/// Some texts of a list, in order.
+pub(crate) struct Block<'a> {
+    pub docs: &'a [u32],
+    frequencies: &'a [u8],
+    link_counts: &'a [u8],
+    links: &'a [u8],
+}
+
+impl Block<'_> {
+    /// Hands some of the texts to `each`: number, how often, and the links if they are wanted.
+    pub(crate) fn each(
+        &self,
+        rows: Range<usize>,
+        with_links: bool,
+        each: &mut impl FnMut(u32, Frequency, &[u8]),
+    ) {
+        let (docs, frequencies) = (&self.docs[rows.clone()], &self.frequencies[rows.clone()]);
+        if !with_links {
+            docs.iter().zip(frequencies).for_each(|(doc, frequency)| each(*doc, Frequency(*frequency), &[]));
+            return;
+        }
+        let mut links = &self.links[2 * sum(&self.link_counts[..rows.start])..];
+        for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(&self.link_counts[rows]) {
+            let (own, rest) = links.split_at(2 * usize::from(*count));
+            each(*doc, Frequency(*frequency), own);
+            links = rest;
+        }
+    }
+}
+
+fn sum(counts: &[u8]) -> usize {
+    counts.iter().map(|count| u32::from(*count)).sum::<u32>() as usize
 }
 
 /// How often a link stands among the links of a text.
@@ -216,17 +251,16 @@ mod tests {
             for stretch in [0..3 * many as u32, 0..1, 380..385, 381..382, 2990..5000, 5..5] {
                 let (wanted, mut found) = (table.blocks(&stretch), Vec::new());
                 let span = table.span(&wanted);
-                table
-                    .decode_blocks(
-                        wanted,
-                        &blocks[span.start as usize..span.end as usize],
-                        &mut |doc, f, links| {
-                            if stretch.contains(&doc) {
-                                found.push((doc, f, links.len() / 2));
-                            }
-                        },
-                    )
-                    .expect("readable");
+                let bytes = &blocks[span.start as usize..span.end as usize];
+                let mut each = |block: Block<'_>| {
+                    let all = 0..block.docs.len();
+                    block.each(all, true, &mut |doc, frequency, links| {
+                        if stretch.contains(&doc) {
+                            found.push((doc, frequency, links.len() / 2));
+                        }
+                    });
+                };
+                table.each_block(wanted, bytes, &mut each).expect("readable");
                 let expected: Vec<_> = (0..many as u32)
                     .filter(|number| stretch.contains(&(number * 3)))
                     .map(|n| (n * 3, Frequency::new(n as usize % 9, n as usize % 40), n as usize % 4))

@@ -1,5 +1,6 @@
 //! The one scoring function. Every path to an answer, and the plain check of them all in the tests, ends here.
 
+use crate::lanes::{count_above, largest, sum_above};
 use crate::postings::Frequency;
 
 /// How quickly more of the same word stops counting.
@@ -74,64 +75,71 @@ pub(crate) fn counted(frequency: Frequency, title_only: bool) -> u32 {
     if title_only { title } else { title + frequency.body() }
 }
 
-/// Whole numbers add up to the same in every order, so the spread of vectors does not depend on where texts lie.
+/// In these a cosine is summed up.
 const UNITS: f32 = 262_144.0;
+/// Texts whose cosines differ by less than this differ by rounding.
+const APART_MIN: f64 = 1e-3;
+
+/// The cosine of what may not be seen: no two vectors have it.
+pub(crate) const HIDDEN: f32 = -4.0;
+/// Above this is every cosine there is.
+const SEEN_MIN: f32 = -2.0;
 
 /// What is usual among the texts that were searched.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Spread {
-    many: i64,
+    many: u64,
     sum: i64,
-    squares: i64,
+    pub nearest: f32,
     lexical_max: f32,
 }
 
 impl Spread {
-    pub fn add(&mut self, lexical: f32, cosine: f32) {
-        let units = (cosine * UNITS) as i64;
-        self.many += 1;
-        self.sum += units;
-        self.squares += units * units;
-        self.lexical_max = self.lexical_max.max(lexical);
+    pub const NONE: Spread = Spread { many: 0, sum: 0, nearest: HIDDEN, lexical_max: 0.0 };
+
+    pub fn add_words(&mut self, lexical: &[f32]) {
+        self.lexical_max = largest(lexical, self.lexical_max);
     }
 
-    /// `cosine_max` is that of the nearest. Without vectors the words alone decide.
-    pub fn fusion(&self, cosine_max: f32, with_dense: bool) -> Fusion {
-        let (many, units) = (self.many.max(1) as f64, f64::from(UNITS));
-        let mean = self.sum as f64 / many / units;
-        let variance = self.squares as f64 / many / (units * units) - mean * mean;
-        let deviation = variance.max(0.0).sqrt();
+    pub fn add_cosines(&mut self, cosines: &[f32]) {
+        self.many += count_above(cosines, SEEN_MIN);
+        self.sum += sum_above(cosines, SEEN_MIN, UNITS);
+        self.nearest = largest(cosines, self.nearest);
+    }
+
+    /// `exact` is the cosine of the nearest by all that is known of its vector. Without vectors the words alone decide.
+    pub fn fusion(&self, exact: f32, with_dense: bool) -> Fusion {
+        let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
+        // Where all are equally near, meaning says nothing.
+        let says = f64::from(self.nearest) - mean > APART_MIN && f64::from(exact) > mean;
+        let per_cosine = if says { 1.0 / (f64::from(exact) - mean) } else { 0.0 };
         let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
-        let (mean, deviation) = (mean as f32, deviation as f32);
-        let mut fusion = Fusion { lexical_max: self.lexical_max, mean, deviation, z_max: 0.0, dense_weight };
-        fusion.z_max = fusion.z(cosine_max).max(0.0);
-        fusion
+        let per_lexical = if self.lexical_max > 0.0 { 1.0 / self.lexical_max } else { 0.0 };
+        Fusion { per_lexical, mean: mean as f32, per_cosine: per_cosine as f32, dense_weight }
     }
 }
 
 /// Words and meaning as one number: each relative to the best of all candidates, the meaning counted from what is
-/// usual in the searched texts.
+/// usual in the searched texts. (Dividing by how far texts usually lie apart, as the formula has it, cancels out.)
 pub struct Fusion {
-    lexical_max: f32,
+    per_lexical: f32,
     mean: f32,
-    deviation: f32,
-    z_max: f32,
+    per_cosine: f32,
     dense_weight: f32,
 }
 
 impl Fusion {
-    fn z(&self, cosine: f32) -> f32 {
-        if self.deviation > 1e-4 { (cosine - self.mean) / self.deviation } else { 0.0 }
-    }
-
+    #[inline]
     pub fn lexical(&self, lexical: f32) -> f32 {
-        if self.lexical_max > 0.0 { lexical / self.lexical_max } else { 0.0 }
+        lexical * self.per_lexical
     }
 
+    #[inline]
     pub fn dense(&self, cosine: f32) -> f32 {
-        if self.z_max > 0.0 { (self.z(cosine).max(0.0) / self.z_max).min(1.0) } else { 0.0 }
+        ((cosine - self.mean) * self.per_cosine).clamp(0.0, 1.0)
     }
 
+    #[inline]
     pub fn total(&self, lexical: f32, cosine: f32) -> f32 {
         (1.0 - self.dense_weight) * self.lexical(lexical) + self.dense_weight * self.dense(cosine)
     }

@@ -2,23 +2,28 @@
 //! the same order of additions, so an answer depends on the texts alone and not on where they lie.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::document::{LABEL, label_term};
 use crate::embed;
 use crate::error::Error;
 use crate::index::Index;
+use crate::lanes::{count_above, largest};
 use crate::lex;
-use crate::part::{Doc, Drift, Part, Place, Sight, Stretches};
+use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Link, count_links, link_to};
-use crate::score::{DENSE_FLOOR, Fusion, Population, Spread, Worth, counted};
+use crate::score::{DENSE_FLOOR, Fusion, HIDDEN, Population, Spread, Worth, counted};
 use crate::trigrams::{dice, trigram_bits, trigrams};
 use crate::vectors::Quantised;
 
 /// How many of the best are compared a second time, with all that is known of their vectors.
-const RESCORED: usize = 64;
-/// The score of what may not be seen.
-const HIDDEN: f32 = f32::NEG_INFINITY;
+const RESCORED: usize = 20;
+/// The score of what does not match.
+const NO_MATCH: f32 = -1.0;
+/// So many texts are worth a thread.
+const SHARE_MIN: u32 = 32_768;
+/// So many texts are scored together.
+const BLOCK: usize = 128;
 
 pub struct Question<'a> {
     /// Words sought in the title.
@@ -27,7 +32,7 @@ pub struct Question<'a> {
     pub text: Option<&'a str>,
     pub sight: Sight<'a>,
     pub by: By,
-    /// Whether hits say which terms they matched.
+    /// Whether hits say why they match.
     pub explain: bool,
 }
 
@@ -44,10 +49,16 @@ pub struct Hit {
     pub place: Place,
     pub key: u64,
     pub score: f32,
+    /// If the question asked for it, and there was anything to rank by.
+    pub why: Option<Why>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
     /// Relative to the best of all hits, as they enter the score.
     pub lexical: f32,
     pub dense: f32,
-    /// The terms of the question that it has, if the question asked for them.
+    /// The terms of the question that it has.
     pub matched: Vec<String>,
 }
 
@@ -69,17 +80,33 @@ struct Ask {
 
 struct AskedTerm {
     text: Arc<str>,
+    /// Where each part has it.
+    found: Vec<Option<Term>>,
     worth: Worth,
     /// What comes after it in the question.
     pairs: Vec<(Link, Worth)>,
 }
 
-/// What the sides of a question say about the texts of one part.
+/// What the sides of a question say about some texts of one part.
 struct Scored {
+    part: u32,
     within: Stretches,
-    /// For each side the words' score and the cosine of each text.
-    sides: Vec<(Vec<f32>, Vec<f32>)>,
+    sides: Vec<Side>,
     has_vectors: bool,
+}
+
+impl Scored {
+    /// All local numbers, some at a time.
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
+        let many = self.within.many as usize;
+        (0..many).step_by(BLOCK).map(move |start| start..many.min(start + BLOCK))
+    }
+}
+
+/// By local number. What may not be seen has no words and is `HIDDEN`.
+struct Side {
+    lexical: Vec<f32>,
+    cosines: Vec<f32>,
 }
 
 /// A text that may be on the page, and the part it is in.
@@ -88,8 +115,10 @@ struct Candidate {
     score: f32,
     place: Place,
     part: u32,
-    doc: Doc,
+    /// Which of the `Scored` has it, and where.
+    scored: u32,
     local: u32,
+    doc: Doc,
 }
 
 impl Candidate {
@@ -97,6 +126,9 @@ impl Candidate {
         other.score.total_cmp(&self.score).then_with(|| other.place.cmp(&self.place))
     }
 }
+
+/// A term that looks like another: where each part has it, how many texts do, and its weight.
+type Alike = (Arc<str>, Vec<Option<Term>>, i64, f32);
 
 /// Runs the same code for every part, of whatever kind it is.
 macro_rules! in_part {
@@ -119,16 +151,13 @@ impl Index {
         let sides = [(question.title, true), (question.text, false)];
         let asks = sides
             .into_iter()
-            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, &then)))
+            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question.by, &then)))
             .collect::<Result<Vec<Ask>, Error>>()?;
-        let parts = 0..=self.segments.len() as u32;
-        let mut scored = parts
-            .map(|number| in_part!(self, number, part => score(part, question, &asks)))
-            .collect::<Result<Vec<Scored>, Error>>()?;
+        let mut scored = self.score_all(question, &asks)?;
         let has_vectors = scored.iter().all(|scored| scored.has_vectors);
         if !has_vectors {
             let cosines =
-                scored.iter_mut().flat_map(|scored| &mut scored.sides).flat_map(|(_, cosines)| cosines);
+                scored.iter_mut().flat_map(|scored| &mut scored.sides).flat_map(|side| &mut side.cosines);
             cosines.filter(|cosine| **cosine != HIDDEN).for_each(|cosine| *cosine = 0.0);
         }
         let by_meaning = question.by != By::Words && has_vectors;
@@ -143,74 +172,120 @@ impl Index {
         let page = page.start.min(best.len() as u64) as usize..page.end.min(best.len() as u64) as usize;
         let mut hits = Vec::with_capacity(page.len());
         for candidate in &best[page] {
-            let matched = if question.explain { self.matched(&asks, candidate)? } else { Vec::new() };
-            hits.push(in_part!(self, candidate.part, part => {
-                let (lexical, dense) = judge.parts(part, &scored[candidate.part as usize], candidate)?;
-                let key = part.key(candidate.doc)?;
-                Hit { place: candidate.place, key, score: candidate.score, lexical, dense, matched }
-            }));
+            hits.push(self.hit(&judge, &scored, candidate, question.explain)?);
         }
         Ok(Results { hits, total, is_degraded: question.by != By::Words && !has_vectors })
     }
 
+    /// Everything that may be seen, on several threads where there is much.
+    fn score_all(&self, question: &Question<'_>, asks: &[Ask]) -> Result<Vec<Scored>, Error> {
+        static THREADS: LazyLock<u32> =
+            LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from) as u32);
+        // Words alone take less time than it takes to share them out.
+        let threads = if question.by == By::Words { 1 } else { *THREADS };
+        let mut shares = Vec::new();
+        for number in 0..=self.segments.len() as u32 {
+            let within = in_part!(self, number, part => part.stretches(&question.sight));
+            let many = threads.min(within.many / SHARE_MIN);
+            shares.extend(within.shares(many).into_iter().map(|within| (number, within)));
+        }
+        let score = |(number, within): (u32, Stretches)| in_part!(self, number, part => score(part, number, within, question, asks));
+        let is_large = |(_, within): &(u32, Stretches)| threads > 1 && within.many >= SHARE_MIN;
+        if !shares.iter().any(is_large) {
+            return shares.into_iter().map(score).collect();
+        }
+        std::thread::scope(|scope| {
+            let (large, small): (Vec<_>, Vec<_>) = shares.into_iter().partition(is_large);
+            let started: Vec<_> = large.into_iter().map(|share| scope.spawn(move || score(share))).collect();
+            let mut scored = small.into_iter().map(score).collect::<Result<Vec<Scored>, Error>>()?;
+            for thread in started {
+                scored.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok(scored)
+        })
+    }
+
     /// What is usual among all that one side of the question may see.
     fn fusion(&self, ask: &Ask, side: usize, scored: &[Scored], by_meaning: bool) -> Result<Fusion, Error> {
-        let mut spread = Spread::default();
+        let mut spread = Spread::NONE;
+        for Side { lexical, cosines } in scored.iter().map(|scored| &scored.sides[side]) {
+            spread.add_words(lexical);
+            if by_meaning {
+                spread.add_cosines(cosines);
+            }
+        }
+        if spread.nearest == HIDDEN {
+            return Ok(spread.fusion(0.0, by_meaning));
+        }
         // The nearest, the newest of equals: what lies where must not decide.
-        let mut nearest: Option<(f32, Place, u32, Doc)> = None;
-        for (scored, number) in scored.iter().zip(0..) {
-            let (lexical, cosines) = &scored.sides[side];
+        let mut nearest: Option<(Place, u32, Doc)> = None;
+        for scored in scored {
+            let number = scored.part;
             for (stretch, first) in scored.within.iter() {
-                for (doc, local) in stretch.clone().zip(first as usize..) {
-                    let cosine = cosines[local];
-                    if cosine == HIDDEN {
-                        continue;
-                    }
-                    spread.add(lexical[local], cosine);
-                    if nearest.is_none_or(|(most, ..)| cosine >= most) {
-                        let place = in_part!(self, number, part => part.place(doc));
-                        if nearest.is_none_or(|(most, newest, ..)| (cosine, place) > (most, newest)) {
-                            nearest = Some((cosine, place, number, doc));
-                        }
-                    }
+                let cosines = &scored.sides[side].cosines[first as usize..][..stretch.len()];
+                for (doc, _) in stretch.clone().zip(cosines).filter(|(_, cosine)| **cosine == spread.nearest)
+                {
+                    let place = in_part!(self, number, part => part.place(doc));
+                    nearest = nearest.max(Some((place, number, doc)));
                 }
             }
         }
-        let cosine_max = match nearest {
-            Some((_, _, number, doc)) if by_meaning => {
-                in_part!(self, number, part => part.exact_cosine(doc, &ask.vector)?)
-            }
-            _ => 0.0,
+        let exact = match nearest {
+            Some((_, number, doc)) => in_part!(self, number, part => part.exact_cosine(doc, &ask.vector)?),
+            None => 0.0,
         };
-        Ok(spread.fusion(cosine_max, by_meaning))
+        Ok(spread.fusion(exact, by_meaning))
     }
 
     /// The best of all, enough of them for the page and for a second look, and how many matches there are.
     fn candidates(&self, judge: &Judge<'_>, scored: &[Scored], wanted: u64) -> (Vec<Candidate>, u64) {
         let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(RESCORED);
-        let room = keep.saturating_mul(2).max(1024);
-        let (mut best, mut total, mut floor) = (Vec::<Candidate>::new(), 0, f32::MIN);
-        for (scored, part) in scored.iter().zip(0..) {
-            for (stretch, first) in scored.within.iter() {
-                for doc in stretch.clone() {
-                    let local = first + doc - stretch.start;
-                    let Some(score) = judge.score(scored, local as usize) else { continue };
-                    total += 1;
-                    if score < floor {
-                        continue;
-                    }
-                    let place = in_part!(self, part, part => part.place(doc));
-                    best.push(Candidate { score, place, part, doc, local });
-                    if best.len() >= room {
-                        best.select_nth_unstable_by(keep, Candidate::order);
-                        best.truncate(keep);
-                        floor = best.iter().map(|candidate| candidate.score).fold(f32::MAX, f32::min);
-                    }
+        let mut buffer = [0.0; BLOCK];
+        let mut total = 0;
+        // The best of each block. As many as are wanted of these are a bar that the wanted ones all reach.
+        let mut bests: Vec<f32> = Vec::new();
+        for scored in scored {
+            for locals in scored.blocks() {
+                let (scores, bar) = judge.scores(scored, locals, &mut buffer);
+                total += count_above(scores, bar);
+                bests.push(largest(scores, NO_MATCH));
+            }
+        }
+        let mut floor = NO_MATCH;
+        if keep < bests.len() {
+            floor = *bests.clone().select_nth_unstable_by(keep - 1, |a, b| b.total_cmp(a)).1;
+        }
+        let mut best = Vec::new();
+        let mut bests = bests.into_iter();
+        for (number, scored) in scored.iter().enumerate() {
+            for locals in scored.blocks() {
+                if bests.next().is_none_or(|best| best < floor) {
+                    continue;
+                }
+                let first = locals.start;
+                let (scores, bar) = judge.scores(scored, locals, &mut buffer);
+                for (at, score) in
+                    scores.iter().enumerate().filter(|(_, score)| **score > bar && **score >= floor)
+                {
+                    let local = (first + at) as u32;
+                    let doc = scored.within.doc(local);
+                    let place = in_part!(self, scored.part, part => part.place(doc));
+                    best.push(Candidate {
+                        score: *score,
+                        place,
+                        scored: number as u32,
+                        local,
+                        part: scored.part,
+                        doc,
+                    });
                 }
             }
         }
         best.sort_unstable_by(Candidate::order);
         best.truncate(keep);
+        if judge.is_by_words() {
+            best.iter_mut().for_each(|found| found.score = judge.fusions[0].total(found.score, 0.0));
+        }
         (best, total)
     }
 
@@ -218,15 +293,58 @@ impl Index {
     fn rescore(&self, judge: &Judge<'_>, scored: &[Scored], best: &mut [Candidate]) -> Result<(), Error> {
         let many = best.len().min(RESCORED);
         for candidate in &mut best[..many] {
-            let scored = &scored[candidate.part as usize];
-            candidate.score =
-                in_part!(self, candidate.part, part => judge.exact_score(part, scored, candidate)?);
+            candidate.score = self.shares(judge, scored, candidate)?.iter().map(|share| share.2).sum::<f32>()
+                / judge.asks.len().max(1) as f32;
         }
         best[..many].sort_unstable_by(Candidate::order);
         Ok(())
     }
 
-    fn ask(&self, text: &str, title_only: bool, then: &Then) -> Result<Ask, Error> {
+    /// For each side of the question the words' share, the meaning's, and the score that they make.
+    fn shares(
+        &self,
+        judge: &Judge<'_>,
+        scored: &[Scored],
+        candidate: &Candidate,
+    ) -> Result<Vec<(f32, f32, f32)>, Error> {
+        let sides = &scored[candidate.scored as usize].sides;
+        let mut shares = Vec::with_capacity(judge.asks.len());
+        for ((ask, fusion), side) in judge.asks.iter().zip(judge.fusions).zip(sides) {
+            let lexical = side.lexical.get(candidate.local as usize).copied().unwrap_or(0.0);
+            let cosine = match judge.by_meaning {
+                true => {
+                    in_part!(self, candidate.part, part => part.exact_cosine(candidate.doc, &ask.vector)?)
+                }
+                false => 0.0,
+            };
+            shares.push((fusion.lexical(lexical), fusion.dense(cosine), fusion.total(lexical, cosine)));
+        }
+        Ok(shares)
+    }
+
+    fn hit(
+        &self,
+        judge: &Judge<'_>,
+        scored: &[Scored],
+        candidate: &Candidate,
+        explain: bool,
+    ) -> Result<Hit, Error> {
+        let key = in_part!(self, candidate.part, part => part.key(candidate.doc));
+        let hit = Hit { place: candidate.place, key, score: candidate.score, why: None };
+        if !explain || judge.asks.is_empty() {
+            return Ok(hit);
+        }
+        let shares = self.shares(judge, scored, candidate)?;
+        let mean =
+            |share: fn(&(f32, f32, f32)) -> f32| shares.iter().map(share).sum::<f32>() / shares.len() as f32;
+        let matched = self.matched(judge.asks, candidate)?;
+        Ok(Hit {
+            why: Some(Why { lexical: mean(|share| share.0), dense: mean(|share| share.1), matched }),
+            ..hit
+        })
+    }
+
+    fn ask(&self, text: &str, title_only: bool, by: By, then: &Then) -> Result<Ask, Error> {
         let sequence = lex::question_terms(text);
         let mut asked = sequence.clone();
         asked.sort();
@@ -234,16 +352,17 @@ impl Index {
         let mut known: Vec<(Arc<str>, i64)> = Vec::new();
         let mut terms = Vec::new();
         for term in asked {
-            match then.df(self, &term)? {
+            let found = self.find(&term);
+            match then.df(self, &found)? {
                 0 => {
-                    for (alike, df, weight) in self.lookalikes(&term, then)? {
+                    for (text, found, df, weight) in self.lookalikes(&term, then)? {
                         let worth = Worth::new(df as f32, weight, then.population);
-                        terms.push(AskedTerm { text: alike, worth, pairs: Vec::new() });
+                        terms.push(AskedTerm { text, found, worth, pairs: Vec::new() });
                     }
                 }
                 df => {
                     let worth = Worth::new(df as f32, 1.0, then.population);
-                    terms.push(AskedTerm { text: term.clone(), worth, pairs: Vec::new() });
+                    terms.push(AskedTerm { text: term.clone(), found, worth, pairs: Vec::new() });
                     known.push((term, df));
                 }
             }
@@ -263,14 +382,14 @@ impl Index {
                 }
             }
         }
-        let tokens = embed::tokens(text);
+        let tokens = if by == By::Words { Vec::new() } else { embed::tokens(text) };
         let vector =
             embed::question_vector(&tokens, &[&self.counts, &self.tail.counts, &then.counts]).to_vec();
         Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
     }
 
     /// For a word that nobody uses, up to three that look like it, each with how many texts have it and its weight.
-    fn lookalikes(&self, term: &str, then: &Then) -> Result<Vec<(Arc<str>, i64, f32)>, Error> {
+    fn lookalikes(&self, term: &str, then: &Then) -> Result<Vec<Alike>, Error> {
         const CHARS_MIN: usize = 4;
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 3;
@@ -297,12 +416,19 @@ impl Index {
         alike.dedup();
         let mut found = Vec::new();
         for (dice, known) in alike {
-            let df = then.df(self, &known)?;
+            let places = self.find(&known);
+            let df = then.df(self, &places)?;
             if df > 0 && found.len() < MANY {
-                found.push((known, df, WEIGHT * dice));
+                found.push((known, places, df, WEIGHT * dice));
             }
         }
         Ok(found)
+    }
+
+    /// Where each part has a term.
+    fn find(&self, text: &str) -> Vec<Option<Term>> {
+        let segments = self.segments.iter().map(|segment| segment.term(text));
+        segments.chain([self.tail.term(text)]).collect()
     }
 
     fn matched(&self, asks: &[Ask], candidate: &Candidate) -> Result<Vec<String>, Error> {
@@ -311,13 +437,13 @@ impl Index {
         for ask in asks {
             for asked in &ask.terms {
                 let mut has = false;
-                in_part!(self, candidate.part, part => {
-                    if let Some(term) = part.term(&asked.text) {
-                        part.postings(&term, &here, &mut |_, frequency, _| {
+                if let Some(term) = &asked.found[candidate.part as usize] {
+                    in_part!(self, candidate.part, part => {
+                        part.postings(term, &here, false, &mut |_, _, frequency, _| {
                             has |= counted(frequency, ask.title_only) > 0;
                         })?;
-                    }
-                });
+                    });
+                }
                 if has {
                     matched.push(asked.text.to_string());
                 }
@@ -329,7 +455,7 @@ impl Index {
     }
 }
 
-/// Turns what is known of a text into a score.
+/// Turns what is known of texts into scores.
 struct Judge<'a> {
     asks: &'a [Ask],
     fusions: &'a [Fusion],
@@ -338,96 +464,139 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// None when it is no match.
-    fn score(&self, scored: &Scored, local: usize) -> Option<f32> {
-        let mut sum = 0.0;
-        for ((ask, fusion), (lexical, cosines)) in self.asks.iter().zip(self.fusions).zip(&scored.sides) {
-            let (lexical, cosine) = (lexical[local], cosines[local]);
-            let means_the_same = self.by_meaning && !ask.title_only && cosine >= DENSE_FLOOR;
-            let matches = cosine != HIDDEN && (lexical > 0.0 || means_the_same || self.by == By::Meaning);
-            if !matches {
-                return None;
-            }
-            sum += fusion.total(lexical, cosine);
+    /// Then the order is that of the words' scores as they stand.
+    fn is_by_words(&self) -> bool {
+        self.by == By::Words && self.asks.len() == 1
+    }
+
+    /// The score of each of these texts, and above which they match.
+    fn scores<'a>(
+        &self,
+        scored: &'a Scored,
+        locals: Range<usize>,
+        buffer: &'a mut [f32],
+    ) -> (&'a [f32], f32) {
+        if self.is_by_words() {
+            return (&scored.sides[0].lexical[locals], 0.0);
         }
+        let buffer = &mut buffer[..locals.len()];
+        self.score(scored, locals, buffer);
+        (buffer, NO_MATCH)
+    }
+
+    /// The score of each of these texts, or `NO_MATCH`.
+    fn score(&self, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
         match self.asks.len() {
-            0 => (scored.sides[0].1[local] != HIDDEN).then_some(0.0),
-            sides => Some(sum / sides as f32),
-        }
-    }
-
-    fn exact_score(&self, part: &impl Part, scored: &Scored, candidate: &Candidate) -> Result<f32, Error> {
-        let mut sum = 0.0;
-        for ((ask, fusion), (lexical, _)) in self.asks.iter().zip(self.fusions).zip(&scored.sides) {
-            let cosine = part.exact_cosine(candidate.doc, &ask.vector)?;
-            sum += fusion.total(lexical[candidate.local as usize], cosine);
-        }
-        Ok(sum / self.asks.len().max(1) as f32)
-    }
-
-    /// The words' and the meaning's share of a score.
-    fn parts(&self, part: &impl Part, scored: &Scored, candidate: &Candidate) -> Result<(f32, f32), Error> {
-        let (mut words, mut meaning) = (0.0, 0.0);
-        for ((ask, fusion), (lexical, _)) in self.asks.iter().zip(self.fusions).zip(&scored.sides) {
-            words += fusion.lexical(lexical[candidate.local as usize]);
-            if self.by_meaning {
-                meaning += fusion.dense(part.exact_cosine(candidate.doc, &ask.vector)?);
+            0 => {
+                let cosines = &scored.sides[0].cosines[locals];
+                out.iter_mut()
+                    .zip(cosines)
+                    .for_each(|(out, cosine)| *out = if *cosine == HIDDEN { NO_MATCH } else { 0.0 });
+            }
+            1 => self.score_side(0, scored, locals, out),
+            sides => {
+                let mut other = [0.0; BLOCK];
+                self.score_side(0, scored, locals.clone(), out);
+                for side in 1..sides {
+                    let other = &mut other[..out.len()];
+                    self.score_side(side, scored, locals.clone(), other);
+                    for (out, other) in out.iter_mut().zip(other) {
+                        *out = if *out >= 0.0 && *other >= 0.0 { *out + *other } else { NO_MATCH };
+                    }
+                }
+                out.iter_mut().filter(|out| **out >= 0.0).for_each(|out| *out /= sides as f32);
             }
         }
-        let sides = self.asks.len().max(1) as f32;
-        Ok((words / sides, meaning / sides))
+    }
+
+    fn score_side(&self, side: usize, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
+        let (fusion, Side { lexical, cosines }) = (&self.fusions[side], &scored.sides[side]);
+        let floor = match self.by {
+            By::Meaning => -1.5,
+            _ if self.by_meaning && !self.asks[side].title_only => DENSE_FLOOR,
+            _ => f32::MAX,
+        };
+        match (lexical.is_empty(), cosines.is_empty()) {
+            (false, true) => {
+                for (out, lexical) in out.iter_mut().zip(&lexical[locals]) {
+                    *out = if *lexical > 0.0 { fusion.total(*lexical, 0.0) } else { NO_MATCH };
+                }
+            }
+            (true, _) => {
+                for (out, cosine) in out.iter_mut().zip(&cosines[locals]) {
+                    *out = if *cosine >= floor { fusion.total(0.0, *cosine) } else { NO_MATCH };
+                }
+            }
+            (false, false) => {
+                for ((out, lexical), cosine) in
+                    out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
+                {
+                    let matches = (*lexical > 0.0) | (*cosine >= floor);
+                    *out = if matches { fusion.total(*lexical, *cosine) } else { NO_MATCH };
+                }
+            }
+        }
     }
 }
 
-fn score(part: &impl Part, question: &Question<'_>, asks: &[Ask]) -> Result<Scored, Error> {
-    let within = part.stretches(&question.sight);
+fn score(
+    part: &impl Part,
+    number: u32,
+    within: Stretches,
+    question: &Question<'_>,
+    asks: &[Ask],
+) -> Result<Scored, Error> {
     let many = within.many as usize;
-    let mut hidden = vec![false; many];
-    part.hidden(&question.sight, &within, &mut |local| hidden[local as usize] = true)?;
+    let mut hidden = Vec::new();
+    part.hidden(&question.sight, &within, &mut |local| hidden.push(local))?;
     hide_unlabelled(part, question.sight.labels, &within, &mut hidden)?;
     let mut has_vectors = true;
     let mut sides = Vec::with_capacity(asks.len());
     for ask in asks {
-        let mut lexical = vec![0.0; many];
+        let (mut lexical, mut cosines) = (Vec::new(), Vec::new());
         if question.by != By::Meaning {
-            score_words(part, ask, &within, &mut lexical)?;
+            lexical = vec![0.0; many];
+            score_words(part, number, ask, &within, &mut lexical)?;
         }
-        let mut cosines = vec![0.0; many];
         if question.by != By::Words {
+            cosines = vec![0.0; many];
             has_vectors &= part.cosines(&within, &ask.quantised, &mut cosines)?;
         }
-        sides.push((lexical, cosines));
+        sides.push(Side { lexical, cosines });
     }
     if asks.is_empty() {
-        sides.push((Vec::new(), vec![0.0; many]));
+        sides.push(Side { lexical: Vec::new(), cosines: vec![0.0; many] });
     }
-    for (_, cosines) in &mut sides {
-        cosines
-            .iter_mut()
-            .zip(&hidden)
-            .filter(|(_, hidden)| **hidden)
-            .for_each(|(cosine, _)| *cosine = HIDDEN);
+    for Side { lexical, cosines } in &mut sides {
+        for local in &hidden {
+            lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
+            cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
+        }
     }
-    Ok(Scored { within, sides, has_vectors })
+    Ok(Scored { part: number, within, sides, has_vectors })
 }
 
-fn score_words(part: &impl Part, ask: &Ask, within: &Stretches, lexical: &mut [f32]) -> Result<(), Error> {
-    let lengths: Vec<u32> =
-        within.docs.iter().flat_map(|docs| docs.clone()).map(|doc| part.length(doc)).collect();
+fn score_words(
+    part: &impl Part,
+    number: u32,
+    ask: &Ask,
+    within: &Stretches,
+    lexical: &mut [f32],
+) -> Result<(), Error> {
     for asked in &ask.terms {
-        let Some(term) = part.term(&asked.text) else { continue };
-        part.postings(&term, within, &mut |local, frequency, links| {
+        let Some(term) = &asked.found[number as usize] else { continue };
+        part.postings(term, within, !asked.pairs.is_empty(), &mut |local, doc, frequency, links| {
             let often = counted(frequency, ask.title_only);
             if often > 0 {
-                let length = lengths[local as usize];
-                let score = &mut lexical[local as usize];
-                *score += asked.worth.of(often as f32, length);
+                let length = part.length(doc);
+                let mut score = asked.worth.of(often as f32, length);
                 for (link, worth) in &asked.pairs {
                     let often = count_links(links, *link);
                     if often > 0 {
-                        *score += worth.of(often as f32, length);
+                        score += worth.of(often as f32, length);
                     }
                 }
+                lexical[local as usize] += score;
             }
         })?;
     }
@@ -438,14 +607,14 @@ fn hide_unlabelled(
     part: &impl Part,
     labels: &[String],
     within: &Stretches,
-    hidden: &mut [bool],
+    hidden: &mut Vec<u32>,
 ) -> Result<(), Error> {
     for label in labels {
-        let mut has = vec![false; hidden.len()];
+        let mut has = vec![false; within.many as usize];
         if let Some(term) = part.term(&label_term(label)) {
-            part.postings(&term, within, &mut |local, _, _| has[local as usize] = true)?;
+            part.postings(&term, within, false, &mut |local, _, _, _| has[local as usize] = true)?;
         }
-        hidden.iter_mut().zip(has).for_each(|(hidden, has)| *hidden |= !has);
+        hidden.extend(has.iter().zip(0..).filter(|(has, _)| !**has).map(|(_, local)| local));
     }
     Ok(())
 }
@@ -481,22 +650,20 @@ impl Then {
         Ok(Then { population, counts, drifts })
     }
 
-    /// How many texts had the term.
-    fn df(&self, index: &Index, text: &str) -> Result<i64, Error> {
+    /// How many texts had a term that each part has there.
+    fn df(&self, index: &Index, found: &[Option<Term>]) -> Result<i64, Error> {
         let mut df = 0;
-        for number in 0..=index.segments.len() as u32 {
-            in_part!(index, number, part => {
-                let Some(term) = part.term(text) else { continue };
-                df += i64::from(term.live);
-                let Some(drift) = self.drifts.get(number as usize) else { continue };
-                if drift.came.is_empty() && drift.went.is_empty() {
-                    continue;
-                }
-                part.postings(&term, &part.whole(), &mut |doc, _, _| {
-                    df += i64::from(drift.went.binary_search(&doc).is_ok());
-                    df -= i64::from(drift.came.binary_search(&doc).is_ok());
-                })?;
-            });
+        for (number, term) in found.iter().enumerate() {
+            let Some(term) = term else { continue };
+            df += i64::from(term.live);
+            let Some(drift) = self.drifts.get(number) else { continue };
+            if drift.came.is_empty() && drift.went.is_empty() {
+                continue;
+            }
+            in_part!(index, number, part => part.postings(term, &part.whole(), false, &mut |_, doc, _, _| {
+                df += i64::from(drift.went.binary_search(&doc).is_ok());
+                df -= i64::from(drift.came.binary_search(&doc).is_ok());
+            })?);
         }
         Ok(df)
     }

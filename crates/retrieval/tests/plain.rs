@@ -211,16 +211,14 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         .collect();
     let seen: Vec<usize> = (0..live.len()).filter(|at| live[*at].is_seen(asked)).collect();
     let mean = seen.iter().map(|at| cosines[*at]).sum::<f64>() / (seen.len() as f64).max(1.0);
-    let squares = seen.iter().map(|at| (cosines[*at] - mean).powi(2)).sum::<f64>();
-    let deviation = (squares / (seen.len() as f64).max(1.0)).sqrt();
-    let z = |at: usize| if deviation > 1e-4 { (cosines[at] - mean) / deviation } else { 0.0 };
+    let nearest = seen.iter().map(|at| cosines[*at]).fold(f64::MIN, f64::max);
+    let dense = |at: usize| if nearest - mean > 1e-3 { (cosines[at] - mean) / (nearest - mean) } else { 0.0 };
     let best = seen.iter().map(|at| lexical[*at]).fold(0.0, f64::max);
-    let z_best = seen.iter().map(|at| z(*at)).fold(0.0, f64::max);
     (0..live.len())
         .map(|at| {
             let matches = lexical[at] > 0.0 || (!title_only && cosines[at] >= 0.24);
             let words = if best > 0.0 { lexical[at] / best } else { 0.0 };
-            let meaning = if z_best > 0.0 { (z(at).max(0.0) / z_best).min(1.0) } else { 0.0 };
+            let meaning = dense(at).clamp(0.0, 1.0);
             matches.then_some(0.6 * words + 0.4 * meaning)
         })
         .collect()

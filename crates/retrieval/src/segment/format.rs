@@ -98,7 +98,7 @@ impl Totals {
 
 /// A term in the dictionary: the length of its text, the text, and where its list stands.
 pub(super) struct Entry<'a> {
-    pub text: &'a str,
+    pub text: &'a [u8],
     pub many: u32,
     pub live: i32,
     /// Of the list, from the first list on.
@@ -115,12 +115,12 @@ impl<'a> Entry<'a> {
         let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
         let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
         let fixed = rest.first_chunk::<FIXED>()?;
-        let short = numbers(&fixed[..12]);
+        let short = |at: usize| fixed[at..].first_chunk::<4>().map_or(0, |four| u32::from_le_bytes(*four));
         Some(Entry {
-            text: std::str::from_utf8(text).ok()?,
-            many: short[0],
-            live: short[1] as i32,
-            size: short[2],
+            text,
+            many: short(0),
+            live: short(4) as i32,
+            size: short(8),
             offset: long(&fixed[12..20]),
             trigrams: long(&fixed[20..28]),
         })
@@ -128,12 +128,16 @@ impl<'a> Entry<'a> {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.text.len() as u16).to_le_bytes());
-        out.extend_from_slice(self.text.as_bytes());
+        out.extend_from_slice(self.text);
         for short in [self.many, self.live as u32, self.size] {
             out.extend_from_slice(&short.to_le_bytes());
         }
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.trigrams.to_le_bytes());
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        std::str::from_utf8(self.text).unwrap_or_default()
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -164,6 +168,10 @@ pub(super) fn decode_limits(bytes: &[u8]) -> Result<Vec<(Doc, Limits)>, Error> {
 
 pub(super) fn numbers(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|four| u32::from_le_bytes(*four)).collect()
+}
+
+pub(super) fn longs(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect()
 }
 
 /// The first eight bytes.

@@ -1,7 +1,7 @@
 //! Versions on the disk, never changed once written: the live ones first, by group, then those that had ended, by group
 //! too. So what a question may see is a few stretches, and what it may not see is not even read.
 //!
-//! What every question needs is kept in memory: the terms, and twelve bytes a text. The rest is read when it is asked for.
+//! What every question needs is kept in memory: the terms, and twenty bytes a text. The rest is read when it is asked for.
 
 mod format;
 mod vectors;
@@ -16,7 +16,7 @@ use crate::error::{Error, damaged};
 use crate::memory::NEVER;
 use crate::pages::Pages;
 use crate::part::{Doc, Drift, Limits, Part, Place, Sight, Stretches, Term};
-use crate::postings::{Frequency, Postings, Table};
+use crate::postings::{Block, Frequency, Postings, Table};
 use crate::score::Population;
 use crate::vectors::{Quantised, exact_cosine};
 
@@ -36,6 +36,7 @@ pub(crate) struct Segment {
     pub(crate) totals: Totals,
     groups: Vec<Group>,
     places: Vec<Place>,
+    keys: Vec<u64>,
     lengths: Vec<u32>,
     /// One more than there are texts.
     first_passages: Vec<u32>,
@@ -70,6 +71,7 @@ impl Segment {
             name: name.to_owned(),
             groups,
             places: numbers(Section::Places)?,
+            keys: file.read(sections.range(Section::Keys), format::longs)?,
             lengths: numbers(Section::Lengths)?,
             first_passages: numbers(Section::FirstPassages)?,
             limits,
@@ -83,6 +85,7 @@ impl Segment {
         };
         let docs = segment.totals.docs as usize;
         if segment.places.len() != docs
+            || segment.keys.len() != docs
             || segment.lengths.len() != docs
             || segment.first_passages.len() != docs + 1
         {
@@ -190,6 +193,11 @@ impl Group {
     fn decode(row: &[u32; 4]) -> Group {
         Group { is_live: row[0] != 0, group: row[1], docs: row[2]..row[3] }
     }
+
+    /// By which groups are in order: the live ones first.
+    fn key(&self) -> (bool, u32) {
+        (!self.is_live, self.group)
+    }
 }
 
 /// A segment, and which of its texts have ended since it was written.
@@ -228,15 +236,21 @@ impl Part for Open {
         // What had ended when the segment was written is of no use to a later question.
         let kinds: &[bool] = if sight.at < self.segment.totals.last { &[true, false] } else { &[true] };
         let groups = &self.segment.groups;
-        let find = |is_live: bool, group: u32| {
-            let wanted = (!is_live, group);
-            groups.binary_search_by_key(&wanted, |group| (!group.is_live, group.group)).ok()
-        };
-        let mut docs: Vec<Range<Doc>> = kinds
-            .iter()
-            .flat_map(|is_live| sight.groups.iter().filter_map(|group| find(*is_live, *group)))
-            .map(|at| groups[at].docs.clone())
-            .collect();
+        let mut wanted = sight.groups.to_vec();
+        wanted.sort_unstable();
+        let mut docs: Vec<Range<Doc>> = Vec::new();
+        for is_live in kinds {
+            let mut rest = groups.as_slice();
+            for group in &wanted {
+                // Few of many are sought by halving, many of many by going along.
+                let near = rest.iter().take(8).position(|found| found.key() >= (!is_live, *group));
+                let at =
+                    near.unwrap_or_else(|| rest.partition_point(|found| found.key() < (!is_live, *group)));
+                rest = &rest[at..];
+                let found = rest.first().filter(|found| found.key() == (!is_live, *group));
+                docs.extend(found.map(|found| found.docs.clone()));
+            }
+        }
         docs.sort_unstable_by_key(|docs| docs.start);
         docs.dedup_by(|next, last| {
             let joins = next.start <= last.end;
@@ -268,7 +282,8 @@ impl Part for Open {
 
     fn term(&self, text: &str) -> Option<Term> {
         let segment = &self.segment;
-        let first_of = |block: &u32| segment.entry_at(*block as usize).map_or("", |entry| entry.text);
+        let text = text.as_bytes();
+        let first_of = |block: &u32| segment.entry_at(*block as usize).map_or(&[][..], |entry| entry.text);
         let block = segment.blocks.partition_point(|block| first_of(block) <= text).checked_sub(1)?;
         let mut at = segment.blocks[block] as usize;
         while let Some(entry) = segment.entry_at(at) {
@@ -286,7 +301,7 @@ impl Part for Open {
     fn each_term(&self, each: &mut dyn FnMut(&str, u64)) {
         let mut at = 0;
         while let Some(entry) = self.segment.entry_at(at) {
-            each(entry.text, entry.trigrams);
+            each(entry.text(), entry.trigrams);
             at += entry.bytes();
         }
     }
@@ -295,9 +310,10 @@ impl Part for Open {
         &self,
         term: &Term,
         within: &Stretches,
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
+        with_links: bool,
+        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
-        self.segment.postings(term, within, each)
+        self.segment.postings(term, within, with_links, each)
     }
 
     fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
@@ -305,9 +321,15 @@ impl Part for Open {
         let Some(vectors) = segment.vectors.get() else { return Ok(false) };
         for (stretch, first) in within.iter() {
             let mut doc = stretch.start;
-            let out = &mut out[first as usize..(first + stretch.end - stretch.start) as usize];
+            let out = &mut out[first as usize..][..stretch.len()];
+            let passages = segment.passages(stretch);
+            if passages.len() == out.len() {
+                // One passage a text, as nearly everywhere.
+                vectors.cosines(passages, question, out)?;
+                continue;
+            }
             out.fill(-1.0);
-            vectors.each(segment.passages(stretch), &mut |passage, high, scale| {
+            vectors.each(passages, &mut |passage, high, scale| {
                 while segment.first_passages[doc as usize + 1] <= passage {
                     doc += 1;
                 }
@@ -339,9 +361,8 @@ impl Part for Open {
         self.segment.places[doc as usize]
     }
 
-    fn key(&self, doc: Doc) -> Result<u64, Error> {
-        let from = self.segment.sections.range(Section::Keys).start + 8 * u64::from(doc);
-        self.segment.file.read(from..from + 8, format::long)
+    fn key(&self, doc: Doc) -> u64 {
+        self.segment.keys[doc as usize]
     }
 
     fn drift(&self, at: u64) -> Result<Drift, Error> {
@@ -379,7 +400,8 @@ impl Segment {
         &self,
         term: &Term,
         within: &Stretches,
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
+        with_links: bool,
+        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
         let entry = self.entry_at(term.at as usize).ok_or_else(|| damaged("a term that is not there"))?;
         if entry.many == 0 || within.docs.is_empty() {
@@ -390,13 +412,22 @@ impl Segment {
             entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
         let from = self.sections.range(Section::Postings).start + entry.offset;
         let mut stretches = within.iter().peekable();
-        // Texts and stretches are both in order, so one pass finds the stretch of each text.
-        let mut each = |doc: Doc, frequency: Frequency, links: &[u8]| {
-            while stretches.next_if(|(stretch, _)| stretch.end <= doc).is_some() {}
-            if let Some((stretch, first)) = stretches.peek()
-                && stretch.start <= doc
+        // Texts and stretches are both in order, so one pass finds the texts of each stretch.
+        let mut each = |block: Block<'_>| {
+            let mut from = 0;
+            while let Some(next) = block.docs.get(from)
+                && let Some((stretch, first)) = stretches.peek()
             {
-                each(first + doc - stretch.start, frequency, links);
+                if stretch.end <= *next {
+                    stretches.next();
+                    continue;
+                }
+                let start = from + block.docs[from..].partition_point(|doc| *doc < stretch.start);
+                let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
+                block.each(start..end, with_links, &mut |doc, frequency, links| {
+                    each(first + doc - stretch.start, doc, frequency, links);
+                });
+                from = end;
             }
         };
         if entry.size <= SMALL_LIST {
@@ -405,11 +436,7 @@ impl Segment {
                 let table = Table::decode(table, many, blocks_bytes);
                 for wanted in wanted_blocks(&table, within, 0) {
                     let span = table.span(&wanted);
-                    table.decode_blocks(
-                        wanted,
-                        &blocks[span.start as usize..span.end as usize],
-                        &mut each,
-                    )?;
+                    table.each_block(wanted, &blocks[span.start as usize..span.end as usize], &mut each)?;
                 }
                 Ok(())
             })?;
@@ -419,7 +446,7 @@ impl Segment {
         for wanted in wanted_blocks(&table, within, GAP) {
             let span = table.span(&wanted);
             let range = blocks_at + u64::from(span.start)..blocks_at + u64::from(span.end);
-            self.file.read(range, |bytes| table.decode_blocks(wanted, bytes, &mut each))??;
+            self.file.read(range, |bytes| table.each_block(wanted, bytes, &mut each))??;
         }
         Ok(())
     }
@@ -446,10 +473,7 @@ impl Source for Open {
     fn rows(&self) -> Result<Vec<write::Row>, Error> {
         let segment = &self.segment;
         let times = segment.times()?;
-        let keys = segment.file.read(segment.sections.range(Section::Keys), |bytes| {
-            bytes.as_chunks::<8>().0.iter().map(|key| u64::from_le_bytes(*key)).collect::<Vec<_>>()
-        })?;
-        let mut rows = Vec::with_capacity(keys.len());
+        let mut rows = Vec::with_capacity(segment.keys.len());
         for group in &segment.groups {
             for doc in group.docs.clone() {
                 let at = doc as usize;
@@ -457,7 +481,7 @@ impl Source for Open {
                 let limits = segment.limits.binary_search_by_key(&doc, |(doc, _)| *doc);
                 rows.push(write::Row {
                     place: segment.places[at],
-                    key: *keys.get(at).ok_or_else(|| damaged("the keys of a segment are not all there"))?,
+                    key: segment.keys[at],
                     group: group.group,
                     from,
                     to: self.ended_at(doc).unwrap_or(to),
@@ -476,12 +500,12 @@ impl Source for Open {
             let entry = self.segment.entry_at(at)?;
             let term = Term { live: entry.live, at: at as u64 };
             at += entry.bytes();
-            Some((entry.text, term))
+            Some((entry.text(), term))
         }))
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        self.segment.postings(term, &self.segment.whole(), &mut |doc, frequency, links| {
+        self.segment.postings(term, &self.segment.whole(), true, &mut |_, doc, frequency, links| {
             out.push(doc, frequency, links);
         })
     }

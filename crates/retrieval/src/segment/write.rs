@@ -256,7 +256,8 @@ fn write_lists(
         }
         many_terms += 1;
         let (many, size, offset) = (merged.len() as u32, bytes.len() as u32, file.out.at());
-        Entry { text, many, live, offset, size, trigrams: trigram_bits(text) }.encode(&mut dictionary);
+        Entry { text: text.as_bytes(), many, live, offset, size, trigrams: trigram_bits(text) }
+            .encode(&mut dictionary);
         file.out.write(&bytes)?;
     }
     file.end_section();
@@ -305,7 +306,7 @@ impl Source for Memory {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        Part::postings(self, term, &self.whole(), &mut |doc, frequency, links| {
+        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, links| {
             out.push(doc, frequency, links)
         })
     }

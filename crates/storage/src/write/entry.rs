@@ -1,5 +1,7 @@
 //! Storing and updating entries.
 
+use std::collections::HashSet;
+
 use kenning_model::{Change, EntityType, Entry, Id, Record, ScopeId, Status, TaskSize, Timestamp};
 
 use super::{Draft, Plan};
@@ -53,9 +55,19 @@ pub struct EntryPatch {
 }
 
 impl Plan<'_> {
-    pub(super) fn store(&self, new: &NewEntry) -> Result<Draft, Error> {
-        let new = new.clone();
-        let entry = Entry {
+    pub(super) fn store(&self, new: &[NewEntry]) -> Result<Draft, Error> {
+        let mut drawn = HashSet::new();
+        let mut changes = Vec::with_capacity(new.len());
+        for new in new {
+            let entry = self.new_entry(new.clone());
+            check_validity(&entry)?;
+            changes.push(self.create(Record::Entry(entry), &mut drawn)?);
+        }
+        Ok(Draft { changes, ..Draft::default() })
+    }
+
+    fn new_entry(&self, new: NewEntry) -> Entry {
+        Entry {
             scope: new.scope,
             topic: new.topic,
             content: new.content,
@@ -71,9 +83,7 @@ impl Plan<'_> {
             version: 1,
             recorded_at: self.now,
             updated_at: None,
-        };
-        check_validity(&entry)?;
-        Ok(Draft { changes: vec![self.create(Record::Entry(entry))?], ..Draft::default() })
+        }
     }
 
     pub(super) fn update(

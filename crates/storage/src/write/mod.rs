@@ -5,6 +5,7 @@ mod entry;
 mod triple;
 mod undo;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kenning_model::{Change, EntityType, Id, Record, Timestamp, Transaction, TxId};
@@ -20,10 +21,25 @@ pub use undo::{UndoPlan, UndoTarget};
 /// One write, as a tool asks for it.
 pub enum Write {
     Store(NewEntry),
-    Update { id: Id, patch: EntryPatch, expected_version: Option<u32> },
-    Delete { entity_type: EntityType, id: Id },
-    Relate { triple: NewTriple, on_conflict: OnConflict },
-    Undo { target: UndoTarget, any_actor: bool },
+    /// Many at once, all or none.
+    StoreAll(Vec<NewEntry>),
+    Update {
+        id: Id,
+        patch: EntryPatch,
+        expected_version: Option<u32>,
+    },
+    Delete {
+        entity_type: EntityType,
+        id: Id,
+    },
+    Relate {
+        triple: NewTriple,
+        on_conflict: OnConflict,
+    },
+    Undo {
+        target: UndoTarget,
+        any_actor: bool,
+    },
 }
 
 pub struct Request {
@@ -202,7 +218,8 @@ fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Op
 impl Plan<'_> {
     fn draft(&self, write: &Write) -> Result<Draft, Error> {
         match write {
-            Write::Store(new) => self.store(new),
+            Write::Store(new) => self.store(std::slice::from_ref(new)),
+            Write::StoreAll(new) => self.store(new),
             Write::Update { id, patch, expected_version } => self.update(*id, patch, *expected_version),
             Write::Delete { entity_type, id } => self.delete(*entity_type, *id),
             Write::Relate { triple, on_conflict } => self.relate(triple, *on_conflict),
@@ -220,17 +237,18 @@ impl Plan<'_> {
         Ok(Draft { changes: vec![Change { entity_type, id, before, after: None }], ..Draft::default() })
     }
 
-    fn create(&self, record: Record) -> Result<Change, Error> {
-        let id = self.fresh_id()?;
+    /// `drawn` are ids that the same draft uses already.
+    fn create(&self, record: Record, drawn: &mut HashSet<Id>) -> Result<Change, Error> {
+        let id = self.fresh_id(drawn)?;
         Ok(Change { entity_type: record.entity_type(), id, before: None, after: Some(record) })
     }
 
     /// An id names one thing, so it is fresh only if no type ever had it.
-    fn fresh_id(&self) -> Result<Id, Error> {
+    fn fresh_id(&self, drawn: &mut HashSet<Id>) -> Result<Id, Error> {
         // 50 random bits collide about once in a million at a million entries; eight in a row is a broken source.
         for _ in 0..8 {
             let id = (self.sources.id)();
-            if !self.reader.is_taken(id)? {
+            if !self.reader.is_taken(id)? && drawn.insert(id) {
                 return Ok(id);
             }
         }

@@ -1,5 +1,7 @@
 //! Writing facts of the graph, and what to do about facts that say otherwise.
 
+use std::collections::HashSet;
+
 use kenning_model::{Change, EntityType, Record, ScopeId, Triple, fold};
 
 use super::{Draft, Plan};
@@ -56,7 +58,7 @@ impl Plan<'_> {
             if on_conflict == OnConflict::Reject && conflict_count > 0 {
                 return Err(Error::Contradiction { conflicts, many: conflict_count });
             }
-            changes.push(self.create(Record::Triple(self.triple(new)))?);
+            changes.push(self.create(Record::Triple(self.triple(new)), &mut HashSet::new())?);
         }
         if on_conflict == OnConflict::Replace {
             for start in (0..conflict_count + same_count).step_by(PAGE as usize) {

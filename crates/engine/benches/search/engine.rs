@@ -1,0 +1,102 @@
+//! The whole of a question in process, and what a store of this size costs to load, to open and to hold.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use kenning_engine::{Engine, Question};
+use kenning_model::ScopeId;
+use kenning_storage::{NewEntry, Request, Write};
+use kenning_testkit::TempStore;
+
+use crate::corpus::corpus;
+use crate::{Asked, QUESTIONS, p50};
+
+/// The flag with which this program opens a store that another run of it has filled.
+pub const OPEN: &str = "--open";
+const AT_ONCE: usize = 1_000;
+
+pub fn measure(many: usize, asked: &Asked) {
+    let store = TempStore::new();
+    let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
+    let since = Instant::now();
+    let mut batch = Vec::new();
+    for text in corpus(many) {
+        batch.push(NewEntry::new(ScopeId(text.scope + 1), text.title, text.body));
+        if batch.len() == AT_ONCE {
+            load(&engine, std::mem::take(&mut batch));
+        }
+    }
+    load(&engine, batch);
+    let stored = since.elapsed().as_secs_f64();
+    ask(&engine, &asked.questions[0], &ids(&asked.all));
+    let searchable = since.elapsed().as_secs_f64();
+    println!(
+        "load: {:.0} a second stored, {:.0} a second searchable  (at least 15,000)",
+        many as f64 / stored,
+        many as f64 / searchable
+    );
+    engine.rebuild().expect("it can be built");
+    drop(engine);
+    let itself = std::env::current_exe().expect("this program");
+    let opened = Command::new(itself).arg(OPEN).arg(store.path()).status().expect("this program runs");
+    assert!(opened.success());
+
+    let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
+    let scopes: Vec<Vec<ScopeId>> = asked.scopes.iter().map(|scopes| ids(scopes)).collect();
+    p50("query in process, 4 % visible", QUESTIONS, |n| ask(&engine, &asked.questions[n], &scopes[n]));
+    let all = ids(&asked.all);
+    p50("query in process, all visible", QUESTIONS, |n| ask(&engine, &asked.questions[n], &all));
+    p50("query in process, 4 % visible, after a write", QUESTIONS, |n| {
+        let text = crate::corpus::text(n);
+        load(&engine, vec![NewEntry::new(ScopeId(text.scope + 1), text.title, text.body)]);
+        ask(&engine, &asked.questions[n], &scopes[n]);
+    });
+}
+
+/// In a process of its own: how long until the first answer, and how much memory it takes in the end.
+pub fn open(dir: &Path) {
+    let asked: Vec<String> = crate::questions::questions(QUESTIONS);
+    let some: Vec<ScopeId> = ids(&crate::questions::visible(1, 0.04));
+    let engine = Engine::new(dir.to_owned(), Engine::real_sources());
+    let since = Instant::now();
+    ask(&engine, &asked[0], &some);
+    println!("open to the first answer: {:.0} ms  (at most 50)", since.elapsed().as_secs_f64() * 1e3);
+    let before = resident();
+    while !engine.is_warm() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    println!("  all vectors in memory after {:.0} ms  (at most 1000)", since.elapsed().as_secs_f64() * 1e3);
+    let all = ids(&crate::questions::visible(0, 1.0));
+    asked.iter().for_each(|question| ask(&engine, question, &all));
+    println!(
+        "  resident: {before} MB after the first answer, {} MB after {QUESTIONS} more  (at most 400)",
+        resident()
+    );
+}
+
+fn ids(scopes: &[u32]) -> Vec<ScopeId> {
+    scopes.iter().map(|scope| ScopeId(scope + 1)).collect()
+}
+
+fn load(engine: &Engine, entries: Vec<NewEntry>) {
+    let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
+    engine
+        .commit(Request { actor, origin, tool, write: Write::StoreAll(entries), keyed: None })
+        .expect("a write");
+}
+
+fn ask(engine: &Engine, text: &str, scopes: &[ScopeId]) {
+    let content = Some(text);
+    let question =
+        Question { scopes, topic: None, content, tags: &[], visible_at: Some(engine.now()), explain: false };
+    engine.snapshot().expect("a snapshot").search(&question, 0..10).expect("an answer");
+}
+
+/// Resident memory in megabytes, where the system tells.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0)
+        / 1024
+}

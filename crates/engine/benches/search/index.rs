@@ -1,0 +1,135 @@
+//! The index by itself, in one segment and in eight with a tail in memory, beside tantivy, FTS5 and a plain scan.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+
+use kenning_retrieval::{
+    By, Directory, Document, Index, Known, Limits, Memory, Prepared, Question, Sight, Version, embed,
+};
+
+use crate::corpus::{Text, corpus};
+use crate::fts5::Fts5;
+use crate::naive::Naive;
+use crate::tantivy_peer::Tantivy;
+use crate::{Asked, QUESTIONS, SHARE, bandwidth, exact, p50, ratio};
+
+/// For what takes a second each at a million.
+const FEW: usize = 20;
+const SEGMENTS: usize = 8;
+const TAIL: usize = 2_000;
+
+pub fn measure(many: usize, asked: &Asked) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let directory = Directory::new(dir.path().to_owned());
+    let eight = in_segments(&directory, many);
+    let search = |index: &Index, number: usize, groups: &[u32], by: By| -> Vec<u32> {
+        let sight = Sight { at: u64::MAX, groups, labels: &[], valid_at: Some(0) };
+        let text = Some(asked.questions[number].as_str());
+        let question = Question { title: None, text, sight, by, explain: false };
+        let results = index.search(&question, 0..10).expect("readable");
+        results.hits.iter().map(|hit| hit.key as u32).collect()
+    };
+    let some = |index: &Index, name: &str, by: By| {
+        p50(name, QUESTIONS, |n| drop(search(index, n, &asked.scopes[n], by)))
+    };
+    let all =
+        |index: &Index, name: &str, by: By| p50(name, QUESTIONS, |n| drop(search(index, n, &asked.all, by)));
+    let spread = some(&eight, "words, 4 % visible, 8 segments and a tail", By::Words);
+    let spread_all = all(&eight, "words, all visible, 8 segments and a tail", By::Words);
+    drop(eight);
+
+    let stop = AtomicBool::new(false);
+    let writer = directory.lock(&stop).expect("writable").expect("nobody else");
+    writer.merge_all(&Known::default()).expect("writable");
+    let (one, _) = directory.open(None).expect("readable");
+    one.known().load_vectors(&stop).expect("readable");
+    let few_seen = some(&one, "words, 4 % visible", By::Words);
+    let all_seen = all(&one, "words, all visible", By::Words);
+    let both = some(&one, "words and meaning, 4 % visible", By::WordsAndMeaning);
+    let both_all = all(&one, "words and meaning, all visible", By::WordsAndMeaning);
+    let meant = some(&one, "meaning, 4 % visible", By::Meaning);
+    let meant_all = all(&one, "meaning, all visible", By::Meaning);
+
+    let tantivy = Tantivy::merged(corpus(many));
+    let raw = p50("tantivy, everything", QUESTIONS, |n| drop(tantivy.top10(&asked.questions[n])));
+    p50("tantivy, 4 % visible", QUESTIONS, |n| drop(tantivy.top10_in(&asked.questions[n], &asked.scopes[n])));
+    drop(tantivy);
+    let fts5 = Fts5::new(corpus(many));
+    p50("FTS5, 4 % visible", FEW, |n| drop(fts5.top10_in_words(&asked.questions[n], &asked.scopes[n])));
+    drop(fts5);
+    let naive = Naive::new(corpus(many));
+    p50("a scan of all words, 4 % visible", FEW, |n| {
+        drop(naive.top10_in(&asked.questions[n], &asked.scopes[n]))
+    });
+    drop(naive);
+
+    let mut in_scope = vec![0usize; asked.all.len()];
+    corpus(many).for_each(|text| in_scope[text.scope as usize] += 1);
+    let mut seen: Vec<usize> = asked
+        .scopes
+        .iter()
+        .map(|scopes| scopes.iter().map(|scope| in_scope[*scope as usize]).sum())
+        .collect();
+    seen.sort_unstable();
+    let floor = |rows: usize| bandwidth::read_seconds(rows * embed::DIM) * 1e6;
+    ratio("words, 4 % visible ÷ tantivy, everything", few_seen, raw, 0.2);
+    ratio("words, all visible ÷ tantivy, everything", all_seen, raw, 1.3);
+    ratio("8 segments and a tail ÷ one, 4 % visible", spread, few_seen, 3.0);
+    ratio("8 segments and a tail ÷ one, all visible", spread_all, all_seen, 3.0);
+    ratio("meaning, 4 % visible ÷ reading its bytes", meant, floor(seen[QUESTIONS / 2]), 1.3);
+    ratio("meaning, all visible ÷ reading its bytes", meant_all, floor(many), 1.3);
+    println!("  words and meaning together: {both:.0} µs with {SHARE} visible, {both_all:.0} µs with all");
+    recall(&one, asked, many, search);
+}
+
+/// Texts in eight segments, and some more in memory.
+fn in_segments(directory: &Directory, many: usize) -> Index {
+    let stop = AtomicBool::new(false);
+    let writer = directory.lock(&stop).expect("writable").expect("nobody else");
+    let mut texts = corpus(many).zip(1..).peekable();
+    let size = (many - TAIL.min(many / 2)).div_ceil(SEGMENTS);
+    for _ in 0..SEGMENTS {
+        let (mut memory, mut at): (Memory, u64) = writer.begin().expect("readable");
+        for (text, number) in texts.by_ref().take(size) {
+            at = number;
+            memory.change(at, at - 1, None, Some(version(&text)));
+        }
+        writer.append(&memory, at).expect("writable");
+    }
+    let (mut index, _) = directory.open(None).expect("readable");
+    index.known().load_vectors(&stop).expect("readable");
+    let (mut rest, mut at): (Memory, u64) = writer.begin().expect("readable");
+    for (text, number) in texts {
+        at = number;
+        index.change(at, at - 1, None, Some(version(&text))).expect("memory");
+        rest.change(at, at - 1, None, Some(version(&text)));
+    }
+    writer.append(&rest, at).expect("writable");
+    index
+}
+
+fn version(text: &Text) -> Version {
+    let document = Document { title: &text.title, body: &text.body, labels: &[] };
+    Version { group: text.scope, limits: Limits::NONE, prepared: Prepared::new(&document) }
+}
+
+/// How many of the ten nearest by exact numbers are among the ten found.
+fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usize, &[u32], By) -> Vec<u32>) {
+    let mut counts = embed::TokenCounts::default();
+    let mut vectors: Vec<f32> = Vec::with_capacity(many * embed::DIM);
+    for text in corpus(many) {
+        let tokens = embed::tokens(&format!("{} {}", text.title, text.body));
+        counts.add(tokens.iter().map(|(token, _)| *token), 1);
+        vectors.extend(embed::passage_vector(&tokens));
+    }
+    let rows: Vec<u32> = (0..many as u32).collect();
+    let (mut found, mut of) = (0, 0);
+    for number in 0..FEW {
+        let question = embed::question_vector(&embed::tokens(&asked.questions[number]), &[&counts]);
+        let exact = exact::exact_top10(&vectors, embed::DIM, &question, &rows);
+        let ours: HashSet<u32> = search(index, number, &asked.all, By::Meaning).into_iter().collect();
+        found += exact.iter().filter(|row| ours.contains(row)).count();
+        of += exact.len();
+    }
+    println!("  recall@10 against exact vectors: {:.3}  (at least 0.99)", found as f64 / of as f64);
+}

@@ -1,0 +1,70 @@
+//! What is counted over all texts that a question may see, eight numbers side by side: the compiler makes one
+//! instruction of them.
+
+const LANES: usize = 8;
+
+/// The largest, or `least`.
+pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
+    let mut most = [least; LANES];
+    let (eights, rest) = numbers.as_chunks::<LANES>();
+    for eight in eights {
+        for lane in 0..LANES {
+            most[lane] = if eight[lane] > most[lane] { eight[lane] } else { most[lane] };
+        }
+    }
+    most.iter().chain(rest).fold(least, |most, number| if *number > most { *number } else { most })
+}
+
+/// How many are above the bar.
+pub(crate) fn count_above(numbers: &[f32], bar: f32) -> u64 {
+    // Short enough that no lane overflows.
+    numbers.chunks(1 << 20).map(|numbers| u64::from(count_some(numbers, bar))).sum()
+}
+
+fn count_some(numbers: &[f32], bar: f32) -> u32 {
+    let mut counts = [0u32; LANES];
+    let (eights, rest) = numbers.as_chunks::<LANES>();
+    for eight in eights {
+        for lane in 0..LANES {
+            counts[lane] += u32::from(eight[lane] > bar);
+        }
+    }
+    counts.iter().sum::<u32>() + rest.iter().map(|number| u32::from(*number > bar)).sum::<u32>()
+}
+
+/// The sum, in whole units, of those above the bar. Whole numbers add up to the same in every order, so it does not
+/// depend on where texts lie.
+pub(crate) fn sum_above(numbers: &[f32], bar: f32, units: f32) -> i64 {
+    // So few that a lane holds their sum.
+    numbers.chunks(4096).map(|numbers| i64::from(sum_some(numbers, bar, units))).sum()
+}
+
+fn sum_some(numbers: &[f32], bar: f32, units: f32) -> i32 {
+    let in_units = |number: f32| if number > bar { (number * units) as i32 } else { 0 };
+    let mut sums = [0i32; LANES];
+    let (eights, rest) = numbers.as_chunks::<LANES>();
+    for eight in eights {
+        for lane in 0..LANES {
+            sums[lane] += in_units(eight[lane]);
+        }
+    }
+    sums.iter().sum::<i32>() + rest.iter().map(|number| in_units(*number)).sum::<i32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_one_by_one() {
+        let numbers: Vec<f32> = (0..5001).map(|n| ((n * 7919 % 2001) as f32 - 1000.0) / 1000.0).collect();
+        for many in [0, 1, 7, 8, 9, 4097, 5001] {
+            let numbers = &numbers[..many];
+            assert_eq!(largest(numbers, -2.0), numbers.iter().copied().fold(-2.0, f32::max));
+            let above: Vec<f32> = numbers.iter().copied().filter(|number| *number > 0.25).collect();
+            assert_eq!(count_above(numbers, 0.25), above.len() as u64);
+            let sum = above.iter().map(|number| (number * 1000.0) as i64).sum::<i64>();
+            assert_eq!(sum_above(numbers, 0.25, 1000.0), sum);
+        }
+    }
+}
