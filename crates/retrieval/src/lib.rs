@@ -7,5 +7,6 @@ pub mod lex;
 mod passage;
 mod score;
 mod vectors;
+mod wordpiece;
 
 pub use index::{Document, Filter, Hit, Index, Place, Prepared, Question, Results};
