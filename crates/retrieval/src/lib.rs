@@ -4,6 +4,8 @@
 pub mod embed;
 mod index;
 pub mod lex;
+#[cfg(feature = "minilm")]
+pub mod minilm;
 mod passage;
 mod score;
 mod vectors;
