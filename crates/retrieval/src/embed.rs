@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
+
+use crate::wordpiece::{each_word, pieces};
 
 pub const DIM: usize = 256;
 
@@ -20,8 +20,6 @@ pub type Token = u16;
 
 const HEADER_BYTES: usize = 16;
 const ROW_BYTES: usize = DIM / 2;
-/// BERT gives up on longer words.
-const WORD_CHARS_MAX: usize = 100;
 
 struct Rows {
     ids: FxHashMap<&'static str, Token>,
@@ -81,8 +79,7 @@ impl TokenCounts {
 
 /// The distinct tokens of a text and how often each stands there.
 pub fn tokens(text: &str) -> Vec<(Token, u32)> {
-    let mut ids = Vec::with_capacity(text.len() / 5);
-    each_word(text, &mut |word| pieces(word, &mut ids));
+    let mut ids = ids(text);
     ids.sort_unstable();
     let mut counted: Vec<(Token, u32)> = Vec::new();
     for id in ids {
@@ -92,6 +89,15 @@ pub fn tokens(text: &str) -> Vec<(Token, u32)> {
         }
     }
     counted
+}
+
+/// The tokens of a text in its order; words that the table does not know have none.
+fn ids(text: &str) -> Vec<Token> {
+    let mut ids = Vec::with_capacity(text.len() / 5);
+    each_word(text, &mut |word| {
+        pieces(word, |piece| ROWS.ids.get(piece).copied(), &mut ids);
+    });
+    ids
 }
 
 /// The vector of a stored passage, of length 1; zero when it has no known word.
@@ -143,85 +149,6 @@ fn f16(bits: u16) -> f32 {
     }
 }
 
-/// As BERT splits: lower case, no accents, cut at blanks, punctuation and CJK characters.
-fn each_word(text: &str, found: &mut dyn FnMut(&str)) {
-    let mut word = String::new();
-    let mut each = |c: char| {
-        let alone = is_punctuation(c) || is_cjk(c);
-        if alone || c.is_whitespace() || c.is_control() {
-            if !word.is_empty() {
-                found(&word);
-                word.clear();
-            }
-            if alone {
-                found(c.encode_utf8(&mut [0; 4]));
-            }
-        } else if c != '\u{fffd}' {
-            word.push(c);
-        }
-    };
-    match text.is_ascii() {
-        true => text.bytes().for_each(|byte| each(byte.to_ascii_lowercase() as char)),
-        false => text
-            .chars()
-            .flat_map(char::to_lowercase)
-            .nfd()
-            .filter(|c| !is_combining_mark(*c))
-            .for_each(&mut each),
-    }
-    each(' ');
-}
-
-fn is_punctuation(c: char) -> bool {
-    c.is_ascii_punctuation()
-        || matches!(c, '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}')
-        || matches!(c, '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{205e}' | '\u{3001}'..='\u{3003}')
-        || matches!(c, '\u{3008}'..='\u{3011}' | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}')
-}
-
-fn is_cjk(c: char) -> bool {
-    matches!(c, '\u{4e00}'..='\u{9fff}' | '\u{3400}'..='\u{4dbf}' | '\u{20000}'..='\u{2fa1f}' | '\u{f900}'..='\u{faff}')
-}
-
-/// Longest match first; a word with a piece that is not in the vocabulary has no tokens at all.
-fn pieces(word: &str, ids: &mut Vec<Token>) {
-    let before = ids.len();
-    if word.chars().count() > WORD_CHARS_MAX {
-        return;
-    }
-    if let Some(id) = ROWS.ids.get(word) {
-        ids.push(*id);
-        return;
-    }
-    let mut rest = word;
-    let mut key = String::new();
-    while !rest.is_empty() {
-        let mut end = rest.len();
-        let found = loop {
-            key.clear();
-            if rest.len() < word.len() {
-                key.push_str("##");
-            }
-            key.push_str(&rest[..end]);
-            if let Some(id) = ROWS.ids.get(key.as_str()) {
-                break Some(*id);
-            }
-            match rest[..end].char_indices().next_back() {
-                Some((at, _)) if at > 0 => end = at,
-                _ => break None,
-            }
-        };
-        match found {
-            Some(id) => ids.push(id),
-            None => {
-                ids.truncate(before);
-                return;
-            }
-        }
-        rest = &rest[end..];
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,9 +168,7 @@ mod tests {
     fn words_are_cut_as_the_vocabulary_has_them() {
         let names: FxHashMap<Token, &str> = ROWS.ids.iter().map(|(name, id)| (*id, *name)).collect();
         let check = |text: &str, expected: &str| {
-            let mut ids = Vec::new();
-            each_word(text, &mut |word| pieces(word, &mut ids));
-            let shown: Vec<&str> = ids.iter().map(|id| names[id]).collect();
+            let shown: Vec<&str> = ids(text).iter().map(|id| names[id]).collect();
             assert_eq!(shown.join(" "), expected, "{text}");
         };
         check("Deploy with kubectl!", "deploy with kubectl !");

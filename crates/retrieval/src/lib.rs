@@ -9,6 +9,8 @@ mod index;
 mod lanes;
 pub mod lex;
 mod memory;
+#[cfg(feature = "minilm")]
+pub mod minilm;
 mod pages;
 mod part;
 mod passage;
@@ -18,6 +20,7 @@ mod search;
 mod segment;
 mod trigrams;
 mod vectors;
+mod wordpiece;
 
 pub use directory::{Directory, Writer};
 pub use document::{Document, Prepared};
