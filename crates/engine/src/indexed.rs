@@ -8,13 +8,13 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean, fold};
 use kenning_retrieval::{
-    By, Directory, Document, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
+    By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
 };
 use kenning_storage::{Error, Reader, Storage};
 
@@ -33,6 +33,8 @@ const SEGMENT_CHANGES: usize = 16_384;
 const STRIDE: u64 = 4_096;
 /// A transaction with so many changes is part of a load, which is indexed while it goes on.
 const LOAD_CHANGES: usize = 64;
+/// So few new texts are embedded while a question waits for them, however slow that is.
+const EMBEDDED_AT_ONCE: usize = 8;
 /// How long another process that is building is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// When another process has the right to write, it is not asked for more often than this.
@@ -40,6 +42,7 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Indexed {
     storage: Arc<Storage>,
+    embedder: Arc<Embedder>,
     directory: Directory,
     state: RwLock<Option<State>>,
     worker: Mutex<Worker>,
@@ -88,10 +91,11 @@ impl From<Error> for Failed {
 }
 
 impl Indexed {
-    pub(crate) fn new(storage: Arc<Storage>, dir: PathBuf) -> Indexed {
+    pub(crate) fn new(storage: Arc<Storage>, dir: PathBuf, embedder: Arc<Embedder>) -> Indexed {
         Indexed {
             storage,
-            directory: Directory::new(dir),
+            directory: Directory::new(dir, embedder.clone()),
+            embedder,
             state: RwLock::default(),
             worker: Mutex::default(),
             loaded: AtomicUsize::new(0),
@@ -149,9 +153,9 @@ impl Indexed {
         let explain = |hit: &Hit| hit.why.as_ref().map(|why| Explanation::new(hit.score, why));
         let hits = results.hits.iter().map(|hit| (Id::from_bits(hit.key), explain(hit))).collect();
         let matches = Matches { hits, total: results.total, is_degraded: results.is_degraded };
-        let is_long = index.tail().changes() >= TAIL_MAX;
+        let is_wanting = index.tail().changes() >= TAIL_MAX || results.is_degraded;
         drop(state);
-        if is_long {
+        if is_wanting {
             self.work();
         }
         Ok(matches)
@@ -187,7 +191,7 @@ impl Indexed {
                 state = self.open(Some(&known))?;
             }
         }
-        state.catch_up(reader, at)?;
+        state.catch_up(reader, at, &self.embedder)?;
         *guard = Some(state);
         if is_first {
             self.work();
@@ -198,7 +202,7 @@ impl Indexed {
     /// The index as the directory has it.
     fn open(&self, known: Option<&Known>) -> Result<State, Failed> {
         if self.memory_only.load(Ordering::Acquire) {
-            return Ok(State { at: TxId::EMPTY, index: Index::default() });
+            return Ok(State { at: TxId::EMPTY, index: Index::empty(self.embedder.clone()) });
         }
         let (index, at) = self.directory.open(known)?;
         Ok(State { at: TxId(at), index })
@@ -210,7 +214,7 @@ impl Indexed {
         while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
             match self.directory.lock(&self.stop) {
                 Ok(Some(writer)) => {
-                    append(&writer, reader, to)?;
+                    append(&writer, reader, to, &self.embedder)?;
                     writer.merge(known)?;
                     return Ok(true);
                 }
@@ -246,7 +250,8 @@ impl Indexed {
         };
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
-        let built = append(&writer, reader, to).and_then(|()| Ok(writer.merge_all(&Known::default())?));
+        let built = append(&writer, reader, to, &self.embedder)
+            .and_then(|()| Ok(writer.merge_all(&Known::default())?));
         match built {
             Ok(_) => {}
             Err(Failed::Store(error)) => return Err(error),
@@ -297,12 +302,21 @@ impl Indexed {
             Some(state) => state.index.known(),
             None => Known::default(),
         };
+        self.directory.attach_vectors(&known)?;
         known.load_vectors(&self.stop)?;
         let head = reader.head()?;
         let is_behind = |at: u64| head.0.saturating_sub(at) as usize >= TAIL_MAX;
         if let Ok(Some(writer)) = self.directory.lock(&self.stop) {
-            if self.tail_changes() >= TAIL_MAX || is_behind(self.directory.at()?) {
-                append(&writer, &*reader, head)?;
+            if self.is_tail_long() || is_behind(self.directory.at()?) {
+                append(&writer, &*reader, head, &self.embedder)?;
+            }
+            let known = self.directory.open(Some(&known))?.0.known();
+            if !known.has_vectors() {
+                // Whoever has none of these vectors is no worse off with the words alone.
+                if self.is_degraded() {
+                    self.take_over(&*reader, &known)?;
+                }
+                writer.embed(&known, &|key, from, take| text_of(&*reader, key, from, take))?;
             }
             writer.merge(&known)?;
         }
@@ -318,11 +332,11 @@ impl Indexed {
         new.index.known().load_vectors(&self.stop)?;
         let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        new.catch_up(reader, now.max(new.at))?;
+        new.catch_up(reader, now.max(new.at), &self.embedder)?;
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         // A question may have read on meanwhile.
         let now = at(&state);
-        new.catch_up(reader, now.max(new.at))?;
+        new.catch_up(reader, now.max(new.at), &self.embedder)?;
         *state = Some(new);
         Ok(())
     }
@@ -332,9 +346,16 @@ impl Indexed {
         state.as_ref().is_some_and(|state| state.index.known().is_loaded())
     }
 
-    fn tail_changes(&self) -> usize {
+    fn is_tail_long(&self) -> bool {
         let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.as_ref().map_or(0, |state| state.index.tail().changes())
+        let tail = state.as_ref().map(|state| state.index.tail());
+        tail.is_some_and(|tail| tail.changes() >= TAIL_MAX || !tail.has_vectors())
+    }
+
+    fn is_degraded(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let index = state.as_ref().map(|state| &state.index);
+        index.is_none_or(|index| !index.tail().has_vectors() || !index.known().has_vectors())
     }
 
     /// Ends the background work; what it was writing is left as it is, which is as good as not begun.
@@ -348,11 +369,11 @@ impl Indexed {
 }
 
 /// Writes what the log says after the last segment as more segments.
-fn append(writer: &Writer<'_>, reader: &dyn Reader, to: TxId) -> Result<(), Failed> {
+fn append(writer: &Writer<'_>, reader: &dyn Reader, to: TxId, embedder: &Embedder) -> Result<(), Failed> {
     let (mut tail, mut at) = writer.begin()?;
     while at < to.0 {
         let end = TxId(to.0.min(at + STRIDE));
-        feed(reader, TxId(at + 1)..end.next(), &mut |tx, id, before, after| {
+        feed(reader, TxId(at + 1)..end.next(), embedder, &mut |tx, id, before, after| {
             tail.change(tx.0, id.bits(), before, after);
             Ok(())
         })?;
@@ -366,10 +387,10 @@ fn append(writer: &Writer<'_>, reader: &dyn Reader, to: TxId) -> Result<(), Fail
 }
 
 impl State {
-    fn catch_up(&mut self, reader: &dyn Reader, to: TxId) -> Result<(), Failed> {
+    fn catch_up(&mut self, reader: &dyn Reader, to: TxId, embedder: &Embedder) -> Result<(), Failed> {
         if self.at < to {
             let range = self.at.next()..to.next();
-            feed(reader, range, &mut |tx, id, before, after| {
+            feed(reader, range, embedder, &mut |tx, id, before, after| {
                 Ok(self.index.change(tx.0, id.bits(), before, after)?)
             })?;
             self.at = to;
@@ -389,24 +410,29 @@ struct Change {
 }
 
 /// Reads changes from the log.
-fn feed(reader: &dyn Reader, range: Range<TxId>, take: Take<'_>) -> Result<(), Failed> {
+fn feed(reader: &dyn Reader, range: Range<TxId>, embedder: &Embedder, take: Take<'_>) -> Result<(), Failed> {
     let mut batch: Vec<Change> = Vec::new();
     let mut failed = None;
     reader.changes(EntityType::Entry, range, &mut |tx, id, record| {
         if failed.is_none() {
             batch.push(Change { tx, id, before: None, after: record.and_then(entry) });
             if batch.len() == BATCH {
-                failed = flush(reader, &mut batch, take).err();
+                failed = flush(reader, &mut batch, embedder, take).err();
             }
         }
     })?;
     match failed {
         Some(failed) => Err(failed),
-        None => flush(reader, &mut batch, take),
+        None => flush(reader, &mut batch, embedder, take),
     }
 }
 
-fn flush(reader: &dyn Reader, batch: &mut Vec<Change>, take: Take<'_>) -> Result<(), Failed> {
+fn flush(
+    reader: &dyn Reader,
+    batch: &mut Vec<Change>,
+    embedder: &Embedder,
+    take: Take<'_>,
+) -> Result<(), Failed> {
     for change in batch.iter_mut() {
         // The first version of an id follows none.
         if change.after.as_ref().is_none_or(|entry| entry.version > 1) {
@@ -414,7 +440,7 @@ fn flush(reader: &dyn Reader, batch: &mut Vec<Change>, take: Take<'_>) -> Result
             change.before = ended.and_then(|stored| entry(stored.record));
         }
     }
-    let prepared = prepare(batch);
+    let prepared = prepare(batch, embedder)?;
     for (change, (before, after)) in batch.drain(..).zip(prepared) {
         take(change.tx, change.id, before.as_ref(), after)?;
     }
@@ -431,46 +457,76 @@ fn entry(record: Record) -> Option<Entry> {
 type PreparedChange = (Option<Prepared>, Option<Version>);
 
 /// Breaking texts into words and vectors is most of the work, and each text is its own.
-fn prepare(batch: &[Change]) -> Vec<PreparedChange> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = batch.len().div_ceil(threads).max(1);
-    if batch.len() < 2 * threads {
-        return batch.iter().map(prepare_one).collect();
+fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>, Failed> {
+    static THREADS: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let one = |change: &Change| prepare_one(change, embedder, batch.len() <= EMBEDDED_AT_ONCE);
+    if batch.len() < 2 * *THREADS {
+        return batch.iter().map(one).collect();
     }
     std::thread::scope(|scope| {
         let shares: Vec<_> = batch
-            .chunks(share)
-            .map(|share| scope.spawn(move || share.iter().map(prepare_one).collect::<Vec<_>>()))
+            .chunks(batch.len().div_ceil(*THREADS))
+            .map(|share| scope.spawn(move || share.iter().map(one).collect::<Vec<_>>()))
             .collect();
-        shares
-            .into_iter()
-            .flat_map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let joined = shares.into_iter().flat_map(|share| match share.join() {
+            Ok(prepared) => prepared,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect()
     })
 }
 
-fn prepare_one(change: &Change) -> PreparedChange {
-    (change.before.as_ref().map(prepared), change.after.as_ref().map(version))
-}
-
-fn version(entry: &Entry) -> Version {
+fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<PreparedChange, Failed> {
+    let before = change.before.as_ref().map(|entry| Text::new(entry).prepared(embedder));
+    let Some(entry) = &change.after else { return Ok((before, None)) };
     let limits = Limits {
         suppressed: entry.status == Status::Suppressed,
         valid_from: entry.valid_from.map_or(i64::MIN, Timestamp::as_millisecond),
         valid_to: entry.valid_to.map_or(i64::MAX, Timestamp::as_millisecond),
     };
-    Version { group: entry.scope.0, limits, prepared: prepared(entry) }
+    let text = Text::new(entry);
+    let mut prepared = text.prepared(embedder);
+    if embedder.is_slow() && embed_now {
+        prepared = prepared.embedded(&text.document(), embedder)?;
+    }
+    Ok((before, Some(Version { group: entry.scope.0, limits, prepared })))
 }
 
-fn prepared(entry: &Entry) -> Prepared {
-    // What its author says about an entry is as good as what stands in it.
-    let mut body = clean(&entry.content);
-    for more in entry.context.iter().chain(&entry.tags) {
-        body.push('\n');
-        body.push_str(&clean(more));
+/// Hands the text of a version to `take`.
+fn text_of(reader: &dyn Reader, key: u64, from: u64, take: &mut dyn FnMut(&Document<'_>)) -> bool {
+    let stored = reader.record(EntityType::Entry, Id::from_bits(key), TxId(from));
+    let Some(entry) = stored.ok().flatten().and_then(|stored| entry(stored.record)) else { return false };
+    take(&Text::new(&entry).document());
+    true
+}
+
+/// An entry as it is found.
+struct Text {
+    title: String,
+    body: String,
+    labels: Vec<String>,
+}
+
+impl Text {
+    fn new(entry: &Entry) -> Text {
+        // What its author says about an entry is as good as what stands in it.
+        let mut body = clean(&entry.content);
+        for more in entry.context.iter().chain(&entry.tags) {
+            body.push('\n');
+            body.push_str(&clean(more));
+        }
+        let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
+        labels.sort();
+        labels.dedup();
+        Text { title: clean(&entry.topic), body, labels }
     }
-    let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
-    labels.sort();
-    labels.dedup();
-    Prepared::new(&Document { title: &clean(&entry.topic), body: &body, labels: &labels })
+
+    fn document(&self) -> Document<'_> {
+        Document { title: &self.title, body: &self.body, labels: &self.labels }
+    }
+
+    fn prepared(&self, embedder: &Embedder) -> Prepared {
+        Prepared::new(&self.document(), embedder)
+    }
 }

@@ -16,6 +16,7 @@ use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, 
 use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
+pub use kenning_retrieval::Embedder;
 pub use kenning_storage::{Error, Sources};
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
@@ -26,6 +27,7 @@ pub const INDEX_DIR: &str = "index";
 pub struct Engine {
     dir: PathBuf,
     sources: Sources,
+    embedder: Arc<Embedder>,
     /// Whoever only reads does not make a store where there is none.
     creates: bool,
     /// Opened by the first call that needs it: a client that only asks what tools there are touches no file.
@@ -63,6 +65,7 @@ impl Engine {
         Engine {
             dir,
             sources,
+            embedder: Arc::default(),
             creates: true,
             opened,
             opening,
@@ -74,6 +77,11 @@ impl Engine {
     /// As `new`, for a store that must be there already.
     pub fn existing(dir: PathBuf, sources: Sources) -> Engine {
         Engine { creates: false, ..Engine::new(dir, sources) }
+    }
+
+    /// As it is, but with other vectors.
+    pub fn with_embedder(self, embedder: Embedder) -> Engine {
+        Engine { embedder: Arc::new(embedder), ..self }
     }
 
     /// The clock and the random ids of an ordinary process.
@@ -170,7 +178,11 @@ impl Engine {
         let storage = Arc::new(Storage::open(&self.dir, self.sources.clone())?);
         let secret = storage.backend().secret()?;
         let duplicates = Mutex::new(duplicates::Duplicates::default());
-        let indexed = indexed::Indexed::new(storage.clone(), self.dir.join(INDEX_DIR).join("entries"));
+        let indexed = indexed::Indexed::new(
+            storage.clone(),
+            self.dir.join(INDEX_DIR).join("entries"),
+            self.embedder.clone(),
+        );
         let indexed = Arc::new(indexed);
         Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed }))
     }

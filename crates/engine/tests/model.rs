@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kenning_engine::{Engine, EntryHit, Error, Question};
 use kenning_model::{EntityType, Id, Record, ScopeId, TxId, fold};
-use kenning_retrieval::{By, Document, Index, Limits, Prepared, Sight, Version};
+use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Sight, Version};
 use kenning_storage::{
     Committed, EntryPatch, NewEntry, NewTriple, OnConflict, Request, Stored, UndoTarget, Write,
 };
@@ -364,7 +364,11 @@ impl Run {
         for (hit, number) in live.iter().zip(0..) {
             let Record::Entry(entry) = &hit.stored.record else { panic!("not an entry") };
             let document = Document { title: &entry.topic, body: &entry.content, labels: &[] };
-            let version = Version { group: 0, limits: Limits::NONE, prepared: Prepared::new(&document) };
+            let version = Version {
+                group: 0,
+                limits: Limits::NONE,
+                prepared: Prepared::new(&document, &Embedder::Table),
+            };
             fresh.change(1, number, None, Some(version)).expect("memory");
         }
         for text in ["deploy the user", "fruit", "topic", "bananna", "nothing of that kind"] {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{Engine, Question};
+use kenning_engine::{Embedder, Engine, Found, Question};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
@@ -18,20 +18,23 @@ pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.
 const DEPTH: usize = 10;
+const STORED_AT_ONCE: usize = 500;
 
 /// Stores the texts, asks the questions, and judges the answers.
-pub fn evaluate(set: &Set) -> anyhow::Result<Scores> {
+pub fn evaluate(set: &Set, embedder: Embedder) -> anyhow::Result<Scores> {
     let store = TempStore::in_memory();
-    let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
+    let engine = Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder);
     let mut scopes = Scopes::default();
     let mut groups: HashMap<Id, &str> = HashMap::new();
-    for text in &set.texts {
-        let id = put(&engine, text, scopes.of(&text.scope))?;
-        groups.insert(id, text.group());
+    for texts in set.texts.chunks(STORED_AT_ONCE) {
+        let ids = put(&engine, texts, &mut scopes)?;
+        groups.extend(ids.into_iter().zip(texts.iter().map(Text::group)));
     }
-    // The first question builds the index; it is asked once without being timed.
+    // The first questions wait for the index; they are not timed.
     if let Some(asked) = set.questions.first() {
-        ask(&engine, asked, &scopes.seen_from(asked))?;
+        while search(&engine, asked, &scopes.seen_from(asked))?.is_degraded {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
     let mut judged = Vec::new();
     for asked in set.questions.iter().filter(|asked| !asked.relevant.is_empty()) {
@@ -53,21 +56,27 @@ pub fn evaluate(set: &Set) -> anyhow::Result<Scores> {
     Ok(Scores::of(&judged))
 }
 
-fn put(engine: &Engine, text: &Text, scope: ScopeId) -> anyhow::Result<Id> {
-    let new = NewEntry::new(scope, &text.title, &text.text);
+fn put(engine: &Engine, texts: &[Text], scopes: &mut Scopes) -> anyhow::Result<Vec<Id>> {
+    let new =
+        texts.iter().map(|text| NewEntry::new(scopes.of(&text.scope), &text.title, &text.text)).collect();
     let request = Request {
         actor: "eval".into(),
         origin: "eval".into(),
         tool: "store".into(),
-        write: Write::Store(new),
+        write: Write::StoreAll(new),
         keyed: None,
     };
     let done = engine.commit(request)?;
-    Ok(done.tx.changes[0].id)
+    Ok(done.tx.changes.iter().map(|change| change.id).collect())
 }
 
 /// Some more than are judged, since several may belong to one document.
 fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec<Id>> {
+    let found = search(engine, asked, scopes)?;
+    Ok(found.hits.into_iter().map(|hit| hit.stored.id).collect())
+}
+
+fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Found> {
     let question = Question {
         scopes,
         topic: None,
@@ -76,8 +85,7 @@ fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec
         visible_at: Some(engine.now()),
         explain: false,
     };
-    let found = engine.snapshot()?.search(&question, 0..5 * DEPTH as u64)?;
-    Ok(found.hits.into_iter().map(|hit| hit.stored.id).collect())
+    Ok(engine.snapshot()?.search(&question, 0..5 * DEPTH as u64)?)
 }
 
 /// The names of a set's scopes as numbers.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Parser;
+use kenning_engine::Embedder;
 use kenning_eval::{Scores, Set, evaluate};
 use serde_json::json;
 
@@ -18,6 +19,22 @@ struct Arguments {
     /// Also write the figures to this file
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Judge meaning by the sentence encoder in this directory
+    #[cfg(feature = "minilm")]
+    #[arg(long)]
+    model_dir: Option<PathBuf>,
+}
+
+impl Arguments {
+    #[cfg(feature = "minilm")]
+    fn embedder(&self) -> anyhow::Result<Embedder> {
+        Ok(self.model_dir.as_deref().map(Embedder::minilm).transpose()?.unwrap_or_default())
+    }
+
+    #[cfg(not(feature = "minilm"))]
+    fn embedder(&self) -> anyhow::Result<Embedder> {
+        Ok(Embedder::default())
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -26,7 +43,7 @@ fn main() -> anyhow::Result<()> {
     println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs");
     for dir in &arguments.sets {
         let name = dir.file_name().context("a set is a folder")?.to_string_lossy().into_owned();
-        let scores = evaluate(&Set::read(dir)?)?;
+        let scores = evaluate(&Set::read(dir)?, arguments.embedder()?)?;
         let interval = scores.ndcg_interval;
         println!(
             "{name:<22}  {:.4} [{:.3}, {:.3}]  {:.4} {:.4} {:.4} {:>8.0} {:>8.0}",

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use kenning_engine::Embedder;
 use kenning_eval::{Asked, Set, Text, evaluate};
 
 const PAGES: [&str; 6] =
@@ -42,7 +43,7 @@ fn questions_about_kenning_find_the_section_that_answers() {
         Asked { id: text.to_owned(), text: text.to_owned(), scope: None, relevant }
     });
     let questions = questions.collect();
-    let scores = evaluate(&Set { texts, questions }).expect("it can be asked");
+    let scores = evaluate(&Set { texts, questions }, Embedder::default()).expect("it can be asked");
     eprintln!("own documentation: nDCG@10 {:.3}, recall@5 {:.3}", scores.ndcg, scores.recall_5);
     assert!(scores.recall_5 >= RECALL_5_MIN, "recall@5 is {:.3}", scores.recall_5);
     assert!(scores.ndcg >= NDCG_MIN, "nDCG@10 is {:.3}", scores.ndcg);

@@ -1,13 +1,13 @@
 //! Flags, then environment, then defaults, read once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
-use kenning_engine::Engine;
+use kenning_engine::{Embedder, Engine};
 use kenning_server::{Options, ToolNames, Toolsets};
 use kenning_tools::{Access, Caller};
 
@@ -61,6 +61,20 @@ pub struct Config {
     /// How to list names with a dot
     #[arg(long, env = "KENNING_TOOL_NAMES", global = true, default_value = "portable")]
     pub tool_names: Names,
+    /// What meaning is judged by
+    #[arg(long, env = "KENNING_EMBEDDER", global = true, default_value = "table")]
+    pub embedder: Vectors,
+    /// The directory with model.safetensors, vocab.txt and config.json of the sentence encoder
+    #[arg(long, env = "KENNING_MODEL_DIR", global = true, value_name = "DIR")]
+    pub model_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Vectors {
+    /// The table of word vectors that is compiled in
+    Table,
+    /// A sentence encoder from --model-dir: finds paraphrases better, takes longer to take in what is new
+    Minilm,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -82,7 +96,16 @@ impl Config {
 
     pub fn engine(&self) -> anyhow::Result<Arc<Engine>> {
         let (dir, sources) = (self.data_dir()?, Engine::real_sources());
-        Ok(Arc::new(if self.read_only { Engine::existing(dir, sources) } else { Engine::new(dir, sources) }))
+        let engine = if self.read_only { Engine::existing(dir, sources) } else { Engine::new(dir, sources) };
+        Ok(Arc::new(engine.with_embedder(self.embedder()?)))
+    }
+
+    fn embedder(&self) -> anyhow::Result<Embedder> {
+        match (self.embedder, &self.model_dir) {
+            (Vectors::Table, _) => Ok(Embedder::Table),
+            (Vectors::Minilm, Some(dir)) => minilm(dir),
+            (Vectors::Minilm, None) => Err(usage("`--embedder minilm` needs `--model-dir`")),
+        }
     }
 
     pub fn access(&self) -> Access {
@@ -125,6 +148,18 @@ impl Config {
             }
         }
     }
+}
+
+#[cfg(feature = "minilm")]
+fn minilm(dir: &Path) -> anyhow::Result<Embedder> {
+    Embedder::minilm(dir).map_err(|error| usage(error.to_string()))
+}
+
+#[cfg(not(feature = "minilm"))]
+fn minilm(_: &Path) -> anyhow::Result<Embedder> {
+    Err(usage(
+        "this program has no sentence encoder; build it with `cargo build --release --features minilm`",
+    ))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a tool answers, before a protocol dresses it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
@@ -8,6 +8,8 @@ pub struct Reply {
     pub blocks: Vec<Block>,
     /// The channel that programs read; always there, and whole in itself.
     pub structured: Value,
+    /// What concerns the answer and is no part of it, for programs that look there.
+    pub meta: Map<String, Value>,
     pub is_error: bool,
 }
 

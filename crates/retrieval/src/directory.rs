@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::embed;
+use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::index::{Index, Known};
 use crate::memory::Memory;
 use crate::pages::{Pages, PagesWriter};
 use crate::part::Place;
-use crate::segment::{Segment, Source, Span, write};
+use crate::segment::{Segment, Source, Span, TextOf, write};
 
 /// Goes up with every change of what is written, the cutting of words included: an index of another format is none.
 const FORMAT: u64 = 1;
@@ -35,6 +35,7 @@ const TRIES: usize = 20;
 
 pub struct Directory {
     path: PathBuf,
+    embedder: Arc<Embedder>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,8 +47,8 @@ struct Manifest {
 }
 
 impl Directory {
-    pub fn new(path: PathBuf) -> Directory {
-        Directory { path }
+    pub fn new(path: PathBuf, embedder: Arc<Embedder>) -> Directory {
+        Directory { path, embedder }
     }
 
     /// The index as far as it goes, and the transaction it goes to. `known` lends the segments that it has open.
@@ -56,7 +57,10 @@ impl Directory {
         for _ in 0..TRIES {
             let manifest = self.manifest()?;
             match self.open_segments(&manifest, known) {
-                Ok(segments) => return Ok((Index::new(segments, manifest.next_place)?, manifest.at)),
+                Ok(segments) => {
+                    let index = Index::new(segments, manifest.next_place, self.embedder.clone())?;
+                    return Ok((index, manifest.at));
+                }
                 // Another process merged it away since the manifest was read.
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
                 Err(error) => return Err(error),
@@ -70,7 +74,7 @@ impl Directory {
             let known = known.iter().flat_map(|known| &known.0).find(|segment| segment.name == *name);
             match known {
                 Some(segment) => Ok(segment.clone()),
-                None => Segment::open(&self.path, name, embed::IDENTITY).map(Arc::new),
+                None => Segment::open(&self.path, name, self.embedder.identity()).map(Arc::new),
             }
         };
         manifest.segments.iter().map(open).collect()
@@ -95,6 +99,11 @@ impl Directory {
     /// Whether other segments are in force than those.
     pub fn is_newer(&self, known: &Known) -> Result<bool, Error> {
         Ok(!self.manifest()?.segments.iter().eq(known.0.iter().map(|segment| &segment.name)))
+    }
+
+    /// Takes vectors that another process has made meanwhile.
+    pub fn attach_vectors(&self, known: &Known) -> Result<(), Error> {
+        known.0.iter().try_for_each(|segment| segment.attach_vectors(&self.path, self.embedder.identity()))
     }
 
     /// The right to write; none while another process has it. Whoever has it gives up when `stop` is set.
@@ -167,10 +176,15 @@ impl Writer<'_> {
     fn merge_once(&self, known: &Known, choose: fn(&[u64]) -> Option<Range<usize>>) -> Result<bool, Error> {
         let mut manifest = self.directory.manifest()?;
         let segments = self.directory.open_segments(&manifest, Some(known))?;
-        let index = Index::new(segments, manifest.next_place)?;
+        let index = Index::new(segments, manifest.next_place, self.directory.embedder.clone())?;
         let sizes: Vec<u64> = index.segments.iter().map(|open| u64::from(open.segment.totals.docs)).collect();
         let Some(range) = choose(&sizes) else { return Ok(false) };
         let merged = &index.segments[range.clone()];
+        // Merged without vectors, those that are there already would be lost.
+        let with = merged.iter().filter(|open| open.segment.vectors.get().is_some()).count();
+        if with > 0 && with < merged.len() {
+            return Ok(false);
+        }
         let (Some(first), Some(last)) = (merged.first(), merged.last()) else { return Ok(false) };
         let span = Span { first: first.segment.totals.first, last: last.segment.totals.last };
         let sources: Vec<&dyn Source> = merged.iter().map(|open| open as &dyn Source).collect();
@@ -178,6 +192,16 @@ impl Writer<'_> {
         manifest.segments.splice(range, [name]);
         self.put(&manifest)?;
         Ok(true)
+    }
+
+    /// Makes the vectors that are missing. `text` hands a version, by its key and the moment it began, to whom it is
+    /// given.
+    pub fn embed(&self, segments: &Known, text: TextOf<'_>) -> Result<(), Error> {
+        let Directory { path, embedder } = self.directory;
+        for segment in segments.0.iter().filter(|segment| segment.vectors.get().is_none()) {
+            segment.embed(path, embedder, text, self.stop)?;
+        }
+        Ok(())
     }
 
     /// Throws everything away.
@@ -191,7 +215,7 @@ impl Writer<'_> {
     fn write(&self, sources: &[&dyn Source], span: Span) -> Result<String, Error> {
         // Random, so that no name ever means two things, not even after everything was thrown away.
         let name = format!("{:016x}", RandomState::new().build_hasher().finish());
-        write(&self.directory.path, &name, embed::IDENTITY, embed::DIM as u32, sources, span, self.stop)?;
+        write(&self.directory.path, &name, &self.directory.embedder, sources, span, self.stop)?;
         Ok(name)
     }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::embed::{self, Token};
+use crate::embedder::{Embedder, passage_texts, table_vector};
+use crate::error::Error;
+use crate::lex;
 use crate::postings::{Frequency, link_to};
 use crate::score::TITLE_WEIGHT;
 use crate::vectors::Quantised;
-use crate::{lex, passage};
 
 /// A text as it is found: `title` words count for more, `labels` are found as a whole and only when they are asked for.
 #[derive(Default)]
@@ -33,11 +35,13 @@ pub(crate) struct Word {
 
 pub(crate) struct Passage {
     pub tokens: Box<[Token]>,
-    pub vector: Quantised,
+    /// None until a slow embedder has made it.
+    pub vector: Option<Quantised>,
 }
 
 impl Prepared {
-    pub fn new(document: &Document<'_>) -> Prepared {
+    /// With vectors, unless the embedder is slow.
+    pub fn new(document: &Document<'_>, embedder: &Embedder) -> Prepared {
         let (title, body) = (lex::terms(document.title), lex::terms(document.body));
         let length = TITLE_WEIGHT * title.len() as u32 + body.len() as u32;
         let mut places: Vec<Place> = Vec::with_capacity(title.len() + body.len() + document.labels.len());
@@ -50,7 +54,16 @@ impl Prepared {
         places.extend(stop_words.map(|term| Place { term, is_title: true, link: None }));
         let labels = document.labels.iter().map(|label| label_term(label).into());
         places.extend(labels.map(|term| Place { term, is_title: false, link: None }));
-        Prepared { words: words(places), length, passages: passages(document) }
+        Prepared { words: words(places), length, passages: passages(document, embedder) }
+    }
+}
+
+impl Prepared {
+    /// With the vectors of a slow embedder too.
+    pub fn embedded(mut self, document: &Document<'_>, embedder: &Embedder) -> Result<Prepared, Error> {
+        let vectors = embedder.passages(document)?;
+        self.passages.iter_mut().zip(vectors).for_each(|(passage, vector)| passage.vector = Some(vector));
+        Ok(self)
     }
 }
 
@@ -80,15 +93,11 @@ fn words(mut places: Vec<Place>) -> Vec<Word> {
     words
 }
 
-fn passages(document: &Document<'_>) -> Vec<Passage> {
-    let mut parts = passage::passages(document.body);
-    if parts.is_empty() {
-        parts.push("");
-    }
-    let passage = |part| {
-        let tokens = embed::tokens(&format!("{} {part}", document.title));
-        let vector = Quantised::new(&embed::passage_vector(&tokens));
+fn passages(document: &Document<'_>, embedder: &Embedder) -> Vec<Passage> {
+    let passage = |text: String| {
+        let tokens = embed::tokens(&text);
+        let vector = (!embedder.is_slow()).then(|| table_vector(&tokens));
         Passage { tokens: tokens.iter().map(|(token, _)| *token).collect(), vector }
     };
-    parts.into_iter().map(passage).collect()
+    passage_texts(document).into_iter().map(passage).collect()
 }

@@ -9,6 +9,9 @@ pub enum Error {
     Damaged { what: &'static str },
     #[error("it was told to stop")]
     Stopped,
+    #[cfg(feature = "minilm")]
+    #[error(transparent)]
+    MiniLm(#[from] crate::minilm::MiniLmError),
 }
 
 pub(crate) fn damaged(what: &'static str) -> Error {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::document::Prepared;
 use crate::embed::TokenCounts;
+use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::memory::{Memory, Version};
 use crate::part::Place;
@@ -18,12 +19,22 @@ pub struct Index {
     /// Of the segments together.
     pub(crate) population: Population,
     pub(crate) counts: TokenCounts,
+    pub(crate) embedder: Arc<Embedder>,
 }
 
 impl Index {
+    /// An index with nothing in it.
+    pub fn empty(embedder: Arc<Embedder>) -> Index {
+        Index { embedder, ..Index::default() }
+    }
+
     /// An index of these segments, oldest first, with nothing behind them.
-    pub(crate) fn new(segments: Vec<Arc<Segment>>, next_place: Place) -> Result<Index, Error> {
-        let mut index = Index { tail: Memory::after(next_place), ..Index::default() };
+    pub(crate) fn new(
+        segments: Vec<Arc<Segment>>,
+        next_place: Place,
+        embedder: Arc<Embedder>,
+    ) -> Result<Index, Error> {
+        let mut index = Index { tail: Memory::after(next_place), embedder, ..Index::default() };
         for segment in segments {
             let counts = segment.counts()?;
             index.counts.add_passages(counts.passages());
@@ -96,6 +107,11 @@ impl Known {
     pub fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
         let vectors = self.0.iter().filter_map(|segment| segment.vectors.get());
         vectors.into_iter().try_for_each(|vectors| vectors.load(stop))
+    }
+
+    /// Whether the vectors of all are there.
+    pub fn has_vectors(&self) -> bool {
+        self.0.iter().all(|segment| segment.vectors.get().is_some())
     }
 
     pub fn is_loaded(&self) -> bool {

@@ -4,6 +4,7 @@
 mod directory;
 mod document;
 pub mod embed;
+mod embedder;
 mod error;
 mod index;
 mod lanes;
@@ -24,8 +25,10 @@ mod wordpiece;
 
 pub use directory::{Directory, Writer};
 pub use document::{Document, Prepared};
+pub use embedder::Embedder;
 pub use error::Error;
 pub use index::{Index, Known};
 pub use memory::{Memory, Version};
 pub use part::{Limits, Place, Sight};
 pub use search::{By, Hit, Question, Results, Why};
+pub use segment::TextOf;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::document::Prepared;
+use crate::document::{Passage, Prepared};
 use crate::embed::{Token, TokenCounts};
 use crate::error::Error;
 use crate::part::{Doc, Drift, Limits, Part, Place, Sight, Stretches, Term};
@@ -30,6 +30,7 @@ pub struct Memory {
     pub(crate) terms: Vec<Held>,
     live: FxHashMap<u64, Doc>,
     high: HighBytes,
+    vectors_missing: usize,
     /// Texts in older parts that ended here, and when.
     pub(crate) closings: Vec<(u64, u64)>,
     pub(crate) population: Population,
@@ -49,7 +50,7 @@ pub(crate) struct Row {
     pub limits: Limits,
     terms: Box<[u32]>,
     first_passage: u32,
-    pub passages: Box<[(Box<[Token]>, Quantised)]>,
+    pub passages: Box<[Passage]>,
 }
 
 pub(crate) struct Held {
@@ -68,6 +69,10 @@ impl Memory {
     /// How much there is in it.
     pub fn changes(&self) -> usize {
         self.rows.len() + self.closings.len()
+    }
+
+    pub fn has_vectors(&self) -> bool {
+        self.vectors_missing == 0
     }
 
     /// A version begins or ends, or one follows another, at `at`. `before` is the version that ends, if there is one.
@@ -101,17 +106,18 @@ impl Memory {
             held.live += 1;
             terms.push(number);
         }
-        let first_passage = self.high.scales.len() as u32;
-        let mut passages = Vec::with_capacity(prepared.passages.len());
-        for passage in prepared.passages {
-            self.high.push(&passage.vector);
+        let first_passage = self.rows.last().map_or(0, |row| row.first_passage + row.passages.len() as u32);
+        for passage in &prepared.passages {
+            match &passage.vector {
+                Some(vector) => self.high.push(vector),
+                None => self.vectors_missing += 1,
+            }
             self.counts.add(passage.tokens.iter().copied(), 1);
-            passages.push((passage.tokens, passage.vector));
         }
         let length = prepared.length;
         self.population.add(length, 1);
         self.live.insert(key, doc);
-        let (terms, passages) = (terms.into(), passages.into());
+        let (terms, passages) = (terms.into(), prepared.passages.into());
         self.rows.push(Row {
             place,
             key,
@@ -131,7 +137,7 @@ impl Memory {
         row.to = to;
         self.population.add(row.length, -1);
         row.terms.iter().for_each(|number| self.terms[*number as usize].live -= 1);
-        row.passages.iter().for_each(|(tokens, _)| self.counts.add(tokens.iter().copied(), -1));
+        row.passages.iter().for_each(|passage| self.counts.add(passage.tokens.iter().copied(), -1));
     }
 
     fn take_back(&mut self, before: &Prepared) {
@@ -144,7 +150,7 @@ impl Memory {
     }
 
     /// Tokens and vector of a passage, counted through all texts.
-    pub(crate) fn passage(&self, number: u32) -> &(Box<[Token]>, Quantised) {
+    pub(crate) fn passage(&self, number: u32) -> &Passage {
         let row = &self.rows[self.rows.partition_point(|row| row.first_passage <= number) - 1];
         &row.passages[(number - row.first_passage) as usize]
     }
@@ -203,6 +209,10 @@ impl Part for Memory {
     }
 
     fn cosines(&self, _: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
+        // Those of all texts lie in a row, or they are of no use.
+        if self.vectors_missing > 0 {
+            return Ok(false);
+        }
         for (row, out) in self.rows.iter().zip(out) {
             let passages = row.first_passage as usize..row.first_passage as usize + row.passages.len();
             *out = passages.map(|passage| self.high.cosine(passage, question)).fold(-1.0, f32::max);
@@ -211,9 +221,8 @@ impl Part for Memory {
     }
 
     fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error> {
-        let passages = self.rows[doc as usize].passages.iter();
-        let cosines =
-            passages.map(|(_, vector)| exact_cosine(question, &vector.high, &vector.low, vector.scale));
+        let vectors = self.rows[doc as usize].passages.iter().filter_map(|passage| passage.vector.as_ref());
+        let cosines = vectors.map(|vector| exact_cosine(question, &vector.high, &vector.low, vector.scale));
         Ok(cosines.fold(-1.0, f32::max))
     }
 
@@ -247,7 +256,7 @@ impl Part for Memory {
     }
 
     fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error> {
-        self.rows[doc as usize].passages.iter().for_each(|(tokens, _)| each(tokens));
+        self.rows[doc as usize].passages.iter().for_each(|passage| each(&passage.tokens));
         Ok(())
     }
 }

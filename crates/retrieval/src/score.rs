@@ -15,9 +15,6 @@ pub const TITLE_WEIGHT: u32 = 3;
 pub const BIGRAM_WEIGHT: f32 = 0.2;
 /// The share of meaning in a score, the rest is words.
 pub const DENSE_WEIGHT: f32 = 0.40;
-/// A text without a word of the question is a match only if it means so much the same: on `tests/paraphrases.tsv` this
-/// finds four in five, and lets one in a hundred others through.
-pub const DENSE_FLOOR: f32 = 0.24;
 
 /// What the words are measured against: the texts that are live at the moment of the question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

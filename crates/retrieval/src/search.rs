@@ -12,7 +12,7 @@ use crate::lanes::{count_above, largest};
 use crate::lex;
 use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Link, count_links, link_to};
-use crate::score::{DENSE_FLOOR, Fusion, HIDDEN, Population, Spread, Worth, counted};
+use crate::score::{Fusion, HIDDEN, Population, Spread, Worth, counted};
 use crate::trigrams::{dice, trigram_bits, trigrams};
 use crate::vectors::Quantised;
 
@@ -164,7 +164,13 @@ impl Index {
         let fusions = (0..asks.len())
             .map(|side| self.fusion(&asks[side], side, &scored, by_meaning))
             .collect::<Result<Vec<Fusion>, Error>>()?;
-        let judge = Judge { asks: &asks, fusions: &fusions, by: question.by, by_meaning };
+        let judge = Judge {
+            asks: &asks,
+            fusions: &fusions,
+            by: question.by,
+            by_meaning,
+            floor: self.embedder.floor(),
+        };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
             self.rescore(&judge, &scored, &mut best)?;
@@ -382,9 +388,10 @@ impl Index {
                 }
             }
         }
-        let tokens = if by == By::Words { Vec::new() } else { embed::tokens(text) };
-        let vector =
-            embed::question_vector(&tokens, &[&self.counts, &self.tail.counts, &then.counts]).to_vec();
+        let vector = match by {
+            By::Words => Vec::new(),
+            _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
+        };
         Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
     }
 
@@ -461,6 +468,8 @@ struct Judge<'a> {
     fusions: &'a [Fusion],
     by: By,
     by_meaning: bool,
+    /// As near as this is a match.
+    floor: f32,
 }
 
 impl Judge<'_> {
@@ -513,7 +522,7 @@ impl Judge<'_> {
         let (fusion, Side { lexical, cosines }) = (&self.fusions[side], &scored.sides[side]);
         let floor = match self.by {
             By::Meaning => -1.5,
-            _ if self.by_meaning && !self.asks[side].title_only => DENSE_FLOOR,
+            _ if self.by_meaning && !self.asks[side].title_only => self.floor,
             _ => f32::MAX,
         };
         match (lexical.is_empty(), cosines.is_empty()) {

@@ -2,7 +2,9 @@
 //! a word. The answer must come by its meaning; the other entries are chaff, and must not, though many share a word
 //! like "do" or "the" with the question.
 
-use kenning_retrieval::{By, Document, Index, Limits, Prepared, Question, Sight, Version, lex};
+use std::sync::Arc;
+
+use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Question, Sight, Version, lex};
 
 /// Of the paraphrases, at least this share is found without a common word.
 const FOUND_MIN: f64 = 0.78;
@@ -11,11 +13,26 @@ const CHAFF_MAX: f64 = 0.02;
 
 #[test]
 fn paraphrases_come_and_chaff_does_not() {
+    measure(Embedder::Table);
+}
+
+/// `KENNING_MODEL_DIR=… cargo test -p kenning-retrieval --features minilm --test matches -- --ignored`
+#[cfg(feature = "minilm")]
+#[test]
+#[ignore = "needs the weights of the real model"]
+fn with_the_real_encoder_too() {
+    let dir = std::env::var_os("KENNING_MODEL_DIR").expect("the directory of the model");
+    measure(Embedder::minilm(dir.as_ref()).expect("a model"));
+}
+
+fn measure(embedder: Embedder) {
+    let embedder = Arc::new(embedder);
     let pairs: Vec<(&str, &str)> =
         include_str!("paraphrases.tsv").lines().filter_map(|line| line.split_once('\t')).collect();
-    let mut index = Index::default();
+    let mut index = Index::empty(embedder.clone());
     for ((_, entry), key) in pairs.iter().zip(0..) {
-        let prepared = Prepared::new(&Document { body: entry, ..Document::default() });
+        let document = Document { body: entry, ..Document::default() };
+        let prepared = Prepared::new(&document, &embedder).embedded(&document, &embedder).expect("vectors");
         let version = Version { group: 0, limits: Limits::NONE, prepared };
         index.change(1, key, None, Some(version)).expect("memory");
     }

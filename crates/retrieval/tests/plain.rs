@@ -2,11 +2,12 @@
 //! the versions are spread over segments and memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Error, Index, Known, Limits, Memory, Prepared, Question, Sight, Version, embed,
-    lex,
+    By, Directory, Document, Embedder, Error, Index, Known, Limits, Memory, Prepared, Question, Sight,
+    Version, embed, lex,
 };
 use proptest::prelude::*;
 
@@ -100,7 +101,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 impl Told {
     fn prepared(&self) -> Prepared {
         let labels: &[String] = if self.is_labelled { &["label".to_owned()] } else { &[] };
-        Prepared::new(&Document { title: &self.title, body: &self.body, labels })
+        Prepared::new(&Document { title: &self.title, body: &self.body, labels }, &Embedder::Table)
     }
 
     fn version(&self) -> Version {
@@ -250,7 +251,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
 /// One index that was never written to the disk, and one as it is found there after all the steps.
 fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     let dir = tempfile::tempdir().expect("a directory");
-    let directory = Directory::new(dir.path().to_owned());
+    let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let mut plain = Index::default();
     for moment in 1..=LAST {
         each_change(told, moment, |key, before, after| plain.change(moment, key, before, after))

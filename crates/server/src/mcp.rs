@@ -381,6 +381,9 @@ fn call_result(reply: Reply) -> CallToolResult {
         })
         .collect();
     result.structured_content = Some(reply.structured);
+    if !reply.meta.is_empty() {
+        result.meta = Some(rmcp::model::MetaObject(reply.meta));
+    }
     result.is_error = Some(reply.is_error);
     result
 }

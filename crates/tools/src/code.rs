@@ -3,7 +3,7 @@
 use kenning_model::TxId;
 use kenning_presentation::{Block, Reply, cursor::CursorError, text};
 use kenning_storage::{Applied, Error};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::arguments::unknown_id;
 
@@ -105,6 +105,7 @@ impl Stop {
                 "retryable": self.code.retryable(),
                 "details": self.details,
             }}),
+            meta: Map::new(),
             is_error: true,
         }
     }

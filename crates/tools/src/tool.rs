@@ -30,6 +30,11 @@ pub trait Tool {
     /// The same facts for who reads only text.
     fn text(output: &Self::Output) -> String;
 
+    /// What concerns the answer and is no part of it.
+    fn meta(_output: &Self::Output) -> Map<String, Value> {
+        Map::new()
+    }
+
     /// The address under which a client may keep the reply, for tools that embed it as a resource.
     fn resource(_output: &Self::Output) -> Option<String> {
         None
@@ -196,7 +201,7 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
     if let Some(uri) = T::resource(&output) {
         blocks.push(Block::Resource { uri, json: structured.to_string() });
     }
-    Ok(Reply { blocks, structured, is_error: false })
+    Ok(Reply { blocks, structured, meta: T::meta(&output), is_error: false })
 }
 
 /// A tool as the edges list it.

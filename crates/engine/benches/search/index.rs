@@ -1,10 +1,12 @@
 //! The index by itself, in one segment and in eight with a tail in memory, beside tantivy, FTS5 and a plain scan.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Index, Known, Limits, Memory, Prepared, Question, Sight, Version, embed,
+    By, Directory, Document, Embedder, Index, Known, Limits, Memory, Prepared, Question, Sight, Version,
+    embed,
 };
 
 use crate::corpus::{Text, corpus};
@@ -20,7 +22,7 @@ const TAIL: usize = 2_000;
 
 pub fn measure(many: usize, asked: &Asked) {
     let dir = tempfile::tempdir().expect("a directory");
-    let directory = Directory::new(dir.path().to_owned());
+    let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let eight = in_segments(&directory, many);
     let search = |index: &Index, number: usize, groups: &[u32], by: By| -> Vec<u32> {
         let sight = Sight { at: u64::MAX, groups, labels: &[], valid_at: Some(0) };
@@ -110,7 +112,7 @@ fn in_segments(directory: &Directory, many: usize) -> Index {
 
 fn version(text: &Text) -> Version {
     let document = Document { title: &text.title, body: &text.body, labels: &[] };
-    Version { group: text.scope, limits: Limits::NONE, prepared: Prepared::new(&document) }
+    Version { group: text.scope, limits: Limits::NONE, prepared: Prepared::new(&document, &Embedder::Table) }
 }
 
 /// How many of the ten nearest by exact numbers are among the ten found.

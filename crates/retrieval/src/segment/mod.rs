@@ -3,6 +3,7 @@
 //!
 //! What every question needs is kept in memory: the terms, and twenty bytes a text. The rest is read when it is asked for.
 
+mod embed;
 mod format;
 mod vectors;
 mod write;
@@ -20,6 +21,7 @@ use crate::postings::{Block, Frequency, Postings, Table};
 use crate::score::Population;
 use crate::vectors::{Quantised, exact_cosine};
 
+pub use embed::TextOf;
 use format::{Entry, Section, Totals};
 pub(crate) use vectors::Vectors;
 pub(crate) use write::{Source, Span, write};

@@ -160,7 +160,7 @@ impl Vectors {
 /// Writes vectors in the order of `numbers`; each is asked for twice.
 pub(crate) fn write(
     path: &Path,
-    dim: u32,
+    dim: usize,
     numbers: impl Iterator<Item = (u32, u32)> + Clone,
     get: &dyn Fn(u32, u32) -> Result<Quantised, Error>,
 ) -> Result<(), Error> {
@@ -169,7 +169,7 @@ pub(crate) fn write(
     let mut scales = Vec::new();
     for (source, passage) in numbers.clone() {
         let vector = get(source, passage)?;
-        if vector.high.len() != dim as usize {
+        if vector.high.len() != dim {
             return Err(io::Error::other("a vector of another model").into());
         }
         out.write(&unsigned(&vector.high))?;
@@ -179,7 +179,7 @@ pub(crate) fn write(
     for (source, passage) in numbers {
         out.write(&unsigned(&get(source, passage)?.low))?;
     }
-    out.write(&dim.to_le_bytes())?;
+    out.write(&(dim as u32).to_le_bytes())?;
     out.write(&((scales.len() / 4) as u32).to_le_bytes())?;
     Ok(out.finish()?)
 }

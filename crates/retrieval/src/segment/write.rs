@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashSet;
 
 use crate::embed::{Token, TokenCounts};
-use crate::error::Error;
+use crate::embedder::Embedder;
+use crate::error::{Error, damaged};
 use crate::memory::{Memory, NEVER};
 use crate::pages::PagesWriter;
 use crate::part::{Doc, Limits, Part, Place, Term};
@@ -97,8 +98,7 @@ pub(crate) struct Span {
 pub(crate) fn write(
     dir: &Path,
     name: &str,
-    identity: &str,
-    dim: u32,
+    embedder: &Embedder,
     sources: &[&dyn Source],
     span: Span,
     stop: &AtomicBool,
@@ -156,8 +156,8 @@ pub(crate) fn write(
     file.section(&totals.encode())?;
     file.finish()?;
     if sources.iter().all(|source| source.has_vectors()) {
-        let path = dir.join(vectors::file_name(name, identity));
-        vectors::write(&path, dim, order.passages(), &|source, passage| {
+        let path = dir.join(vectors::file_name(name, embedder.identity()));
+        vectors::write(&path, embedder.dim(), order.passages(), &|source, passage| {
             sources[source as usize].vector(passage)
         })?;
     }
@@ -312,15 +312,15 @@ impl Source for Memory {
     }
 
     fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
-        Ok(self.passage(passage).0.to_vec())
+        Ok(self.passage(passage).tokens.to_vec())
     }
 
     fn has_vectors(&self) -> bool {
-        true
+        Memory::has_vectors(self)
     }
 
     fn vector(&self, passage: u32) -> Result<Quantised, Error> {
-        Ok(self.passage(passage).1.clone())
+        self.passage(passage).vector.clone().ok_or_else(|| damaged("vectors are missing"))
     }
 
     fn population(&self) -> Population {

@@ -6,6 +6,7 @@ use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes, take_
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::item::{EntryItem, as_data, entry_item, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
@@ -40,6 +41,8 @@ pub(crate) struct Output {
     list: List<Item>,
     #[serde(skip)]
     asked: Asked,
+    #[serde(skip)]
+    is_degraded: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -128,10 +131,10 @@ impl Tool for Query {
             entry: item.entry.cut_to_fit(),
             ..item
         });
-        Ok(Output { list: listing.end(items, found.total)?, asked })
+        Ok(Output { list: listing.end(items, found.total)?, asked, is_degraded: found.is_degraded })
     }
 
-    fn text(Output { list, asked }: &Output) -> String {
+    fn text(Output { list, asked, .. }: &Output) -> String {
         let total = counted(list.total_count as usize, "entry");
         let matching = asked.words();
         if list.items.is_empty() {
@@ -146,6 +149,15 @@ impl Tool for Query {
         let more = more(list.items.len(), list.total_count, list.next_cursor.as_deref());
         let at = list.as_of_tx_id;
         format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        let mut meta = Map::new();
+        if output.is_degraded {
+            let why = "by words only: vectors are still being made";
+            meta.insert("io.kenning/degraded".to_owned(), why.into());
+        }
+        meta
     }
 
     fn resource(output: &Output) -> Option<String> {
