@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
+use kenning_retrieval::Known;
 use kenning_storage::Error;
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -44,8 +45,10 @@ pub(crate) struct Duplicates {
 type Sketch = [u16; HASHES];
 
 impl Duplicates {
-    pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>) -> Result<(), Error> {
+    /// Reads the log from where it stands, or from where the segments of the index end: they know what is before.
+    pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>, segments_end: TxId) -> Result<(), Error> {
         let head = snapshot.at();
+        self.at = self.at.max(segments_end.min(head));
         if self.at < head {
             let range = self.at.next()..head.next();
             snapshot.reader().changes(EntityType::Entry, range, &mut |_, id, record| {
@@ -121,6 +124,15 @@ impl Asked {
         Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words }
     }
 
+    /// The candidates that segments have, likeliest first.
+    pub(crate) fn in_segments(&self, segments: &Known) -> Vec<Id> {
+        // What can't be read is not there; the next question makes it again.
+        let found = segments.marked(&sketch_marks(&self.sketch)).unwrap_or_default();
+        let mut found: Vec<(usize, u64)> = found.into_iter().map(|(key, many)| (many, key)).collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.into_iter().take(READ_MAX).map(|(_, key)| Id::from_bits(key)).collect()
+    }
+
     /// Those candidates that are visible and do share most of their words, best first, the newest of equals first.
     pub(crate) fn choose(
         &self,
@@ -143,6 +155,16 @@ impl Asked {
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(found.into_iter().take(SIMILAR_MAX).map(|(_, _, id)| id).collect())
     }
+}
+
+/// By these the segments of the index find an entry that shares most of its words.
+pub(crate) fn marks(topic: &str, content: &str) -> Vec<u32> {
+    sketch_marks(&sketch(&word_set(topic, content)))
+}
+
+fn sketch_marks(sketch: &Sketch) -> Vec<u32> {
+    let mixed = |bucket: u64| (bucket.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32;
+    buckets(sketch).map(mixed).collect()
 }
 
 fn text_key(topic: &str, content: &str) -> u64 {

@@ -18,8 +18,9 @@ use kenning_retrieval::{
 };
 use kenning_storage::{Error, Reader, Storage};
 
+use crate::duplicates;
 use crate::search::{Explanation, Question};
-use crate::{Rebuilt, locked};
+use crate::{Rebuilt, Snapshot, locked};
 
 /// How many changes are prepared together, on as many threads as there are cores.
 const BATCH: usize = 1024;
@@ -56,6 +57,7 @@ pub(crate) struct Indexed {
 struct State {
     at: TxId,
     index: Index,
+    segments_end: TxId,
 }
 
 /// The thread that writes segments, of which there is one at most.
@@ -199,13 +201,31 @@ impl Indexed {
         Ok(RwLockWriteGuard::downgrade(guard))
     }
 
+    /// The segments, and the transaction they go to. The first call may have to write them.
+    pub(crate) fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Error> {
+        let of =
+            |state: &Option<State>| state.as_ref().map(|state| (state.index.known(), state.segments_end));
+        if let Some(segments) = of(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())) {
+            return Ok(segments);
+        }
+        match self.level(snapshot.reader(), snapshot.at()) {
+            Ok(state) => Ok(of(&state).unwrap_or_default()),
+            Err(Failed::Store(error)) => Err(error),
+            Err(Failed::Index(error)) => {
+                self.throw_away(&error);
+                Ok((Known::default(), TxId::EMPTY))
+            }
+        }
+    }
+
     /// The index as the directory has it.
     fn open(&self, known: Option<&Known>) -> Result<State, Failed> {
         if self.memory_only.load(Ordering::Acquire) {
-            return Ok(State { at: TxId::EMPTY, index: Index::empty(self.embedder.clone()) });
+            let (at, index) = (TxId::EMPTY, Index::empty(self.embedder.clone()));
+            return Ok(State { at, index, segments_end: at });
         }
         let (index, at) = self.directory.open(known)?;
-        Ok(State { at: TxId(at), index })
+        Ok(State { at: TxId(at), index, segments_end: TxId(at) })
     }
 
     /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
@@ -490,7 +510,11 @@ fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<
     if embedder.is_slow() && embed_now {
         prepared = prepared.embedded(&text.document(), embedder)?;
     }
-    Ok((before, Some(Version { group: entry.scope.0, limits, prepared })))
+    let marks = match entry.status {
+        Status::Active => duplicates::marks(&entry.topic, &entry.content),
+        Status::Suppressed => Vec::new(),
+    };
+    Ok((before, Some(Version { group: entry.scope.0, limits, marks, prepared })))
 }
 
 /// Hands the text of a version to `take`.

@@ -138,12 +138,17 @@ impl Engine {
     /// Up to three visible entries that say nearly the same.
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
         let asked = duplicates::Asked::new(question);
+        let opened = self.opened()?;
+        let (segments, segments_end) = opened.indexed.segments(snapshot)?;
         // Every writer passes here, so the lock is held for the look-up only.
-        let candidates = {
-            let mut duplicates = locked(&self.opened()?.duplicates);
-            duplicates.catch_up(snapshot)?;
+        let mut candidates = {
+            let mut duplicates = locked(&opened.duplicates);
+            duplicates.catch_up(snapshot, segments_end)?;
             duplicates.candidates(&asked)
         };
+        candidates.extend(asked.in_segments(&segments));
+        candidates.sort_unstable();
+        candidates.dedup();
         asked.choose(candidates, snapshot, question.scopes, self.now())
     }
 

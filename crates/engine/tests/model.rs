@@ -367,6 +367,7 @@ impl Run {
             let version = Version {
                 group: 0,
                 limits: Limits::NONE,
+                marks: Vec::new(),
                 prepared: Prepared::new(&document, &Embedder::Table),
             };
             fresh.change(1, number, None, Some(version)).expect("memory");

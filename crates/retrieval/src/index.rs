@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustc_hash::FxHashMap;
+
 use crate::document::Prepared;
 use crate::embed::TokenCounts;
 use crate::embedder::Embedder;
@@ -112,6 +114,17 @@ impl Known {
     /// Whether the vectors of all are there.
     pub fn has_vectors(&self) -> bool {
         self.0.iter().all(|segment| segment.vectors.get().is_some())
+    }
+
+    /// The keys of texts with any of these marks, each with how many. They may have ended since.
+    pub fn marked(&self, marks: &[u32]) -> Result<FxHashMap<u64, usize>, Error> {
+        let mut found = FxHashMap::default();
+        for segment in &self.0 {
+            for mark in marks {
+                segment.marked(*mark, &mut |key| *found.entry(key).or_default() += 1)?;
+            }
+        }
+        Ok(found)
     }
 
     pub fn is_loaded(&self) -> bool {

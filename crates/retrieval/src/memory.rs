@@ -17,6 +17,8 @@ use crate::vectors::{HighBytes, Quantised, exact_cosine};
 pub struct Version {
     pub group: u32,
     pub limits: Limits,
+    /// Numbers by which texts that have one in common are found, whatever they mean to the caller.
+    pub marks: Vec<u32>,
     pub prepared: Prepared,
 }
 
@@ -48,6 +50,7 @@ pub(crate) struct Row {
     pub to: u64,
     pub length: u32,
     pub limits: Limits,
+    pub marks: Vec<u32>,
     terms: Box<[u32]>,
     first_passage: u32,
     pub passages: Box<[Passage]>,
@@ -94,7 +97,7 @@ impl Memory {
     }
 
     fn add(&mut self, from: u64, key: u64, version: Version) {
-        let Version { group, limits, prepared } = version;
+        let Version { group, limits, marks, prepared } = version;
         let place = self.next_place;
         self.next_place += 1;
         let doc = self.rows.len() as Doc;
@@ -126,6 +129,7 @@ impl Memory {
             to: NEVER,
             length,
             limits,
+            marks,
             terms,
             first_passage,
             passages,

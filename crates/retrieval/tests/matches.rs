@@ -33,7 +33,7 @@ fn measure(embedder: Embedder) {
     for ((_, entry), key) in pairs.iter().zip(0..) {
         let document = Document { body: entry, ..Document::default() };
         let prepared = Prepared::new(&document, &embedder).embedded(&document, &embedder).expect("vectors");
-        let version = Version { group: 0, limits: Limits::NONE, prepared };
+        let version = Version { group: 0, limits: Limits::NONE, marks: Vec::new(), prepared };
         index.change(1, key, None, Some(version)).expect("memory");
     }
     let (mut found, mut chaff, mut chaff_pairs) = (0, 0, 0);

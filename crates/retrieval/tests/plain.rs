@@ -106,7 +106,7 @@ impl Told {
 
     fn version(&self) -> Version {
         let limits = Limits { suppressed: self.is_suppressed, ..Limits::NONE };
-        Version { group: self.group, limits, prepared: self.prepared() }
+        Version { group: self.group, limits, marks: Vec::new(), prepared: self.prepared() }
     }
 
     fn is_seen(&self, asked: &Asked) -> bool {

@@ -112,7 +112,12 @@ fn in_segments(directory: &Directory, many: usize) -> Index {
 
 fn version(text: &Text) -> Version {
     let document = Document { title: &text.title, body: &text.body, labels: &[] };
-    Version { group: text.scope, limits: Limits::NONE, prepared: Prepared::new(&document, &Embedder::Table) }
+    Version {
+        group: text.scope,
+        limits: Limits::NONE,
+        marks: Vec::new(),
+        prepared: Prepared::new(&document, &Embedder::Table),
+    }
 }
 
 /// How many of the ten nearest by exact numbers are among the ten found.

@@ -24,6 +24,9 @@ pub(super) enum Section {
     TokenEnds,
     Counts,
     Closings,
+    Marks,
+    MarkStarts,
+    MarkFilter,
     Totals,
 }
 

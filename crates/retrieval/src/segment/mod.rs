@@ -5,6 +5,7 @@
 
 mod embed;
 mod format;
+mod marks;
 mod vectors;
 mod write;
 
@@ -23,6 +24,7 @@ use crate::vectors::{Quantised, exact_cosine};
 
 pub use embed::TextOf;
 use format::{Entry, Section, Totals};
+use marks::Marked;
 pub(crate) use vectors::Vectors;
 pub(crate) use write::{Source, Span, write};
 
@@ -50,6 +52,8 @@ pub(crate) struct Segment {
     /// When each text began and ended; read by the first question for an earlier moment.
     times: OnceLock<Vec<(u64, u64)>>,
     pub(crate) vectors: OnceLock<Vectors>,
+    /// Read by the first who looks for marks.
+    marked: OnceLock<Marked>,
 }
 
 /// Where the texts of a group lie.
@@ -81,6 +85,7 @@ impl Segment {
             blocks: numbers(Section::Blocks)?,
             times: OnceLock::new(),
             vectors: OnceLock::new(),
+            marked: OnceLock::new(),
             totals,
             sections,
             file,
@@ -522,6 +527,13 @@ impl Source for Open {
 
     fn vector(&self, passage: u32) -> Result<Quantised, Error> {
         self.segment.vectors()?.get(passage)
+    }
+
+    fn marks(&self) -> Result<Vec<(u32, Doc)>, Error> {
+        let marks = self.segment.sections.range(Section::Marks);
+        self.segment.file.read(marks, |bytes| {
+            format::numbers(bytes).as_chunks::<2>().0.iter().map(|[mark, doc]| (*mark, *doc)).collect()
+        })
     }
 
     fn population(&self) -> Population {

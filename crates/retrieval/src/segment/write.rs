@@ -19,6 +19,7 @@ use crate::trigrams::trigram_bits;
 use crate::vectors::Quantised;
 
 use super::format::{self, Entry, SECTIONS, Sections, Totals};
+use super::marks::Marks;
 use super::vectors;
 
 /// Every so many terms the dictionary has an entry point.
@@ -33,6 +34,8 @@ pub(crate) trait Source {
     fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error>;
     fn has_vectors(&self) -> bool;
     fn vector(&self, passage: u32) -> Result<Quantised, Error>;
+    /// The marks of texts, in no order.
+    fn marks(&self) -> Result<Vec<(u32, Doc)>, Error>;
     fn population(&self) -> Population;
     fn counts(&self) -> Result<TokenCounts, Error>;
     /// Keys of texts in still older parts that ended, and when.
@@ -145,6 +148,10 @@ pub(crate) fn write(
     }
     file.numbers(counts.tokens().flat_map(|(token, times)| [u32::from(token), times as u32]))?;
     file.longs(closings(sources, &order)?.into_iter().flat_map(|(key, to)| [key, to]))?;
+    let marks = Marks::new(marks(sources, &order)?);
+    file.section(&marks.pairs())?;
+    file.numbers(marks.starts())?;
+    file.section(&marks.filter())?;
     let totals = Totals {
         docs: order.docs.len() as u32,
         passages,
@@ -276,6 +283,16 @@ fn write_tokens(file: &mut File, sources: &[&dyn Source], order: &Order) -> Resu
     file.numbers(ends)
 }
 
+/// The marks of what is live, by its new number.
+fn marks(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u32, Doc)>, Error> {
+    let mut all = Vec::new();
+    for (source, numbers) in sources.iter().zip(&order.numbers) {
+        let own = source.marks()?.into_iter().map(|(mark, doc)| (mark, numbers[doc as usize]));
+        all.extend(own.filter(|(_, doc)| (*doc as usize) < order.live));
+    }
+    Ok(all)
+}
+
 /// What ends a text that is in none of the sources.
 fn closings(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u64, u64)>, Error> {
     // Nothing ends twice at the same moment.
@@ -321,6 +338,11 @@ impl Source for Memory {
 
     fn vector(&self, passage: u32) -> Result<Quantised, Error> {
         self.passage(passage).vector.clone().ok_or_else(|| damaged("vectors are missing"))
+    }
+
+    fn marks(&self) -> Result<Vec<(u32, Doc)>, Error> {
+        let rows = self.rows.iter().zip(0..);
+        Ok(rows.flat_map(|(row, doc)| row.marks.iter().map(move |mark| (*mark, doc))).collect())
     }
 
     fn population(&self) -> Population {

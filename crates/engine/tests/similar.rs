@@ -1,0 +1,57 @@
+//! What a new entry nearly repeats is found wherever it lies: in memory, in a segment of this process or of another.
+
+use kenning_engine::{Engine, Similar};
+use kenning_model::{Id, ScopeId};
+use kenning_storage::{EntryPatch, NewEntry, Request, Write};
+use kenning_testkit::TempStore;
+
+const SCOPES: [ScopeId; 1] = [ScopeId::GLOBAL_DEFAULT];
+
+fn commit(engine: &Engine, write: Write) -> Vec<Id> {
+    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
+    let done = engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+    done.tx.changes.iter().map(|change| change.id).collect()
+}
+
+/// Texts that have little in common.
+fn entry(number: usize) -> NewEntry {
+    let word = |at: usize| format!("w{}", kenning_testkit::scrambled((number * 31 + at) as u64) % 5000);
+    let content: Vec<String> = (0..12).map(word).collect();
+    NewEntry::new(ScopeId::GLOBAL_DEFAULT, format!("topic {number}"), content.join(" "))
+}
+
+fn similar(engine: &Engine, new: &NewEntry) -> Vec<Id> {
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let asked = Similar { scopes: &SCOPES, topic: &new.topic, content: &new.content };
+    engine.similar(&snapshot, &asked).expect("an answer")
+}
+
+#[test]
+fn wherever_it_lies() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    let mut ids = Vec::new();
+    for batch in 0..30 {
+        ids.extend(commit(&engine, Write::StoreAll((batch * 100..batch * 100 + 100).map(entry).collect())));
+    }
+    engine.rebuild().expect("it can be built");
+    // Some are changed or gone since the segments were written, some are new.
+    commit(&engine, Write::Delete { entity_type: kenning_model::EntityType::Entry, id: ids[7] });
+    let patch = EntryPatch { content: Some("something else entirely".into()), ..EntryPatch::default() };
+    commit(&engine, Write::Update { id: ids[8], patch, expected_version: None });
+    ids.extend(commit(&engine, Write::StoreAll((3000..3010).map(entry).collect())));
+    let check = |engine: &Engine| {
+        for number in [0, 1, 6, 7, 8, 9, 1234, 2999, 3000, 3009] {
+            let mut again = entry(number);
+            again.content.push_str(" more");
+            let expected: Vec<Id> = if [7, 8].contains(&number) { Vec::new() } else { vec![ids[number]] };
+            assert_eq!(similar(engine, &again), expected, "{number}");
+        }
+        assert_eq!(similar(engine, &entry(100_000)), Vec::new());
+    };
+    check(&engine);
+    check(&store.engine());
+    // And without any index.
+    std::fs::remove_dir_all(store.path().join(kenning_engine::INDEX_DIR)).expect("it is there");
+    check(&store.engine());
+}

@@ -1,0 +1,127 @@
+//! Texts by their marks. Nearly every look finds nothing, so a bitmap in memory says so at once; what it lets through
+//! costs one read.
+
+use std::ops::Range;
+
+use crate::error::Error;
+use crate::part::Doc;
+
+use super::Segment;
+use super::format::{self, Section};
+
+/// About so many marks lie between two entry points.
+const STRIDE: usize = 32;
+/// Bits of the bitmap for each mark: one look in eight that finds nothing is let through.
+const FILTER_BITS: u64 = 8;
+/// One mark that more texts have than this says nothing.
+const SAME_MAX: u32 = 64;
+
+/// Marks as they are written. They are taken to be random, so the first bits of a mark say where it stands.
+pub(super) struct Marks {
+    /// By mark, then by text.
+    sorted: Vec<(u32, Doc)>,
+}
+
+impl Marks {
+    pub(super) fn new(mut marks: Vec<(u32, Doc)>) -> Marks {
+        marks.sort_unstable();
+        marks.dedup();
+        Marks { sorted: marks }
+    }
+
+    pub(super) fn pairs(&self) -> Vec<u8> {
+        let numbers = self.sorted.iter().flat_map(|(mark, doc)| [*mark, *doc]);
+        numbers.flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// Where the marks with each of the first bits begin, and where the last end.
+    pub(super) fn starts(&self) -> Vec<u32> {
+        let bits = (self.sorted.len() / STRIDE).max(1).ilog2();
+        let begins =
+            |first: u64| self.sorted.partition_point(|(mark, _)| u64::from(*mark) >> (32 - bits) < first);
+        (0..=1u64 << bits).map(|first| begins(first) as u32).collect()
+    }
+
+    pub(super) fn filter(&self) -> Vec<u8> {
+        let bits = self.sorted.len() as u64 * FILTER_BITS;
+        let mut filter = vec![0; bits.div_ceil(8) as usize];
+        for (mark, _) in &self.sorted {
+            let (byte, bit) = place(*mark, filter.len());
+            filter[byte] |= bit;
+        }
+        filter
+    }
+}
+
+fn place(mark: u32, bytes: usize) -> (usize, u8) {
+    let bit = u64::from(mark) * (8 * bytes as u64) >> 32;
+    (bit as usize / 8, 1 << (bit % 8))
+}
+
+/// What is kept in memory of it.
+pub(super) struct Marked {
+    starts: Vec<u32>,
+    filter: Vec<u8>,
+}
+
+impl Marked {
+    fn may_have(&self, mark: u32) -> bool {
+        let (byte, bit) = if self.filter.is_empty() { return false } else { place(mark, self.filter.len()) };
+        self.filter[byte] & bit != 0
+    }
+
+    /// Where marks with the same first bits stand.
+    fn near(&self, mark: u32) -> Range<u32> {
+        let bits = (self.starts.len() - 1).max(1).ilog2();
+        let at = (u64::from(mark) >> (32 - bits)) as usize;
+        self.starts[at]..self.starts[at + 1]
+    }
+}
+
+impl Segment {
+    /// Hands the key of every text with this mark that was live when the segment was written to `each`, the newest
+    /// first where there are many.
+    pub(crate) fn marked(&self, mark: u32, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
+        let marked = self.marks()?;
+        if !marked.may_have(mark) {
+            return Ok(());
+        }
+        let (from, near) = (self.sections.range(Section::Marks).start, marked.near(mark));
+        let bytes = from + 8 * u64::from(near.start)..from + 8 * u64::from(near.end);
+        self.file.read(bytes, |bytes| {
+            let pairs = format::numbers(bytes);
+            let same = pairs.as_chunks::<2>().0.iter().filter(|pair| pair[0] == mark);
+            same.rev().take(SAME_MAX as usize).for_each(|[_, doc]| each(self.keys[*doc as usize]));
+        })
+    }
+
+    fn marks(&self) -> Result<&Marked, Error> {
+        if let Some(marked) = self.marked.get() {
+            return Ok(marked);
+        }
+        let starts = self.file.read(self.sections.range(Section::MarkStarts), format::numbers)?;
+        let filter = self.file.read(self.sections.range(Section::MarkFilter), <[u8]>::to_vec)?;
+        Ok(self.marked.get_or_init(|| Marked { starts, filter }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_is_found_and_hardly_another() {
+        for many in [0u32, 1, 31, 64, 5000] {
+            let mark = |number: u32| number.wrapping_mul(0x9e37_79b9);
+            let marks = Marks::new((0..many).map(|number| (mark(number), number)).collect());
+            let marked = Marked { starts: marks.starts(), filter: marks.filter() };
+            for number in 0..many {
+                let near = marked.near(mark(number));
+                let found = &marks.sorted[near.start as usize..near.end as usize];
+                assert!(marked.may_have(mark(number)) && found.contains(&(mark(number), number)));
+            }
+            let wrong = (many..many + 1000).filter(|number| marked.may_have(mark(*number))).count();
+            assert!(wrong < 250, "{wrong} of 1000");
+        }
+    }
+}
