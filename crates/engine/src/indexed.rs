@@ -187,11 +187,8 @@ impl Indexed {
             Some(state) => state,
             None => self.open(None)?,
         };
-        if at.0.saturating_sub(state.at.0) > BEHIND_MAX {
-            let known = state.index.known();
-            if self.build(reader, at, &known)? {
-                state = self.open(Some(&known))?;
-            }
+        if at.0.saturating_sub(state.at.0) > BEHIND_MAX && self.build(reader, at)? {
+            state = self.open(Some(&state.index.known()))?;
         }
         state.catch_up(reader, at, &self.embedder)?;
         *guard = Some(state);
@@ -229,13 +226,12 @@ impl Indexed {
     }
 
     /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
-    fn build(&self, reader: &dyn Reader, to: TxId, known: &Known) -> Result<bool, Failed> {
+    fn build(&self, reader: &dyn Reader, to: TxId) -> Result<bool, Failed> {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
             match self.directory.lock(&self.stop) {
                 Ok(Some(writer)) => {
                     append(&writer, reader, to, &self.embedder)?;
-                    writer.merge(known)?;
                     return Ok(true);
                 }
                 Ok(None) if self.directory.at()? >= to.0 => return Ok(true),

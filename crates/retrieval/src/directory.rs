@@ -207,7 +207,7 @@ impl Writer<'_> {
     /// Throws everything away.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.directory.path.join(MANIFEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.sweep(&Manifest::default()),
         }
     }

@@ -231,8 +231,7 @@ impl Part for Memory {
     }
 
     fn whole(&self) -> Stretches {
-        let all = 0..self.rows.len() as Doc;
-        Stretches::new(if all.is_empty() { Vec::new() } else { vec![all] })
+        Stretches::one(0..self.rows.len() as Doc)
     }
 
     fn length(&self, doc: Doc) -> u32 {

@@ -167,7 +167,7 @@ mod tests {
     fn every_stretch_is_read_back_and_every_flipped_bit_is_seen() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("pages");
-        let data: Vec<u8> = (0..3 * PAGE as u32 + 100).map(|at| (at * 31 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..3 * PAGE as u32 + 100).map(|at| ((at * 31) >> 3) as u8).collect();
         let mut writer = PagesWriter::create(&path).expect("writable");
         data.chunks(777).for_each(|part| writer.write(part).expect("writable"));
         writer.finish().expect("writable");

@@ -62,6 +62,11 @@ impl Stretches {
         Stretches { docs, firsts, many }
     }
 
+    /// A single one, or none if it is empty.
+    pub(crate) fn one(docs: Range<Doc>) -> Stretches {
+        Stretches::new(std::iter::once(docs).filter(|docs| !docs.is_empty()).collect())
+    }
+
     /// The same in so many shares of about the same size.
     pub(crate) fn shares(self, many: u32) -> Vec<Stretches> {
         if many <= 1 {

@@ -439,7 +439,7 @@ impl Index {
     }
 
     fn matched(&self, asks: &[Ask], candidate: &Candidate) -> Result<Vec<String>, Error> {
-        let here = Stretches::new(vec![candidate.doc..candidate.doc + 1]);
+        let here = Stretches::one(candidate.doc..candidate.doc + 1);
         let mut matched = Vec::new();
         for ask in asks {
             for asked in &ask.terms {

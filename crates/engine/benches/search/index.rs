@@ -57,7 +57,7 @@ pub fn measure(many: usize, asked: &Asked) {
     p50("tantivy, 4 % visible", QUESTIONS, |n| drop(tantivy.top10_in(&asked.questions[n], &asked.scopes[n])));
     drop(tantivy);
     let fts5 = Fts5::new(corpus(many));
-    p50("FTS5, 4 % visible", FEW, |n| drop(fts5.top10_in_words(&asked.questions[n], &asked.scopes[n])));
+    p50("FTS5, 4 % visible", FEW, |n| drop(fts5.top10_in(&asked.questions[n], &asked.scopes[n])));
     drop(fts5);
     let naive = Naive::new(corpus(many));
     p50("a scan of all words, 4 % visible", FEW, |n| {

@@ -7,7 +7,7 @@ use kenning_testkit::TempStore;
 use tantivy::collector::TopDocs;
 use tantivy::columnar::Column;
 use tantivy::indexer::NoMergePolicy;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, Occur, Query, TermQuery, TermSetQuery};
+use tantivy::query::{BooleanQuery, Occur, Query, TermQuery, TermSetQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
@@ -35,17 +35,12 @@ struct Fields {
 }
 
 impl Tantivy {
-    /// An index at rest: one segment.
+    /// In one segment.
     pub fn merged(texts: impl ExactSizeIterator<Item = Text>) -> Tantivy {
-        Tantivy::new(texts, true).expect("files that can be written")
+        Tantivy::new(texts).expect("files that can be written")
     }
 
-    /// An index that is written to: eight segments.
-    pub fn segmented(texts: impl ExactSizeIterator<Item = Text>) -> Tantivy {
-        Tantivy::new(texts, false).expect("files that can be written")
-    }
-
-    fn new(texts: impl ExactSizeIterator<Item = Text>, merged: bool) -> tantivy::Result<Tantivy> {
+    fn new(texts: impl ExactSizeIterator<Item = Text>) -> tantivy::Result<Tantivy> {
         let dir = TempStore::new();
         let (schema, fields) = schema();
         let index = Index::create_in_dir(dir.path(), schema)?;
@@ -59,9 +54,7 @@ impl Tantivy {
             writer.add_document(document(fields, number, &text))?;
         }
         writer.commit()?;
-        if merged {
-            writer.merge(&index.searchable_segment_ids()?).wait()?;
-        }
+        writer.merge(&index.searchable_segment_ids()?).wait()?;
         writer.wait_merging_threads()?;
         let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?.searcher();
         let columns = searcher.segment_readers().iter().map(|segment| segment.fast_fields().u64("number"));
@@ -78,16 +71,6 @@ impl Tantivy {
     pub fn top10_in(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
         let set = TermSetQuery::new(scopes.iter().map(|scope| self.scope_term(*scope)));
         self.best_in(question, Box::new(set))
-    }
-
-    /// The same with one clause a scope: quicker for some tens of them, slower for a thousand.
-    pub fn top10_in_each(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
-        let clause = |scope: &u32| -> Box<dyn Query> {
-            Box::new(TermQuery::new(self.scope_term(*scope), IndexRecordOption::Basic))
-        };
-        let each = BooleanQuery::union(scopes.iter().map(clause).collect());
-        // Where a text is must not count for how well it matches.
-        self.best_in(question, Box::new(ConstScoreQuery::new(Box::new(each), 0.0)))
     }
 
     fn best_in(&self, question: &str, scopes: Box<dyn Query>) -> Vec<u32> {

@@ -54,7 +54,7 @@ impl Marks {
 }
 
 fn place(mark: u32, bytes: usize) -> (usize, u8) {
-    let bit = u64::from(mark) * (8 * bytes as u64) >> 32;
+    let bit = (u64::from(mark) * (8 * bytes as u64)) >> 32;
     (bit as usize / 8, 1 << (bit % 8))
 }
 

@@ -399,8 +399,7 @@ impl Part for Open {
 
 impl Segment {
     fn whole(&self) -> Stretches {
-        let all = 0..self.totals.docs;
-        Stretches::new(if all.is_empty() { Vec::new() } else { vec![all] })
+        Stretches::one(0..self.totals.docs)
     }
 
     fn postings(
