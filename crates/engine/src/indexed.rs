@@ -16,7 +16,7 @@ use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transactio
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
 };
-use kenning_storage::{Error, Reader, Storage};
+use kenning_storage::{Applied, Error, Reader, Storage};
 
 use crate::duplicates;
 use crate::search::{Explanation, Question};
@@ -30,8 +30,9 @@ const TAIL_MAX: usize = 512;
 const BEHIND_MAX: u64 = 2_000;
 /// A segment is written from about so many changes at most, so that building needs no memory for everything.
 const SEGMENT_CHANGES: usize = 16_384;
-/// So many transactions are read at a time.
-const STRIDE: u64 = 4_096;
+/// So many transactions are read at a time, as far as is known how large they are.
+const STRIDE_MIN: u64 = 16;
+const STRIDE_MAX: u64 = 4_096;
 /// A transaction with so many changes is part of a load, which is indexed while it goes on.
 const LOAD_CHANGES: usize = 64;
 /// So few new texts are embedded while a question waits for them, however slow that is.
@@ -80,6 +81,18 @@ enum Failed {
     Store(Error),
 }
 
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        match failed {
+            Failed::Store(error) => error,
+            Failed::Index(error) => Error::Unavailable {
+                applied: Applied::No,
+                reason: format!("search is not possible: {error}"),
+            },
+        }
+    }
+}
+
 impl From<kenning_retrieval::Error> for Failed {
     fn from(error: kenning_retrieval::Error) -> Failed {
         Failed::Index(error)
@@ -114,19 +127,15 @@ impl Indexed {
         question: &Question<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        let answered = self.try_search(reader, at, question, page.clone());
-        let matches = match answered {
-            Err(Failed::Index(error)) => {
-                // It is a cache of the log: what can't be read is thrown away and made again.
-                self.throw_away(&error);
-                self.try_search(reader, at, question, page)
+        // The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
+        // then without it. Only a store that can't be read is an error.
+        for give_up in [Self::throw_away, Self::leave_directory] {
+            match self.try_search(reader, at, question, page.clone()) {
+                Err(Failed::Index(error)) if error.is_about_files() => give_up(self, &error),
+                answered => return answered.map_err(Error::from),
             }
-            answered => answered,
-        };
-        matches.map_err(|failed| match failed {
-            Failed::Store(error) => error,
-            Failed::Index(error) => Error::Damaged { what: error.to_string() },
-        })
+        }
+        Ok(self.try_search(reader, at, question, page)?)
     }
 
     fn try_search(
@@ -230,16 +239,27 @@ impl Indexed {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
             match self.directory.lock(&self.stop) {
-                Ok(Some(writer)) => {
-                    append(&writer, reader, to, &self.embedder)?;
-                    return Ok(true);
-                }
+                Ok(Some(writer)) => match append(&writer, reader, to, &self.embedder, &self.stop) {
+                    // A full disk must not keep anyone from asking.
+                    Err(Failed::Index(error)) => {
+                        tracing::warn!(%error, "no segment could be written");
+                        return Ok(false);
+                    }
+                    done => return done.map(|()| true),
+                },
                 Ok(None) if self.directory.at()? >= to.0 => return Ok(true),
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Err(_) => return Ok(false),
             }
         }
         Ok(false)
+    }
+
+    /// Keeps everything in memory from now on.
+    fn leave_directory(&self, error: &kenning_retrieval::Error) {
+        tracing::warn!(%error, "the index is kept in memory");
+        self.memory_only.store(true, Ordering::Release);
+        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
     }
 
     /// Begins from nothing, in the directory if that is possible and in memory if not.
@@ -255,7 +275,7 @@ impl Indexed {
 
     /// Throws the index away and makes it again from the log.
     pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
-        let busy = |reason: String| Error::Unavailable { applied: kenning_storage::Applied::No, reason };
+        let busy = |reason: String| Error::Unavailable { applied: Applied::No, reason };
         let since = Instant::now();
         let writer = loop {
             match self.directory.lock(&self.stop).map_err(|error| busy(error.to_string()))? {
@@ -266,13 +286,8 @@ impl Indexed {
         };
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
-        let built = append(&writer, reader, to, &self.embedder)
-            .and_then(|()| Ok(writer.merge_all(&Known::default())?));
-        match built {
-            Ok(_) => {}
-            Err(Failed::Store(error)) => return Err(error),
-            Err(Failed::Index(error)) => return Err(busy(error.to_string())),
-        }
+        append(&writer, reader, to, &self.embedder, &self.stop)?;
+        writer.merge_all(&Known::default()).map_err(Failed::from)?;
         let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
         *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
         Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
@@ -324,7 +339,7 @@ impl Indexed {
         let is_behind = |at: u64| head.0.saturating_sub(at) as usize >= TAIL_MAX;
         if let Ok(Some(writer)) = self.directory.lock(&self.stop) {
             if self.is_tail_long() || is_behind(self.directory.at()?) {
-                append(&writer, &*reader, head, &self.embedder)?;
+                append(&writer, &*reader, head, &self.embedder, &self.stop)?;
             }
             let known = self.directory.open(Some(&known))?.0.known();
             if !known.has_vectors() {
@@ -385,14 +400,28 @@ impl Indexed {
 }
 
 /// Writes what the log says after the last segment as more segments.
-fn append(writer: &Writer<'_>, reader: &dyn Reader, to: TxId, embedder: &Embedder) -> Result<(), Failed> {
+fn append(
+    writer: &Writer<'_>,
+    reader: &dyn Reader,
+    to: TxId,
+    embedder: &Embedder,
+    stop: &AtomicBool,
+) -> Result<(), Failed> {
     let (mut tail, mut at) = writer.begin()?;
+    let mut stride = STRIDE_MIN;
     while at < to.0 {
-        let end = TxId(to.0.min(at + STRIDE));
-        feed(reader, TxId(at + 1)..end.next(), embedder, &mut |tx, id, before, after| {
+        let (first, before) = (TxId(at + 1), tail.changes());
+        let end = TxId(to.0.min(at + stride));
+        feed(reader, first..end.next(), embedder, &mut |tx, id, before, after| {
+            if stop.load(Ordering::Acquire) {
+                return Err(kenning_retrieval::Error::Stopped.into());
+            }
             tail.change(tx.0, id.bits(), before, after);
             Ok(())
         })?;
+        // Transactions of one change are read by thousands, those of a load one by one.
+        let per_tx = (tail.changes() - before) as u64 / (end.0 - at);
+        stride = (SEGMENT_CHANGES as u64 / 4 / per_tx.max(1)).clamp(1, STRIDE_MAX);
         at = end.0;
         if tail.changes() >= SEGMENT_CHANGES || at == to.0 {
             writer.append(&tail, at)?;

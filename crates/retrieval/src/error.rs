@@ -14,6 +14,13 @@ pub enum Error {
     MiniLm(#[from] crate::minilm::MiniLmError),
 }
 
+impl Error {
+    /// Whether it helps to make the index again.
+    pub fn is_about_files(&self) -> bool {
+        matches!(self, Error::Io(_) | Error::Damaged { .. })
+    }
+}
+
 pub(crate) fn damaged(what: &'static str) -> Error {
     Error::Damaged { what }
 }
