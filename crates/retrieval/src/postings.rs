@@ -36,9 +36,13 @@ impl Frequency {
 pub(crate) type Link = u16;
 
 pub(crate) fn link_to(term: &str) -> Link {
-    let hash =
-        term.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = hash(term.as_bytes());
     (hash >> 16 ^ hash) as Link
+}
+
+/// FNV-1a. It is written to disk, so it is ours to keep.
+pub(crate) fn hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// One list, spread out. The links of the texts stand one behind the other, two bytes each.

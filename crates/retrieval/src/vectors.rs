@@ -36,8 +36,20 @@ impl Quantised {
 
 /// The cosine, from both bytes of each number.
 pub(crate) fn exact_cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32) -> f32 {
-    let value = |(high, low): (&i8, &i8)| f32::from(*high) + f32::from(*low) / 256.0;
-    question.iter().zip(high.iter().zip(low).map(value)).map(|(a, b)| a * b).sum::<f32>() * scale
+    const LANES: usize = 8;
+    let value = |high: i8, low: i8| f32::from(high) + f32::from(low) / 256.0;
+    let mut sums = [0f32; LANES];
+    let (eights, rest) = question.as_chunks::<LANES>();
+    for ((question, high), low) in
+        eights.iter().zip(high.as_chunks::<LANES>().0).zip(low.as_chunks::<LANES>().0)
+    {
+        for lane in 0..LANES {
+            sums[lane] += question[lane] * value(high[lane], low[lane]);
+        }
+    }
+    let from = question.len() - rest.len();
+    let rest = (from..question.len()).map(|at| question[at] * value(high[at], low[at]));
+    (sums.iter().sum::<f32>() + rest.sum::<f32>()) * scale
 }
 
 /// First bytes and scales of many vectors, in one piece.

@@ -6,14 +6,9 @@ use std::sync::Arc;
 
 use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Question, Sight, Version, lex};
 
-/// Of the paraphrases, at least this share is found without a common word.
-const FOUND_MIN: f64 = 0.78;
-/// Of all pairs of a question and an entry that does not answer it, at most this share passes for a match.
-const CHAFF_MAX: f64 = 0.02;
-
 #[test]
 fn paraphrases_come_and_chaff_does_not() {
-    measure(Embedder::Table);
+    measure(Embedder::Table, 0.78, 0.02);
 }
 
 /// `KENNING_MODEL_DIR=… cargo test -p kenning-retrieval --features minilm --test matches -- --ignored`
@@ -38,7 +33,7 @@ fn with_the_real_encoder_too() {
         let (found, chaff) = (found as f64 / many as f64, (all - found) as f64 / (many * (many - 1)) as f64);
         eprintln!("floor {floor}: found {found:.3}, chaff {chaff:.4}");
     }
-    measure(Embedder::minilm(dir.as_ref()).expect("a model"));
+    measure(Embedder::minilm(dir.as_ref()).expect("a model"), 0.88, 0.04);
 }
 
 /// Questions and the entries that answer them.
@@ -46,7 +41,9 @@ fn pairs() -> Vec<(&'static str, &'static str)> {
     include_str!("paraphrases.tsv").lines().filter_map(|line| line.split_once('\t')).collect()
 }
 
-fn measure(embedder: Embedder) {
+/// Of the paraphrases, at least the one share is found without a common word; of all pairs of a question and an entry
+/// that does not answer it, at most the other passes for a match.
+fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
     let embedder = Arc::new(embedder);
     let pairs = pairs();
     let mut index = Index::empty(embedder.clone());
@@ -76,6 +73,6 @@ fn measure(embedder: Embedder) {
     }
     let (found, chaff) = (found as f64 / pairs.len() as f64, chaff as f64 / chaff_pairs as f64);
     eprintln!("paraphrases found {found:.3}, chaff let through {chaff:.4} of {chaff_pairs} pairs");
-    assert!(found >= FOUND_MIN, "{found:.3} of the paraphrases were found");
-    assert!(chaff <= CHAFF_MAX, "{chaff:.4} of the chaff was let through");
+    assert!(found >= found_min, "{found:.3} of the paraphrases were found");
+    assert!(chaff <= chaff_max, "{chaff:.4} of the chaff was let through");
 }

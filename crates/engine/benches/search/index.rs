@@ -54,6 +54,9 @@ pub fn measure(many: usize, asked: &Asked) {
 
     let tantivy = Tantivy::merged(corpus(many));
     let raw = p50("tantivy, everything", QUESTIONS, |n| drop(tantivy.top10(&asked.questions[n])));
+    let counted = p50("tantivy, everything, and how many match", QUESTIONS, |n| {
+        drop(tantivy.top10_counted(&asked.questions[n]));
+    });
     p50("tantivy, 4 % visible", QUESTIONS, |n| drop(tantivy.top10_in(&asked.questions[n], &asked.scopes[n])));
     drop(tantivy);
     let fts5 = Fts5::new(corpus(many));
@@ -76,6 +79,7 @@ pub fn measure(many: usize, asked: &Asked) {
     let floor = |rows: usize| bandwidth::read_seconds(rows * embed::DIM) * 1e6;
     ratio("words, 4 % visible ÷ tantivy, everything", few_seen, raw, 0.2);
     ratio("words, all visible ÷ tantivy, everything", all_seen, raw, 1.3);
+    ratio("words, all visible ÷ tantivy, and how many", all_seen, counted, 1.0);
     ratio("8 segments and a tail ÷ one, 4 % visible", spread, few_seen, 3.0);
     ratio("8 segments and a tail ÷ one, all visible", spread_all, all_seen, 3.0);
     ratio("meaning, 4 % visible ÷ reading its bytes", meant, floor(seen[QUESTIONS / 2]), 1.3);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use kenning_retrieval::lex;
 use kenning_testkit::TempStore;
-use tantivy::collector::TopDocs;
+use tantivy::collector::{Count, TopDocs};
 use tantivy::columnar::Column;
 use tantivy::indexer::NoMergePolicy;
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery, TermSetQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::{Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
+use tantivy::{DocAddress, Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
 use crate::corpus::Text;
 
@@ -67,6 +67,14 @@ impl Tantivy {
         self.best(BooleanQuery::new(self.any_word(question)))
     }
 
+    /// The same and how many match, which is what a reply of ours says: then nothing can be skipped.
+    pub fn top10_counted(&self, question: &str) -> (Vec<u32>, usize) {
+        let query = BooleanQuery::new(self.any_word(question));
+        let wanted = (TopDocs::with_limit(10).order_by_score(), Count);
+        let (best, many) = self.searcher.search(&query, &wanted).expect("an index that can be read");
+        (self.numbers(best), many)
+    }
+
     /// The ordinary way to see some scopes only: a text must be in the set of them and have one of the words.
     pub fn top10_in(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
         let set = TermSetQuery::new(scopes.iter().map(|scope| self.scope_term(*scope)));
@@ -93,9 +101,12 @@ impl Tantivy {
 
     fn best(&self, query: BooleanQuery) -> Vec<u32> {
         let best = self.searcher.search(&query, &TopDocs::with_limit(10).order_by_score());
+        self.numbers(best.expect("an index that can be read"))
+    }
+
+    fn numbers(&self, best: Vec<(f32, DocAddress)>) -> Vec<u32> {
         let number = |segment: u32, doc| self.numbers[segment as usize].first(doc).expect("a number each");
-        let best = best.expect("an index that can be read").into_iter();
-        best.map(|(_, at)| number(at.segment_ord, at.doc_id) as u32).collect()
+        best.into_iter().map(|(_, at)| number(at.segment_ord, at.doc_id) as u32).collect()
     }
 }
 

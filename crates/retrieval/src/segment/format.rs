@@ -5,13 +5,14 @@ use std::ops::Range;
 use crate::error::{Error, damaged};
 use crate::pages::Pages;
 use crate::part::{Doc, Limits};
+use crate::postings::hash;
 use crate::score::Population;
 
 #[derive(Clone, Copy)]
 pub(super) enum Section {
     Postings,
     Dictionary,
-    Blocks,
+    Slots,
     Groups,
     Places,
     Lengths,
@@ -146,6 +147,29 @@ impl<'a> Entry<'a> {
     pub(super) fn bytes(&self) -> usize {
         LENGTH + self.text.len() + FIXED
     }
+}
+
+/// Where in a table of so many slots, a power of two, a term is looked for first; none if there are no slots.
+pub(super) fn slot(text: &[u8], slots: usize) -> Option<usize> {
+    // The first bits of a product depend on all bits of its factors.
+    let mixed = hash(text).wrapping_mul(0x9e37_79b9);
+    (slots > 0).then(|| ((u64::from(mixed) * slots as u64) >> 32) as usize)
+}
+
+/// The table: where each term of a dictionary stands, counted from 1, at its slot or the next free one. Half is free.
+pub(super) fn slots(dictionary: &[u8], terms: usize) -> Vec<u32> {
+    let mut slots = vec![0; if terms == 0 { 0 } else { (2 * terms).next_power_of_two() }];
+    let mut at = 0;
+    while let Some(entry) = Entry::decode(&dictionary[at..]) {
+        if let Some(mut slot) = slot(entry.text, slots.len()) {
+            while slots[slot] != 0 {
+                slot = (slot + 1) % slots.len();
+            }
+            slots[slot] = at as u32 + 1;
+        }
+        at += entry.bytes();
+    }
+    slots
 }
 
 const LIMITS_ROW: usize = 24;

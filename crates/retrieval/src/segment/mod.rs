@@ -47,8 +47,8 @@ pub(crate) struct Segment {
     limits: Vec<(Doc, Limits)>,
     /// Every term in order, as `Entry` reads it.
     dictionary: Vec<u8>,
-    /// Where every sixteenth term stands.
-    blocks: Vec<u32>,
+    /// Where each term stands there, by its hash.
+    slots: Vec<u32>,
     /// When each text began and ended; read by the first question for an earlier moment.
     times: OnceLock<Vec<(u64, u64)>>,
     pub(crate) vectors: OnceLock<Vectors>,
@@ -82,7 +82,7 @@ impl Segment {
             first_passages: numbers(Section::FirstPassages)?,
             limits,
             dictionary: read(Section::Dictionary)?,
-            blocks: numbers(Section::Blocks)?,
+            slots: numbers(Section::Slots)?,
             times: OnceLock::new(),
             vectors: OnceLock::new(),
             marked: OnceLock::new(),
@@ -288,21 +288,16 @@ impl Part for Open {
     }
 
     fn term(&self, text: &str) -> Option<Term> {
-        let segment = &self.segment;
-        let text = text.as_bytes();
-        let first_of = |block: &u32| segment.entry_at(*block as usize).map_or(&[][..], |entry| entry.text);
-        let block = segment.blocks.partition_point(|block| first_of(block) <= text).checked_sub(1)?;
-        let mut at = segment.blocks[block] as usize;
-        while let Some(entry) = segment.entry_at(at) {
-            match entry.text.cmp(text) {
-                std::cmp::Ordering::Less => at += entry.bytes(),
-                std::cmp::Ordering::Equal => {
-                    return Some(Term { live: entry.live, at: at as u64 });
-                }
-                std::cmp::Ordering::Greater => return None,
+        let (segment, text) = (&self.segment, text.as_bytes());
+        let mut slot = format::slot(text, segment.slots.len())?;
+        loop {
+            let at = (*segment.slots.get(slot)?).checked_sub(1)? as usize;
+            let entry = segment.entry_at(at)?;
+            if entry.text == text {
+                return Some(Term { live: entry.live, at: at as u64 });
             }
+            slot = (slot + 1) % segment.slots.len();
         }
-        None
     }
 
     fn each_term(&self, each: &mut dyn FnMut(&str, u64)) {

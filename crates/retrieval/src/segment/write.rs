@@ -22,9 +22,6 @@ use super::format::{self, Entry, SECTIONS, Sections, Totals};
 use super::marks::Marks;
 use super::vectors;
 
-/// Every so many terms the dictionary has an entry point.
-const BLOCK_TERMS: usize = 16;
-
 /// What a segment is written from. Several are given oldest first.
 pub(crate) trait Source {
     fn rows(&self) -> Result<Vec<Row>, Error>;
@@ -108,9 +105,9 @@ pub(crate) fn write(
 ) -> Result<(), Error> {
     let order = Order::new(sources, span.last)?;
     let mut file = File { out: PagesWriter::create(&dir.join(format!("{name}.words")))?, at: vec![0] };
-    let (dictionary, blocks) = write_lists(&mut file, sources, &order, stop)?;
+    let (dictionary, terms) = write_lists(&mut file, sources, &order, stop)?;
     file.section(&dictionary)?;
-    file.numbers(blocks)?;
+    file.numbers(format::slots(&dictionary, terms))?;
     file.numbers(groups(&order).into_iter().flatten())?;
     file.numbers(order.rows().map(|row| row.place))?;
     file.numbers(order.rows().map(|row| row.length))?;
@@ -217,15 +214,15 @@ fn groups(order: &Order) -> Vec<[u32; 4]> {
     groups
 }
 
-/// The lists of all terms go into the file; where each is goes into the dictionary.
+/// The lists of all terms go into the file; where each is goes into the dictionary. Gives that and how many terms.
 fn write_lists(
     file: &mut File,
     sources: &[&dyn Source],
     order: &Order,
     stop: &AtomicBool,
-) -> Result<(Vec<u8>, Vec<u32>), Error> {
+) -> Result<(Vec<u8>, usize), Error> {
     let mut heads: Vec<Peekable<_>> = sources.iter().map(|source| source.terms().peekable()).collect();
-    let (mut dictionary, mut blocks, mut many_terms) = (Vec::new(), Vec::new(), 0);
+    let (mut dictionary, mut terms) = (Vec::new(), 0);
     let (mut list, mut own, mut bytes) = (Postings::default(), Postings::default(), Vec::new());
     // New number, frequency, and where its links stand among all of this term.
     let mut merged: Vec<(Doc, Frequency, Range<usize>)> = Vec::new();
@@ -258,17 +255,14 @@ fn write_lists(
         }
         bytes.clear();
         list.encode(&mut bytes);
-        if many_terms % BLOCK_TERMS == 0 {
-            blocks.push(dictionary.len() as u32);
-        }
-        many_terms += 1;
+        terms += 1;
         let (many, size, offset) = (merged.len() as u32, bytes.len() as u32, file.out.at());
         Entry { text: text.as_bytes(), many, live, offset, size, trigrams: trigram_bits(text) }
             .encode(&mut dictionary);
         file.out.write(&bytes)?;
     }
     file.end_section();
-    Ok((dictionary, blocks))
+    Ok((dictionary, terms))
 }
 
 fn write_tokens(file: &mut File, sources: &[&dyn Source], order: &Order) -> Result<(), Error> {
