@@ -159,6 +159,10 @@ impl Memory {
         &row.passages[(number - row.first_passage) as usize]
     }
 
+    fn rows_of(&self, within: &Stretches) -> impl Iterator<Item = &Row> {
+        within.docs.iter().flat_map(|docs| &self.rows[docs.start as usize..docs.end as usize])
+    }
+
     fn number(&mut self, text: &Arc<str>) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -176,11 +180,11 @@ impl Part for Memory {
         self.whole()
     }
 
-    fn hidden(&self, sight: &Sight<'_>, _: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error> {
-        for (row, doc) in self.rows.iter().zip(0..) {
+    fn hidden(&self, sight: &Sight<'_>, within: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error> {
+        for (row, local) in self.rows_of(within).zip(0..) {
             let is_live = row.from <= sight.at && sight.at < row.to;
             if !is_live || !sight.groups.contains(&row.group) || !row.limits.allow(sight.valid_at) {
-                hide(doc);
+                hide(local);
             }
         }
         Ok(())
@@ -203,21 +207,20 @@ impl Part for Memory {
         _: bool,
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
-        let wanted = within.docs.first().cloned().unwrap_or_default();
         self.terms[term.at as usize].postings.each(&mut |doc, frequency, links| {
-            if wanted.contains(&doc) {
-                each(doc - wanted.start, doc, frequency, links);
+            if let Some(local) = within.local(doc) {
+                each(local, doc, frequency, links);
             }
         });
         Ok(())
     }
 
-    fn cosines(&self, _: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
+    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
         // Those of all texts lie in a row, or they are of no use.
         if self.vectors_missing > 0 {
             return Ok(false);
         }
-        for (row, out) in self.rows.iter().zip(out) {
+        for (row, out) in self.rows_of(within).zip(out) {
             let passages = row.first_passage as usize..row.first_passage as usize + row.passages.len();
             *out = passages.map(|passage| self.high.cosine(passage, question)).fold(-1.0, f32::max);
         }

@@ -74,8 +74,8 @@ pub(crate) fn counted(frequency: Frequency, title_only: bool) -> u32 {
 
 /// In these a cosine is summed up.
 const UNITS: f32 = 262_144.0;
-/// Texts whose cosines differ by less than this differ by rounding.
-const APART_MIN: f64 = 1e-3;
+/// Texts whose cosines differ by less than this differ by little more than rounding.
+const APART_MIN: f64 = 0.01;
 
 /// The cosine of what may not be seen: no two vectors have it.
 pub(crate) const HIDDEN: f32 = -4.0;

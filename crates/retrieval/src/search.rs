@@ -20,8 +20,8 @@ use crate::vectors::Quantised;
 const RESCORED: usize = 20;
 /// The score of what does not match.
 const NO_MATCH: f32 = -1.0;
-/// So many texts are worth a thread.
-const SHARE_MIN: u32 = 32_768;
+/// So many texts are worth a thread. Tests share out what little they have.
+const SHARE_MIN: u32 = if cfg!(debug_assertions) { 4 } else { 32_768 };
 /// So many texts are scored together.
 const BLOCK: usize = 128;
 
