@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean, fold};
+use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
 };
@@ -136,6 +137,18 @@ impl Indexed {
             }
         }
         Ok(self.try_search(reader, at, question, page)?)
+    }
+
+    /// The terms of a question and how rare each is among what was live at `at`.
+    pub(crate) fn rarities(
+        self: &Arc<Self>,
+        reader: &dyn Reader,
+        at: TxId,
+        text: &str,
+    ) -> Result<Vec<Rarity>, Error> {
+        let state = self.level(reader, at)?;
+        let Some(State { index, .. }) = &*state else { return Ok(Vec::new()) };
+        Ok(index.rarities(text, at.0).map_err(Failed::from)?)
     }
 
     fn try_search(

@@ -17,6 +17,7 @@ use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
 pub use kenning_retrieval::Embedder;
+pub use kenning_retrieval::evidence::{Quote, Source};
 pub use kenning_storage::{Error, Sources};
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use kenning_model::{ScopeId, Timestamp};
 use kenning_retrieval::Why;
+use kenning_retrieval::evidence::{Quote, Source, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
@@ -53,6 +54,12 @@ impl Explanation {
 }
 
 impl Snapshot<'_> {
+    /// The sentences of these texts, best first, that answer the question.
+    pub fn quotes(&self, question: &str, sources: &[Source<'_>], many: usize) -> Result<Vec<Quote>, Error> {
+        let rarities = self.indexed().rarities(self.reader(), self.at(), question)?;
+        Ok(quotes(&rarities, sources, many))
+    }
+
     /// One page of the matches, best first; newest first when there is nothing to rank by.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Found, Error> {
         if question.topic.is_none() && question.content.is_none() && question.tags.is_empty() {

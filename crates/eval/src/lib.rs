@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{Embedder, Engine, Found, Question};
-use kenning_model::{Id, ScopeId};
+use kenning_engine::{Embedder, Engine, Found, Question, Source};
+use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
 
@@ -19,9 +19,12 @@ pub use set::{Asked, Set, Text};
 /// How many hits a question is judged by.
 const DEPTH: usize = 10;
 const STORED_AT_ONCE: usize = 500;
+/// From how many texts is quoted, and how much.
+const QUOTED: usize = 5;
+const QUOTES: usize = 6;
 
 /// Stores the texts, asks the questions, and judges the answers.
-pub fn evaluate(set: &Set, embedder: Embedder) -> anyhow::Result<Scores> {
+pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::Result<Scores> {
     let store = TempStore::in_memory();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder);
     let mut scopes = Scopes::default();
@@ -51,7 +54,11 @@ pub fn evaluate(set: &Set, embedder: Embedder) -> anyhow::Result<Scores> {
             }
         }
         ranking.truncate(DEPTH);
-        judged.push(measure::Judged::new(&ranking, &asked.relevant, took));
+        let mut one = measure::Judged::new(&ranking, &asked.relevant, took);
+        if with_evidence && !asked.answers.is_empty() {
+            one.answered = Some(is_answered(&engine, asked, &seen)?);
+        }
+        judged.push(one);
     }
     Ok(Scores::of(&judged))
 }
@@ -68,6 +75,19 @@ fn put(engine: &Engine, texts: &[Text], scopes: &mut Scopes) -> anyhow::Result<V
     };
     let done = engine.commit(request)?;
     Ok(done.tx.changes.iter().map(|change| change.id).collect())
+}
+
+/// Whether the sentences that would be quoted have the answer in them.
+fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<bool> {
+    let found = search(engine, asked, scopes)?;
+    let entries: Vec<&Entry> =
+        found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
+    let sources: Vec<Source<'_>> =
+        entries.iter().map(|entry| Source { title: &entry.topic, text: &entry.content }).collect();
+    let quotes = engine.snapshot()?.quotes(&asked.text, &sources, QUOTES)?;
+    let texts: Vec<&str> =
+        quotes.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
+    Ok(measure::answers(&texts, &asked.answers))
 }
 
 /// Some more than are judged, since several may belong to one document.

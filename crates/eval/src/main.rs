@@ -1,4 +1,4 @@
-//! `kenning-eval DIR… [--json FILE]`: how well search finds what it should.
+//! `kenning-eval [--evidence] DIR… [--json FILE]`: how well search finds what it should.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -16,6 +16,9 @@ struct Arguments {
     /// Folders, one set each
     #[arg(required = true)]
     sets: Vec<PathBuf>,
+    /// Also measure whether the sentences that would be quoted have the answer in them
+    #[arg(long)]
+    evidence: bool,
     /// Also write the figures to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -40,13 +43,13 @@ impl Arguments {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let mut figures: BTreeMap<String, Scores> = BTreeMap::new();
-    println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs");
+    println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs  evidence");
     for dir in &arguments.sets {
         let name = dir.file_name().context("a set is a folder")?.to_string_lossy().into_owned();
-        let scores = evaluate(&Set::read(dir)?, arguments.embedder()?)?;
+        let scores = evaluate(&Set::read(dir)?, arguments.embedder()?, arguments.evidence)?;
         let interval = scores.ndcg_interval;
         println!(
-            "{name:<22}  {:.4} [{:.3}, {:.3}]  {:.4} {:.4} {:.4} {:>8.0} {:>8.0}",
+            "{name:<22}  {:.4} [{:.3}, {:.3}]  {:.4} {:.4} {:.4} {:>8.0} {:>8.0}  {}",
             scores.ndcg,
             interval.low,
             interval.high,
@@ -54,7 +57,8 @@ fn main() -> anyhow::Result<()> {
             scores.recall_10,
             scores.mrr,
             scores.p50_us,
-            scores.p99_us
+            scores.p99_us,
+            scores.evidence.map_or(String::new(), |share| format!("{share:.3}"))
         );
         figures.insert(name, scores);
     }

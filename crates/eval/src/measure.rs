@@ -15,6 +15,8 @@ pub struct Judged {
     recall_10: f64,
     reciprocal_rank: f64,
     took: Duration,
+    /// None where it was not looked at.
+    pub answered: Option<bool>,
 }
 
 impl Judged {
@@ -33,6 +35,7 @@ impl Judged {
             recall_10: found(10) / relevant.len() as f64,
             reciprocal_rank: first.map_or(0.0, |rank| 1.0 / (rank + 1) as f64),
             took,
+            answered: None,
         }
     }
 }
@@ -77,10 +80,29 @@ impl Scores {
             mrr: mean_of(|one| one.reciprocal_rank),
             p50_us: microseconds(at(0.5)),
             p99_us: microseconds(at(0.99)),
-            evidence: None,
+            evidence: evidence(judged),
             ndcg_interval: bootstrap(&ndcg),
         }
     }
+}
+
+/// Of the questions with known answers, how many were answered by what was quoted.
+fn evidence(judged: &[Judged]) -> Option<f64> {
+    let answered: Vec<f64> =
+        judged.iter().filter_map(|one| one.answered).map(|yes| f64::from(u8::from(yes))).collect();
+    (!answered.is_empty()).then(|| mean(&answered))
+}
+
+/// Whether a quote has an answer in it, or half of the five-word sequences of one that is longer than a quote.
+pub fn answers(quotes: &[&str], answers: &[String]) -> bool {
+    let folded = |text: &str| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    let quotes: Vec<String> = quotes.iter().map(|quote| folded(quote)).collect();
+    answers.iter().map(|answer| folded(answer)).any(|answer| {
+        let words: Vec<&str> = answer.split(' ').collect();
+        let said = |part: &str| quotes.iter().any(|quote| quote.contains(part));
+        let many = words.windows(5).filter(|five| said(&five.join(" "))).count();
+        said(&answer) || (words.len() >= 5 && 2 * many >= words.len() - 4)
+    })
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -40,6 +40,9 @@ pub struct Asked {
     /// Where it is asked; everywhere if it does not say.
     #[serde(default)]
     pub scope: Option<String>,
+    /// What a good answer quotes.
+    #[serde(default)]
+    pub answers: Vec<String>,
     /// What should be found, and how good each is.
     #[serde(skip)]
     pub relevant: HashMap<String, f64>,

@@ -6,6 +6,7 @@ mod document;
 pub mod embed;
 mod embedder;
 mod error;
+pub mod evidence;
 mod index;
 mod lanes;
 pub mod lex;

@@ -34,6 +34,11 @@ impl Population {
         Population { many: self.many + other.many, length: self.length + other.length }
     }
 
+    /// How much a term tells that `df` of the texts have.
+    pub fn idf(self, df: f32) -> f32 {
+        (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()
+    }
+
     fn mean_length(self) -> f32 {
         (self.length as f32 / self.many.max(1) as f32).max(LENGTH_MIN)
     }
@@ -49,8 +54,7 @@ pub struct Worth {
 impl Worth {
     /// For a term that `df` of the texts have.
     pub fn new(df: f32, weight: f32, population: Population) -> Worth {
-        let idf = (1.0 + (population.many as f32 - df + 0.5) / (df + 0.5)).ln();
-        Worth { idf: weight * idf * (K1 + 1.0), per_length: K1 * B / population.mean_length() }
+        Worth { idf: weight * population.idf(df) * (K1 + 1.0), per_length: K1 * B / population.mean_length() }
     }
 
     /// Two terms side by side are as rare as if they met by chance: to know how often they meet would take a look at

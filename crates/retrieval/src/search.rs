@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use crate::document::{LABEL, label_term};
 use crate::embed;
 use crate::error::Error;
+use crate::evidence::Rarity;
 use crate::index::Index;
 use crate::lanes::{count_above, largest};
 use crate::lex;
@@ -393,6 +394,19 @@ impl Index {
             _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
         };
         Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
+    }
+
+    /// The terms of a question, each once, and how rare each is at a moment; the rarest is what nobody uses.
+    pub fn rarities(&self, text: &str, at: u64) -> Result<Vec<Rarity>, Error> {
+        let then = Then::new(self, at)?;
+        let mut terms = lex::question_terms(text);
+        terms.sort();
+        terms.dedup();
+        let rarity = |term: Arc<str>| {
+            let df = then.df(self, &self.find(&term))?;
+            Ok(Rarity { term, idf: then.population.idf(df as f32) })
+        };
+        terms.into_iter().map(rarity).collect()
     }
 
     /// For a word that nobody uses, up to three that look like it, each with how many texts have it and its weight.

@@ -1,0 +1,198 @@
+//! The sentences that answer a question, out of the texts that were found. No model: the same question and the same
+//! texts give the same quotes.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::lex;
+
+/// A quote is no longer than this: 80 tokens of four bytes, and 500 characters.
+const QUOTE_BYTES_MAX: usize = 320;
+/// What a term counts that stands not in the span but beside it, or in the title.
+const BESIDE: f32 = 0.5;
+/// What the first of the texts has before the others.
+const PRIOR: f32 = 0.15;
+/// A span of so many words is not taken for a scrap.
+const WORDS_FULL: f32 = 16.0;
+
+/// A text that was found, best first.
+pub struct Source<'a> {
+    pub title: &'a str,
+    pub text: &'a str,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quote {
+    /// Which of the sources it is from, and where it stands there.
+    pub source: usize,
+    pub range: Range<usize>,
+    pub score: f32,
+}
+
+/// A term of a question and how rare it is.
+pub struct Rarity {
+    pub term: Arc<str>,
+    pub idf: f32,
+}
+
+/// The best spans of all sources, best first.
+pub fn quotes(question: &[Rarity], sources: &[Source<'_>], many: usize) -> Vec<Quote> {
+    let whole = question.iter().map(|rarity| rarity.idf).sum::<f32>().max(f32::MIN_POSITIVE);
+    let mut quotes = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let title: HashSet<Arc<str>> = lex::terms(source.title).into_iter().collect();
+        let ranges = spans(source.text);
+        let terms: Vec<HashSet<Arc<str>>> = ranges
+            .iter()
+            .map(|range| lex::terms(&source.text[range.clone()]).into_iter().collect())
+            .collect();
+        for (at, range) in ranges.into_iter().enumerate() {
+            let beside =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| terms.get(at));
+            let beside: Vec<&HashSet<Arc<str>>> = beside.chain([&title]).collect();
+            let share = |rarity: &Rarity| match terms[at].contains(&rarity.term) {
+                true => rarity.idf,
+                false if beside.iter().any(|terms| terms.contains(&rarity.term)) => BESIDE * rarity.idf,
+                false => 0.0,
+            };
+            let overlap = question.iter().map(share).sum::<f32>() / whole;
+            let words = source.text[range.clone()].split_whitespace().count() as f32;
+            let score = (overlap + PRIOR / (1 + number) as f32) * (0.5 + words / WORDS_FULL).min(1.0);
+            quotes.push(Quote { source: number, range, score });
+        }
+    }
+    quotes.sort_by(|a, b| {
+        let (length, other) = (a.range.len(), b.range.len());
+        b.score
+            .total_cmp(&a.score)
+            .then(length.cmp(&other))
+            .then((a.source, a.range.start).cmp(&(b.source, b.range.start)))
+    });
+    quotes.truncate(many);
+    quotes
+}
+
+/// Sentences, list items, and code as a whole, none longer than a quote may be.
+fn spans(text: &str) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    let (mut start, mut in_code) = (0, false);
+    let mut line_start = 0;
+    for line in text.split_inclusive('\n') {
+        let line_end = line_start + line.len();
+        let trimmed = line.trim_start();
+        let is_fence = trimmed.starts_with("```");
+        let begins_anew =
+            trimmed.is_empty() || is_item(trimmed) || trimmed.starts_with('#') || (is_fence && !in_code);
+        if begins_anew && !in_code {
+            push(text, start..line_start, &mut spans);
+            start = line_start;
+        }
+        if is_fence {
+            in_code = !in_code;
+            if !in_code {
+                push(text, start..line_end, &mut spans);
+                start = line_end;
+            }
+        } else if !in_code {
+            for end in sentence_ends(line) {
+                push(text, start..line_start + end, &mut spans);
+                start = line_start + end;
+            }
+        }
+        line_start = line_end;
+    }
+    push(text, start..text.len(), &mut spans);
+    spans
+}
+
+fn is_item(line: &str) -> bool {
+    let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    ["- ", "* ", "+ ", "• "].iter().any(|bullet| line.starts_with(bullet))
+        || (number.len() < line.len() && (number.starts_with(". ") || number.starts_with(") ")))
+}
+
+/// Behind a mark that ends a sentence. `4.2.1` has no blank behind its dots, and `e.g. this` goes on.
+fn sentence_ends(line: &str) -> Vec<usize> {
+    const GO_ON: [&str; 16] = [
+        "e.g.", "i.e.", "etc.", "vs.", "cf.", "Mr.", "Mrs.", "Dr.", "St.", "No.", "Fig.", "al.", "approx.",
+        "Inc.", "Ltd.", "U.S.",
+    ];
+    let mut ends = Vec::new();
+    for (at, c) in line.char_indices().filter(|(_, c)| matches!(c, '.' | '?' | '!')) {
+        let end = at + c.len_utf8();
+        let closed = line[end..].trim_start_matches(['"', '\'', ')', ']', '”', '’']);
+        let word = line[..end].rsplit(char::is_whitespace).next().unwrap_or_default();
+        let goes_on = GO_ON.contains(&word.trim_start_matches(['(', '"', '[']))
+            || (word.len() == 2 && word.starts_with(char::is_uppercase));
+        if closed.starts_with(char::is_whitespace) && !goes_on {
+            ends.push(line.len() - closed.len());
+        }
+    }
+    ends
+}
+
+/// Without blanks around it, and in pieces where it is too long: at commas and the like if there are any, else
+/// between words.
+fn push(text: &str, range: Range<usize>, spans: &mut Vec<Range<usize>>) {
+    let blank = |side: &str| range.len() - side.len();
+    let span = &text[range.clone()];
+    let mut rest = range.start + blank(span.trim_start())..range.end - blank(span.trim_end());
+    while rest.start < rest.end {
+        let piece = &text[rest.clone()];
+        let mut end = piece.len();
+        if end > QUOTE_BYTES_MAX {
+            let room = &piece[..piece.floor_char_boundary(QUOTE_BYTES_MAX)];
+            let cut =
+                |marks: &[char]| room.rfind(marks).filter(|at| *at > QUOTE_BYTES_MAX / 3).map(|at| at + 1);
+            end = cut(&[';', ',', '\n']).or_else(|| cut(&[' '])).unwrap_or(room.len());
+        }
+        spans.push(rest.start..rest.start + piece[..end].trim_end().len());
+        rest.start += end;
+        rest.start += text[rest.clone()].len() - text[rest.clone()].trim_start().len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Vec<&str> {
+        spans(text).into_iter().map(|range| &text[range]).collect()
+    }
+
+    #[test]
+    fn texts_are_cut_where_a_reader_would() {
+        let text = "Version 4.2.1 is out, e.g. for Linux. It runs!\n\n- one item\n- two items. More.\n```\nlet a = 1. ;\n\nb\n```\nEnd";
+        assert_eq!(
+            shown(text),
+            [
+                "Version 4.2.1 is out, e.g. for Linux.",
+                "It runs!",
+                "- one item",
+                "- two items.",
+                "More.",
+                "```\nlet a = 1. ;\n\nb\n```",
+                "End"
+            ]
+        );
+        let long = "many words, ".repeat(100);
+        assert!(shown(&long).iter().all(|span| span.len() <= QUOTE_BYTES_MAX && !span.is_empty()));
+        assert!(shown(&"ü".repeat(1000)).concat() == "ü".repeat(1000));
+        assert_eq!(shown(" \n\n "), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_sentence_that_answers_comes_first_wherever_it_stands() {
+        let filler = "Deployments are described in the handbook. ".repeat(20);
+        let text = format!("{filler}A rollback takes nine minutes on the old cluster.");
+        let question: Vec<Rarity> = lex::question_terms("how long does a rollback take?")
+            .into_iter()
+            .map(|term| Rarity { term, idf: 2.0 })
+            .collect();
+        let sources = [Source { title: "Deploying", text: &text }];
+        let found = quotes(&question, &sources, 2);
+        assert!(text[found[0].range.clone()].starts_with("A rollback"), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+}
