@@ -98,14 +98,22 @@ pub struct Spread {
 impl Spread {
     pub const NONE: Spread = Spread { many: 0, sum: 0, nearest: HIDDEN, lexical_max: 0.0 };
 
-    pub fn add_words(&mut self, lexical: &[f32]) {
-        self.lexical_max = largest(lexical, self.lexical_max);
+    pub fn of(lexical: &[f32], cosines: &[f32]) -> Spread {
+        Spread {
+            many: count_above(cosines, SEEN_MIN),
+            sum: sum_above(cosines, SEEN_MIN, UNITS),
+            nearest: largest(cosines, HIDDEN),
+            lexical_max: largest(lexical, 0.0),
+        }
     }
 
-    pub fn add_cosines(&mut self, cosines: &[f32]) {
-        self.many += count_above(cosines, SEEN_MIN);
-        self.sum += sum_above(cosines, SEEN_MIN, UNITS);
-        self.nearest = largest(cosines, self.nearest);
+    pub fn plus(self, other: Spread) -> Spread {
+        Spread {
+            many: self.many + other.many,
+            sum: self.sum + other.sum,
+            nearest: self.nearest.max(other.nearest),
+            lexical_max: self.lexical_max.max(other.lexical_max),
+        }
     }
 
     /// `exact` is the cosine of the nearest by all that is known of its vector. Without vectors the words alone decide.

@@ -21,8 +21,11 @@ use crate::vectors::Quantised;
 const RESCORED: usize = 20;
 /// The score of what does not match.
 const NO_MATCH: f32 = -1.0;
-/// So many texts are worth a thread. Tests share out what little they have.
-const SHARE_MIN: u32 = if cfg!(debug_assertions) { 4 } else { 32_768 };
+/// So many texts at a time: what is counted for them fits into the second cache of a processor. Tests share out what
+/// little they have.
+const SHARE: u32 = if cfg!(debug_assertions) { 5 } else { 131_072 };
+/// So many texts are worth another thread.
+const THREAD_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 65_536 };
 /// So many texts are scored together.
 const BLOCK: usize = 128;
 
@@ -108,6 +111,7 @@ impl Scored {
 struct Side {
     lexical: Vec<f32>,
     cosines: Vec<f32>,
+    spread: Spread,
 }
 
 /// A text that may be on the page, and the part it is in.
@@ -184,29 +188,42 @@ impl Index {
         Ok(Results { hits, total, is_degraded: question.by != By::Words && !has_vectors })
     }
 
-    /// Everything that may be seen, on several threads where there is much.
+    /// Everything that may be seen, in shares whose scores stay near the processor, and on several threads where
+    /// there is much.
     fn score_all(&self, question: &Question<'_>, asks: &[Ask]) -> Result<Vec<Scored>, Error> {
-        static THREADS: LazyLock<u32> =
-            LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from) as u32);
-        // Words alone take less time than it takes to share them out.
-        let threads = if question.by == By::Words { 1 } else { *THREADS };
+        static THREADS: LazyLock<usize> =
+            LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let mut shares = Vec::new();
         for number in 0..=self.segments.len() as u32 {
             let within = in_part!(self, number, part => part.stretches(&question.sight));
-            let many = threads.min(within.many / SHARE_MIN);
+            let many = within.many.div_ceil(SHARE);
             shares.extend(within.shares(many).into_iter().map(|within| (number, within)));
         }
         let score = |(number, within): (u32, Stretches)| in_part!(self, number, part => score(part, number, within, question, asks));
-        let is_large = |(_, within): &(u32, Stretches)| threads > 1 && within.many >= SHARE_MIN;
-        if !shares.iter().any(is_large) {
+        let many: u32 = shares.iter().map(|(_, within)| within.many).sum();
+        // Words alone take less time than it takes to share them out.
+        if question.by == By::Words || many < THREAD_MIN || *THREADS == 1 {
             return shares.into_iter().map(score).collect();
         }
+        let mut each: Vec<Vec<_>> = (0..*THREADS).map(|_| Vec::new()).collect();
+        for share in shares {
+            // To whom has the least.
+            let burden =
+                |shares: &Vec<(u32, Stretches)>| shares.iter().map(|share| share.1.many).sum::<u32>();
+            let least = (0..each.len()).min_by_key(|at| burden(&each[*at])).unwrap_or(0);
+            each[least].push(share);
+        }
         std::thread::scope(|scope| {
-            let (large, small): (Vec<_>, Vec<_>) = shares.into_iter().partition(is_large);
-            let started: Vec<_> = large.into_iter().map(|share| scope.spawn(move || score(share))).collect();
-            let mut scored = small.into_iter().map(score).collect::<Result<Vec<Scored>, Error>>()?;
+            let own = each.swap_remove(0);
+            let started: Vec<_> = each
+                .into_iter()
+                .map(|shares| {
+                    scope.spawn(move || shares.into_iter().map(score).collect::<Result<Vec<_>, _>>())
+                })
+                .collect();
+            let mut scored = own.into_iter().map(score).collect::<Result<Vec<Scored>, Error>>()?;
             for thread in started {
-                scored.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+                scored.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
             Ok(scored)
         })
@@ -214,14 +231,9 @@ impl Index {
 
     /// What is usual among all that one side of the question may see.
     fn fusion(&self, ask: &Ask, side: usize, scored: &[Scored], by_meaning: bool) -> Result<Fusion, Error> {
-        let mut spread = Spread::NONE;
-        for Side { lexical, cosines } in scored.iter().map(|scored| &scored.sides[side]) {
-            spread.add_words(lexical);
-            if by_meaning {
-                spread.add_cosines(cosines);
-            }
-        }
-        if spread.nearest == HIDDEN {
+        let spreads = scored.iter().map(|scored| scored.sides[side].spread);
+        let spread = spreads.fold(Spread::NONE, Spread::plus);
+        if !by_meaning || spread.nearest == HIDDEN {
             return Ok(spread.fusion(0.0, by_meaning));
         }
         // The nearest, the newest of equals: what lies where must not decide.
@@ -533,7 +545,7 @@ impl Judge<'_> {
     }
 
     fn score_side(&self, side: usize, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
-        let (fusion, Side { lexical, cosines }) = (&self.fusions[side], &scored.sides[side]);
+        let (fusion, Side { lexical, cosines, .. }) = (&self.fusions[side], &scored.sides[side]);
         let floor = match self.by {
             By::Meaning => -1.5,
             _ if self.by_meaning && !self.asks[side].title_only => self.floor,
@@ -585,16 +597,17 @@ fn score(
             cosines = vec![0.0; many];
             has_vectors &= part.cosines(&within, &ask.quantised, &mut cosines)?;
         }
-        sides.push(Side { lexical, cosines });
+        sides.push(Side { lexical, cosines, spread: Spread::NONE });
     }
     if asks.is_empty() {
-        sides.push(Side { lexical: Vec::new(), cosines: vec![0.0; many] });
+        sides.push(Side { lexical: Vec::new(), cosines: vec![0.0; many], spread: Spread::NONE });
     }
-    for Side { lexical, cosines } in &mut sides {
+    for Side { lexical, cosines, spread } in &mut sides {
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
             cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
         }
+        *spread = Spread::of(lexical, cosines);
     }
     Ok(Scored { part: number, within, sides, has_vectors })
 }
