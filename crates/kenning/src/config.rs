@@ -37,6 +37,8 @@ pub enum Command {
     Undo(commands::undo::Undo),
     /// Check the whole store against its log
     Verify(commands::verify::Verify),
+    /// Make the search index again from the log
+    Rebuild(commands::rebuild::Rebuild),
     /// Show what Kenning is for, on a temporary store
     Demo,
 }

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some(Command::History(history)) => commands::history::run(&config, history),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
+        Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
         Some(Command::Demo) => commands::demo::run(),
         // People paste only the binary's name into their client's configuration.
         None if !std::io::stdin().is_terminal() => commands::serve::run(&config),

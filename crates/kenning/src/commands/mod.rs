@@ -3,6 +3,7 @@
 pub mod call;
 pub mod demo;
 pub mod history;
+pub mod rebuild;
 pub mod search;
 pub mod serve;
 pub mod undo;
