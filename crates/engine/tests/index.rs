@@ -1,0 +1,473 @@
+//! The index in the data directory is a cache of the log. Whatever becomes of its files, whoever else writes, and
+//! whenever it is made again: every question gets the answer that an index made from nothing gives.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use kenning_engine::{Engine, Explanation, INDEX_DIR, Question, Similar, Sources};
+use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
+use kenning_storage::{EntryPatch, NewEntry, Request, STORE_FILE, UndoTarget, Write};
+use kenning_testkit::{TempStore, fixed_start, scrambled};
+
+/// So many changes in memory are worth a segment; see `indexed.rs`.
+const SEGMENT_WORTH: usize = 512;
+/// Nothing that is waited for takes as long as this.
+const LONG: Duration = Duration::from_secs(60);
+/// Of the files of the index.
+const PAGE: usize = 4096;
+
+static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "deploy release rollback server database index query cache memory disk network timeout retry failure backup \
+     restore key secret login password invoice payment refund customer order shipping warehouse garden tomato apple \
+     banana bread coffee kitchen window river mountain forest weather rain train station ticket journey holiday \
+     doctor medicine hospital school teacher lesson music piano guitar painting museum football swimming bicycle \
+     engine getUserName parse_config HttpClient retryCount"
+        .split_whitespace()
+        .collect()
+});
+const TAGS: [&str; 4] = ["ops", "billing", "Home", "travel"];
+const SCOPES: &[ScopeId] = &[ScopeId(1), ScopeId(2), ScopeId(3)];
+
+/// Writes texts that come out the same every time, in three scopes.
+struct Author<'a> {
+    engine: &'a Engine,
+    random: u64,
+    /// What it has stored and not deleted.
+    ids: Vec<Id>,
+    written: usize,
+}
+
+impl<'a> Author<'a> {
+    fn new(engine: &'a Engine, seed: u64) -> Author<'a> {
+        Author { engine, random: scrambled(seed), ids: Vec::new(), written: 0 }
+    }
+
+    fn below(&mut self, many: usize) -> usize {
+        self.random = scrambled(self.random);
+        (self.random >> 16) as usize % many
+    }
+
+    fn commit(&self, write: Write) -> (TxId, Vec<Id>) {
+        let (actor, origin, tool) = ("author".into(), "here".into(), "test".into());
+        let request = Request { actor, origin, tool, write, keyed: None };
+        let tx = self.engine.commit(request).expect("the write is accepted").tx;
+        (tx.id, tx.changes.iter().map(|change| change.id).collect())
+    }
+
+    /// Some words are common and some are rare; now and then a text is long enough for several passages.
+    fn text(&mut self) -> String {
+        let many = if self.below(100) == 0 { 200 } else { 3 + self.below(5) };
+        let word = |_| WORDS[self.below(WORDS.len()).min(self.below(WORDS.len()))];
+        let words: Vec<&str> = (0..many).map(word).collect();
+        self.written += 1;
+        format!("{} number{}", words.join(" "), self.written)
+    }
+
+    fn entry(&mut self) -> NewEntry {
+        let scope = SCOPES[self.below(SCOPES.len())];
+        let topic = format!("{} {}", WORDS[self.below(WORDS.len())], WORDS[self.below(WORDS.len())]);
+        let mut entry = NewEntry::new(scope, topic, self.text());
+        if self.written.is_multiple_of(40) {
+            let more = format!(" {}", self.written);
+            (entry.topic, entry.content) = ("again".into(), repeated(self.written / 40) + &more);
+        }
+        entry.tags = TAGS.iter().filter(|_| self.below(3) == 0).map(|tag| (*tag).to_owned()).collect();
+        entry.valid_to = (self.below(10) == 0).then(|| minutes(self.below(120)));
+        entry
+    }
+
+    /// Stores so many in one transaction.
+    fn load(&mut self, many: usize) {
+        let entries = (0..many).map(|_| self.entry()).collect();
+        let (_, ids) = self.commit(Write::StoreAll(entries));
+        self.ids.extend(ids);
+    }
+
+    /// So many transactions that change, move, delete, store and take back.
+    fn edit(&mut self, many: usize) {
+        let mut last = None;
+        for _ in 0..many {
+            let at = self.below(self.ids.len());
+            let id = self.ids[at];
+            match (self.below(10), last.take()) {
+                (0..4, Some(tx)) => {
+                    let (_, changed) =
+                        self.commit(Write::Undo { target: UndoTarget::Tx(tx), any_actor: true });
+                    // The undo of a delete gives the id back.
+                    let back: Vec<Id> = changed.into_iter().filter(|id| !self.ids.contains(id)).collect();
+                    self.ids.extend(back);
+                }
+                (0..6, _) => {
+                    let scope = (self.below(4) == 0).then(|| SCOPES[self.below(SCOPES.len())]);
+                    let patch = EntryPatch { scope, content: Some(self.text()), ..EntryPatch::default() };
+                    last = Some(self.commit(Write::Update { id, patch, expected_version: None }).0);
+                }
+                (6..8, _) => {
+                    self.ids.swap_remove(at);
+                    last = Some(self.commit(Write::Delete { entity_type: EntityType::Entry, id }).0);
+                }
+                _ => {
+                    let entry = self.entry();
+                    let (_, ids) = self.commit(Write::Store(entry));
+                    self.ids.extend(ids);
+                }
+            }
+        }
+    }
+}
+
+/// Texts that are written again and again with another number, and have little in common.
+fn repeated(which: usize) -> String {
+    let word = |at: usize| format!("w{}", scrambled((which % REPEATED * 31 + at) as u64) % 5000);
+    (0..12).map(word).collect::<Vec<_>>().join(" ")
+}
+
+const REPEATED: usize = 16;
+
+/// An engine of its own on the store, as another process has one. Each number draws other ids.
+fn engine(dir: &Path, number: u64) -> Engine {
+    let drawn = AtomicU64::new(number << 32);
+    let id = Arc::new(move || Id::from_bits(scrambled(drawn.fetch_add(1, Ordering::Relaxed))));
+    Engine::new(dir.to_owned(), Sources { now: Arc::new(fixed_start), id })
+}
+
+fn minutes(many: usize) -> Timestamp {
+    Timestamp::from_millisecond(fixed_start().as_millisecond() + 60_000 * many as i64 + 1).expect("in range")
+}
+
+#[derive(Debug)]
+struct Asked {
+    scopes: &'static [ScopeId],
+    topic: Option<&'static str>,
+    content: Option<&'static str>,
+    tags: &'static [&'static str],
+    /// In minutes; `None` sees what is not valid too.
+    visible_at: Option<usize>,
+    page: Range<u64>,
+}
+
+const USUAL: Asked =
+    Asked { scopes: SCOPES, topic: None, content: None, tags: &[], visible_at: Some(60), page: 0..20 };
+
+/// By words, by meaning, by what looks like a word, by tags, and in several scopes.
+const QUESTIONS: [Asked; 7] = [
+    Asked { content: Some("deploy the server"), ..USUAL },
+    Asked { content: Some("bananna"), scopes: &[ScopeId(2)], ..USUAL },
+    Asked { content: Some("a fruit for breakfast"), visible_at: None, page: 0..100, ..USUAL },
+    Asked {
+        content: Some("index disk"),
+        topic: Some("cache memory"),
+        scopes: &[ScopeId(1), ScopeId(3)],
+        ..USUAL
+    },
+    Asked { tags: &["ops", "home"], scopes: &[ScopeId(3), ScopeId(1)], page: 0..200, ..USUAL },
+    Asked { content: Some("rain on the journey"), tags: &["travel"], ..USUAL },
+    Asked { content: Some("retry count of the HTTP client"), page: 1..9, ..USUAL },
+];
+
+#[derive(Debug, PartialEq)]
+struct Answer {
+    hits: Vec<(Id, TxId, Option<Explanation>)>,
+    total: u64,
+    is_degraded: bool,
+}
+
+fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
+    let tags: Vec<String> = asked.tags.iter().map(|tag| (*tag).to_owned()).collect();
+    let (topic, content, visible_at) = (asked.topic, asked.content, asked.visible_at.map(minutes));
+    let question = Question { scopes: asked.scopes, topic, content, tags: &tags, visible_at, explain: true };
+    let snapshot = engine.snapshot_at(at).expect("a transaction that is there");
+    let found = snapshot.search(&question, asked.page.clone()).expect("a question is answered");
+    let hits = found.hits.into_iter().map(|hit| (hit.stored.id, hit.stored.tx_id, hit.explanation)).collect();
+    Answer { hits, total: found.total, is_degraded: found.is_degraded }
+}
+
+#[derive(Debug, PartialEq)]
+struct Answers {
+    /// Of every question, today and as of two earlier transactions.
+    found: Vec<Answer>,
+    /// What each of the repeated texts repeats.
+    similar: Vec<Vec<Id>>,
+}
+
+fn answers(engine: &Engine) -> Answers {
+    let head = engine.head().expect("readable").0;
+    let each = |at: u64| QUESTIONS.iter().map(move |asked| ask(engine, asked, Some(TxId(at))));
+    let found = [head, head * 6 / 10, head / 15].into_iter().flat_map(each).collect();
+    let similar = |which| {
+        let snapshot = engine.snapshot().expect("readable");
+        let asked = Similar { scopes: SCOPES, topic: "again", content: &repeated(which) };
+        engine.similar(&snapshot, &asked).expect("a question is answered")
+    };
+    Answers { found, similar: (0..REPEATED).map(similar).collect() }
+}
+
+#[track_caller]
+fn assert_same(found: &Answers, expected: &Answers, what: &str) {
+    for (number, (found, expected)) in found.found.iter().zip(&expected.found).enumerate() {
+        let asked = &QUESTIONS[number % QUESTIONS.len()];
+        assert_eq!(found.is_degraded, expected.is_degraded, "{what}: {asked:?}");
+        assert_eq!(found.total, expected.total, "{what}: {asked:?}");
+        assert_eq!(found.hits, expected.hits, "{what}: {asked:?}");
+    }
+    assert_eq!(found.similar, expected.similar, "{what}");
+}
+
+/// The answers of a copy of the store that has no index.
+fn answers_from_nothing(dir: &Path) -> Answers {
+    let copy = TempStore::in_memory();
+    fs::copy(dir.join(STORE_FILE), copy.path().join(STORE_FILE)).expect("a closed store is one file");
+    answers(&engine(copy.path(), 9))
+}
+
+/// A closed store whose index has two segments, both with versions that have ended, and is some transactions behind.
+struct Closed {
+    store: Vec<u8>,
+    /// The files of the index, by name.
+    index: Vec<(String, Vec<u8>)>,
+    answers: Answers,
+}
+
+static CLOSED: LazyLock<Closed> = LazyLock::new(|| {
+    let store = TempStore::in_memory();
+    let engine = engine(store.path(), 1);
+    let mut author = Author::new(&engine, 1);
+    author.load(60);
+    author.edit(60);
+    engine.rebuild().expect("it can be built");
+    author.load(360);
+    author.edit(200);
+    wait_for_segment(&engine, store.path());
+    author.edit(40);
+    let answers = answers(&engine);
+    drop(engine);
+    assert_eq!(segments(store.path()).len(), 2);
+    let mut today = answers.found.iter().zip(&QUESTIONS);
+    assert!(today.all(|(answer, asked)| answer.total > asked.page.start), "every question finds something");
+    assert!(answers.similar.iter().any(|similar| !similar.is_empty()), "something is repeated");
+    let index = files(&entries(store.path()));
+    Closed { store: fs::read(store.path().join(STORE_FILE)).expect("readable"), index, answers }
+});
+
+impl Closed {
+    fn copy(&self) -> Copied<'_> {
+        let copied = Copied { closed: self, store: TempStore::in_memory() };
+        fs::write(copied.dir().join(STORE_FILE), &self.store).expect("writable");
+        copied.put_back();
+        copied
+    }
+
+    /// Segments and manifest, without the lock, in which nothing is written.
+    fn written(&self) -> impl Iterator<Item = &(String, Vec<u8>)> {
+        self.index.iter().filter(|(name, _)| name != "lock")
+    }
+}
+
+/// A copy of the closed store, to be damaged.
+struct Copied<'a> {
+    closed: &'a Closed,
+    store: TempStore,
+}
+
+impl Copied<'_> {
+    fn dir(&self) -> &Path {
+        self.store.path()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        entries(self.dir()).join(name)
+    }
+
+    /// The index as it was.
+    fn put_back(&self) {
+        let index = self.dir().join(INDEX_DIR);
+        match index.is_dir() {
+            true => fs::remove_dir_all(&index).expect("removable"),
+            false => drop(fs::remove_file(&index)),
+        }
+        fs::create_dir_all(entries(self.dir())).expect("writable");
+        for (name, bytes) in &self.closed.index {
+            fs::write(self.file(name), bytes).expect("writable");
+        }
+    }
+
+    /// What a process says that comes now.
+    #[track_caller]
+    fn check(&self, what: &str) {
+        assert_same(&answers(&engine(self.dir(), 2)), &self.closed.answers, what);
+    }
+
+    /// And the one after it, which finds what the first has left.
+    #[track_caller]
+    fn check_twice(&self, what: &str) {
+        self.check(what);
+        self.check(&format!("after that: {what}"));
+    }
+}
+
+fn entries(dir: &Path) -> PathBuf {
+    dir.join(INDEX_DIR).join("entries")
+}
+
+fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let file = |file: fs::DirEntry| {
+        let name = file.file_name().into_string().expect("plain names");
+        (name, fs::read(file.path()).expect("readable"))
+    };
+    let mut files: Vec<_> =
+        fs::read_dir(dir).expect("readable").map(|found| file(found.expect("readable"))).collect();
+    files.sort();
+    files
+}
+
+/// The names of the segments that are in the directory, named by the manifest or not.
+fn segments(dir: &Path) -> BTreeSet<String> {
+    let Ok(files) = fs::read_dir(entries(dir)) else { return BTreeSet::new() };
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| Some(name.strip_suffix(".words")?.to_owned())).collect()
+}
+
+/// Asks until what is in memory has become a segment.
+fn wait_for_segment(engine: &Engine, dir: &Path) {
+    let manifest = || fs::read(entries(dir).join("manifest")).ok();
+    let (before, since) = (manifest(), Instant::now());
+    while manifest() == before {
+        ask(engine, &QUESTIONS[0], None);
+        assert!(since.elapsed() < LONG, "no segment was written");
+    }
+}
+
+fn with_a_flipped_bit_in_every_page(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte ^= 1);
+    bytes
+}
+
+#[test]
+fn a_file_cut_short_is_no_loss() {
+    let copied = CLOSED.copy();
+    for (name, bytes) in CLOSED.written() {
+        let length = bytes.len();
+        for cut in [0, length / 3, length - 1] {
+            copied.put_back();
+            fs::write(copied.file(name), &bytes[..cut]).expect("writable");
+            copied.check(&format!("{name} cut to {cut} of {length}"));
+        }
+    }
+}
+
+#[test]
+fn whatever_is_in_the_way_is_no_loss() {
+    let copied = CLOSED.copy();
+    let put_directory = |path: PathBuf| {
+        let _ = fs::remove_file(&path);
+        fs::create_dir(path).expect("writable");
+    };
+    let garbage: Vec<u8> = (0..5000).map(|at| scrambled(at) as u8).collect();
+    fs::write(copied.file("manifest"), garbage).expect("writable");
+    copied.check_twice("garbage for a manifest");
+    for name in ["manifest", "manifest.new", "lock"] {
+        copied.put_back();
+        put_directory(copied.file(name));
+        copied.check_twice(&format!("a directory for {name}"));
+    }
+    copied.put_back();
+    CLOSED.written().for_each(|(name, _)| put_directory(copied.file(name)));
+    copied.check_twice("directories for all files");
+    for dir in [entries(copied.dir()), copied.dir().join(INDEX_DIR)] {
+        copied.put_back();
+        fs::remove_dir_all(&dir).expect("removable");
+        fs::write(&dir, "in the way").expect("writable");
+        copied.check_twice(&format!("a file for {}", dir.display()));
+    }
+    let engine = engine(copied.dir(), 2);
+    assert_same(&answers(&engine), &CLOSED.answers, "in memory");
+    assert!(engine.rebuild().is_err(), "there is a file in the way");
+    fs::remove_file(copied.dir().join(INDEX_DIR)).expect("removable");
+    engine.rebuild().expect("nothing is in the way any more");
+    assert_same(&answers(&engine), &CLOSED.answers, "on the disk again");
+}
+
+#[test]
+fn what_is_written_over_a_damaged_index_is_found() {
+    for (name, bytes) in CLOSED.written() {
+        let copied = CLOSED.copy();
+        fs::write(copied.file(name), with_a_flipped_bit_in_every_page(bytes)).expect("writable");
+        let engine = engine(copied.dir(), 3);
+        let mut author = Author::new(&engine, 3);
+        author.load(SEGMENT_WORTH);
+        ask(&engine, &QUESTIONS[0], None);
+        author.edit(20);
+        let found = answers(&engine);
+        drop(engine);
+        assert_same(&found, &answers_from_nothing(copied.dir()), &format!("{name} was damaged"));
+    }
+}
+
+#[test]
+fn two_that_write_in_turns_find_what_the_other_wrote() {
+    let store = TempStore::in_memory();
+    let mut seen = BTreeSet::new();
+    write_in_turns(store.path(), 24, &mut |_| seen.extend(segments(store.path())));
+    let (many, left) = (seen.len(), segments(store.path()).len());
+    assert!(many > left, "{many} segments were seen and {left} are left: none were merged");
+    eprintln!("in turns: {many} segments were seen, {left} are left");
+}
+
+/// Every write of one is found by the next question of the other, and of itself.
+fn write_in_turns(dir: &Path, turns: u64, after_each: &mut dyn FnMut(u64)) {
+    let engines = [1, 2].map(|number| engine(dir, number));
+    let mut authors = [Author::new(&engines[0], 11), Author::new(&engines[1], 12)];
+    for turn in 0..turns {
+        let (writer, reader) = ((turn % 2) as usize, ((turn + 1) % 2) as usize);
+        authors[writer].load(120);
+        authors[writer].edit(20);
+        let word = format!("turn{}", scrambled(turn));
+        let entry = NewEntry::new(SCOPES[turn as usize % 3], "turns", format!("It is {word} now"));
+        let (tx, ids) = authors[writer].commit(Write::Store(entry));
+        for engine in [&engines[reader], &engines[writer]] {
+            let (topic, content, tags, visible_at) = (None, Some(word.as_str()), &[], None);
+            let question = Question { scopes: SCOPES, topic, content, tags, visible_at, explain: false };
+            let found = engine.snapshot().expect("readable").search(&question, 0..1).expect("readable");
+            let hit = found.hits.first().map(|hit| (hit.stored.id, hit.stored.tx_id));
+            assert_eq!(hit, Some((ids[0], tx)), "turn {turn}");
+        }
+        after_each(turn);
+    }
+    let found = engines.each_ref().map(answers);
+    drop(engines);
+    let expected = answers_from_nothing(dir);
+    assert_same(&found[0], &expected, "the first");
+    assert_same(&found[1], &expected, "the second");
+    assert_same(&answers(&engine(dir, 3)), &expected, "a third");
+}
+
+#[test]
+fn answers_stay_the_same_while_another_rebuilds() {
+    let copied = CLOSED.copy();
+    let [asking, rebuilding] = [2, 3].map(|number| engine(copied.dir(), number));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let mut rounds = 0;
+            while !is_done.load(Ordering::Acquire) {
+                assert_same(&answers(&asking), &CLOSED.answers, "while another rebuilds");
+                copied.check("opened while another rebuilds");
+                rounds += 1;
+            }
+            rounds
+        });
+        for _ in 0..8 {
+            let rebuilt = rebuilding.rebuild().expect("it can be built");
+            assert_eq!(rebuilt.at, rebuilding.head().expect("readable"));
+            assert_same(&answers(&rebuilding), &CLOSED.answers, "after a rebuild");
+        }
+        is_done.store(true, Ordering::Release);
+        assert!(asked.join().expect("no panic") > 0);
+    });
+}
