@@ -394,6 +394,19 @@ fn whatever_is_in_the_way_is_no_loss() {
 }
 
 #[test]
+fn whoever_leaves_early_leaves_nothing_behind() {
+    let copied = CLOSED.copy();
+    let first = engine(copied.dir(), 3);
+    Author::new(&first, 3).load(SEGMENT_WORTH);
+    drop(first);
+    for _ in 0..10 {
+        ask(&engine(copied.dir(), 4), &QUESTIONS[0], None);
+        let left = segments(copied.dir()).len();
+        assert!(left <= 3, "{left} segments are left");
+    }
+}
+
+#[test]
 fn what_is_written_over_a_damaged_index_is_found() {
     for (name, bytes) in CLOSED.written() {
         let copied = CLOSED.copy();

@@ -57,6 +57,8 @@ impl Directory {
         for _ in 0..TRIES {
             let manifest = self.manifest()?;
             match self.open_segments(&manifest, known) {
+                // Merged away between its words and its vectors.
+                Ok(segments) if !Known(segments.clone()).has_vectors() && self.manifest()? != manifest => {}
                 Ok(segments) => {
                     let index = Index::new(segments, manifest.next_place, self.embedder.clone())?;
                     return Ok((index, manifest.at));
@@ -147,6 +149,10 @@ impl Writer<'_> {
     /// Writes what the log says from the end of the segments up to `at` as one more segment.
     pub fn append(&self, tail: &Memory, at: u64) -> Result<(), Error> {
         let mut manifest = self.directory.manifest()?;
+        if manifest.at != tail.begun_at {
+            // Somebody removed the files while the log was read: what was in them would be missing without a trace.
+            return Err(damaged("the segments before it are gone"));
+        }
         if tail.changes() > 0 {
             let span = Span { first: manifest.at + 1, last: at };
             manifest.segments.push(self.write(&[tail as &dyn Source], span)?);
@@ -159,7 +165,9 @@ impl Writer<'_> {
     /// An empty tail, to be fed with what comes after the given transaction and then appended.
     pub fn begin(&self) -> Result<(Memory, u64), Error> {
         let manifest = self.directory.manifest()?;
-        Ok((Memory::after(manifest.next_place), manifest.at))
+        let mut tail = Memory::after(manifest.next_place);
+        tail.begun_at = manifest.at;
+        Ok((tail, manifest.at))
     }
 
     /// Makes one of several segments wherever there are many of a size.
@@ -215,8 +223,12 @@ impl Writer<'_> {
     fn write(&self, sources: &[&dyn Source], span: Span) -> Result<String, Error> {
         // Random, so that no name ever means two things, not even after everything was thrown away.
         let name = format!("{:016x}", RandomState::new().build_hasher().finish());
-        write(&self.directory.path, &name, &self.directory.embedder, sources, span, self.stop)?;
-        Ok(name)
+        let written = write(&self.directory.path, &name, &self.directory.embedder, sources, span, self.stop);
+        if written.is_err() {
+            // Whoever is often told to stop must not fill the disk with beginnings.
+            self.sweep(&self.directory.manifest()?)?;
+        }
+        written.map(|()| name)
     }
 
     fn put(&self, manifest: &Manifest) -> Result<(), Error> {
@@ -269,4 +281,36 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Document, Prepared};
+    use crate::memory::Version;
+    use crate::part::Limits;
+
+    #[test]
+    fn a_segment_is_not_put_behind_others_than_it_was_begun_behind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let directory = Directory::new(dir.path().to_owned(), Arc::default());
+        let stop = AtomicBool::new(false);
+        let writer = directory.lock(&stop).expect("writable").expect("nobody else writes");
+        let begin = |at: u64| {
+            let (mut tail, from) = writer.begin().expect("readable");
+            let document = Document { body: "some words", ..Document::default() };
+            let prepared = Prepared::new(&document, &Embedder::Table);
+            let version = Version { group: 0, limits: Limits::NONE, marks: Vec::new(), prepared };
+            tail.change(at, at, None, Some(version));
+            (tail, from)
+        };
+        let (tail, from) = begin(1);
+        assert_eq!(from, 0);
+        writer.append(&tail, 1).expect("writable");
+        let (tail, from) = begin(2);
+        assert_eq!(from, 1);
+        fs::remove_file(dir.path().join(MANIFEST)).expect("removable");
+        assert!(matches!(writer.append(&tail, 2), Err(Error::Damaged { .. })));
+        assert_eq!(directory.at().expect("readable"), 0, "the first transaction is not skipped");
+    }
 }

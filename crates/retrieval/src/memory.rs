@@ -40,6 +40,8 @@ pub struct Memory {
     /// When anything last began or ended.
     pub(crate) newest: u64,
     pub(crate) next_place: Place,
+    /// How far the parts before it go, if it is to be written behind them.
+    pub(crate) begun_at: u64,
 }
 
 pub(crate) struct Row {

@@ -130,7 +130,10 @@ impl Pages {
             buffer.resize(many, 0);
         }
         let buffer = &mut buffer[..many];
-        read_exact_at(&self.file, buffer, from)?;
+        read_exact_at(&self.file, buffer, from).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged("a file was cut short"),
+            _ => Error::Io(error),
+        })?;
         for (page, crc) in buffer.chunks(PAGE).zip(&self.crcs[first..]) {
             if crc32c::crc32c(page) != *crc {
                 return Err(damaged("a page of a file has changed"));

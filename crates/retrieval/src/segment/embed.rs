@@ -54,7 +54,10 @@ impl Segment {
             made.extend(vectors);
         }
         let numbers = (0..made.len() as u32).map(|number| (0, number));
-        vectors::write(&path, embedder.dim(), numbers, &|_, number| Ok(made[number as usize].clone()))?;
+        // The segment is in force, so whoever opens it must find all vectors or none.
+        let new = path.with_extension("new");
+        vectors::write(&new, embedder.dim(), numbers, &|_, number| Ok(made[number as usize].clone()))?;
+        fs::rename(new, &path)?;
         self.attach_vectors(dir, embedder.identity())?;
         fs::remove_file(partial)?;
         Ok(())
