@@ -5,6 +5,7 @@
 //! Each process keeps what comes after them in memory, read from the log before the question that needs it. So there
 //! is one way in, whether a process has just started, another one has written, or the directory was lost.
 
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean, fold};
+use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
@@ -40,6 +42,8 @@ const LOAD_CHANGES: usize = 64;
 const EMBEDDED_AT_ONCE: usize = 8;
 /// How long another process that is building is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a question waits for the right to mend what it can't read.
+const PATIENCE_TO_MEND: Duration = Duration::from_secs(1);
 /// When another process has the right to write, it is not asked for more often than this.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
@@ -54,6 +58,8 @@ pub(crate) struct Indexed {
     stop: AtomicBool,
     /// Set when the directory can't be used: everything is kept in memory.
     memory_only: AtomicBool,
+    /// How often everything was thrown away.
+    thrown_away: AtomicUsize,
 }
 
 struct State {
@@ -117,6 +123,7 @@ impl Indexed {
             loaded: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             memory_only: AtomicBool::new(false),
+            thrown_away: AtomicUsize::new(0),
         }
     }
 
@@ -128,15 +135,27 @@ impl Indexed {
         question: &Question<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        // The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
-        // then without it. Only a store that can't be read is an error.
-        for give_up in [Self::throw_away, Self::leave_directory] {
-            match self.try_search(reader, at, question, page.clone()) {
-                Err(Failed::Index(error)) if error.is_about_files() => give_up(self, &error),
-                answered => return answered.map_err(Error::from),
+        self.until_read(|| self.try_search(reader, at, question, page.clone()))
+    }
+
+    /// The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
+    /// then without it. Only a store that can't be read is an error.
+    fn until_read<T>(&self, read: impl Fn() -> Result<T, Failed>) -> Result<T, Error> {
+        let before = self.thrown_away.load(Ordering::Acquire);
+        match read() {
+            Err(Failed::Index(error)) if error.is_about_files() => {
+                // Another question may have met the same damage, and what is there now is made again already.
+                if self.thrown_away.load(Ordering::Acquire) == before {
+                    self.throw_away(&error);
+                }
             }
+            done => return Ok(done?),
         }
-        Ok(self.try_search(reader, at, question, page)?)
+        match read() {
+            Err(Failed::Index(error)) if error.is_about_files() => self.leave_directory(&error),
+            done => return Ok(done?),
+        }
+        Ok(read()?)
     }
 
     /// The terms of a question and how rare each is among what was live at `at`.
@@ -146,9 +165,10 @@ impl Indexed {
         at: TxId,
         text: &str,
     ) -> Result<Vec<Rarity>, Error> {
-        let state = self.level(reader, at)?;
-        let Some(State { index, .. }) = &*state else { return Ok(Vec::new()) };
-        Ok(index.rarities(text, at.0).map_err(Failed::from)?)
+        self.until_read(|| match &*self.level(reader, at)? {
+            Some(State { index, .. }) => Ok(index.rarities(text, at.0)?),
+            None => Ok(Vec::new()),
+        })
     }
 
     fn try_search(
@@ -271,38 +291,48 @@ impl Indexed {
     /// Keeps everything in memory from now on.
     fn leave_directory(&self, error: &kenning_retrieval::Error) {
         tracing::warn!(%error, "the index is kept in memory");
-        self.memory_only.store(true, Ordering::Release);
-        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        self.forget(true);
     }
 
     /// Begins from nothing, in the directory if that is possible and in memory if not.
     fn throw_away(&self, error: &kenning_retrieval::Error) {
         tracing::warn!(%error, "the index is made again from the log");
-        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
-        let cleared = match self.directory.lock(&self.stop) {
+        let cleared = match self.lock_within(PATIENCE_TO_MEND) {
             Ok(Some(writer)) => writer.clear().is_ok(),
             _ => false,
         };
-        self.memory_only.store(!cleared, Ordering::Release);
+        self.forget(!cleared);
+    }
+
+    /// Whoever asks next opens what is in the directory now, or reads the whole log into memory.
+    fn forget(&self, memory_only: bool) {
+        let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.memory_only.store(memory_only, Ordering::Release);
+        self.thrown_away.fetch_add(1, Ordering::AcqRel);
+        *state = None;
+    }
+
+    fn lock_within(&self, patience: Duration) -> io::Result<Option<Writer<'_>>> {
+        let since = Instant::now();
+        loop {
+            match self.directory.lock(&self.stop)? {
+                None if since.elapsed() < patience => std::thread::sleep(Duration::from_millis(20)),
+                lock => return Ok(lock),
+            }
+        }
     }
 
     /// Throws the index away and makes it again from the log.
     pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
         let busy = |reason: String| Error::Unavailable { applied: Applied::No, reason };
-        let since = Instant::now();
-        let writer = loop {
-            match self.directory.lock(&self.stop).map_err(|error| busy(error.to_string()))? {
-                Some(writer) => break writer,
-                None if since.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(20)),
-                None => return Err(busy("another process is writing the index".into())),
-            }
-        };
+        let lock = self.lock_within(PATIENCE).map_err(|error| busy(error.to_string()))?;
+        let writer = lock.ok_or_else(|| busy("another process is writing the index".into()))?;
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
         append(&writer, reader, to, &self.embedder, &self.stop)?;
         writer.merge_all(&Known::default()).map_err(Failed::from)?;
         let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
-        *self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        self.forget(false);
         Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
     }
 
@@ -330,10 +360,13 @@ impl Indexed {
         worker.thread = std::thread::Builder::new()
             .name("kenning-index".into())
             .spawn(move || {
-                if let Err(Failed::Index(error)) = indexed.refresh()
-                    && !indexed.stop.load(Ordering::Acquire)
-                {
-                    tracing::warn!(%error, "no segment could be written");
+                match indexed.refresh() {
+                    // Left there, it would be in the way of every later segment.
+                    Err(Failed::Index(error @ Damaged { .. })) => indexed.throw_away(&error),
+                    Err(Failed::Index(error)) if !indexed.stop.load(Ordering::Acquire) => {
+                        tracing::warn!(%error, "no segment could be written");
+                    }
+                    _ => {}
                 }
             })
             .ok();
@@ -341,6 +374,9 @@ impl Indexed {
 
     /// Moves what is in memory to the disk, in this process or, if another one has done so, by reading what it wrote.
     fn refresh(&self) -> Result<(), Failed> {
+        if self.memory_only.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let reader = self.storage.reader()?;
         let known = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             Some(state) => state.index.known(),
@@ -372,6 +408,7 @@ impl Indexed {
 
     /// Goes on with the segments as they are now.
     fn take_over(&self, reader: &dyn Reader, known: &Known) -> Result<(), Failed> {
+        let before = self.thrown_away.load(Ordering::Acquire);
         let mut new = self.open(Some(known))?;
         new.index.known().load_vectors(&self.stop)?;
         let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
@@ -381,7 +418,10 @@ impl Indexed {
         // A question may have read on meanwhile.
         let now = at(&state);
         new.catch_up(reader, now.max(new.at), &self.embedder)?;
-        *state = Some(new);
+        // Otherwise it may be what somebody could not read and has thrown away.
+        if self.thrown_away.load(Ordering::Acquire) == before {
+            *state = Some(new);
+        }
         Ok(())
     }
 

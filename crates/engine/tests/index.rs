@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use kenning_engine::{Engine, Explanation, INDEX_DIR, Question, Similar, Sources};
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
-use kenning_storage::{EntryPatch, NewEntry, Request, STORE_FILE, UndoTarget, Write};
+use kenning_storage::{EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, Write};
 use kenning_testkit::{TempStore, fixed_start, scrambled};
 
 /// So many changes in memory are worth a segment; see `indexed.rs`.
 const SEGMENT_WORTH: usize = 512;
+/// So many transactions behind the log, an index is made level by writing segments; see `indexed.rs`.
+const FAR_BEHIND: usize = 2_000;
 /// Nothing that is waited for takes as long as this.
 const LONG: Duration = Duration::from_secs(60);
 /// Of the files of the index.
@@ -391,6 +393,37 @@ fn whatever_is_in_the_way_is_no_loss() {
     fs::remove_file(copied.dir().join(INDEX_DIR)).expect("removable");
     engine.rebuild().expect("nothing is in the way any more");
     assert_same(&answers(&engine), &CLOSED.answers, "on the disk again");
+}
+
+#[test]
+fn far_behind_where_nothing_can_be_written_is_no_loss() {
+    let copied = CLOSED.copy();
+    let writer = engine(copied.dir(), 3);
+    let author = Author::new(&writer, 3);
+    for number in 0..=FAR_BEHIND {
+        let (subject, predicate, object) = (format!("host {number}"), "is".into(), "up".into());
+        let (scope, closure, source, confidence) = (ScopeId(1), vec![ScopeId(1)], None, None);
+        let triple = NewTriple { scope, closure, subject, predicate, object, source, confidence };
+        author.commit(Write::Relate { triple, on_conflict: OnConflict::KeepBoth });
+    }
+    drop(writer);
+    let expected = answers_from_nothing(copied.dir());
+    fs::create_dir(copied.file("manifest.new")).expect("writable");
+    assert_same(&answers(&engine(copied.dir(), 2)), &expected, "no manifest can be written");
+}
+
+#[test]
+fn a_manifest_damaged_under_an_open_index_is_written_again() {
+    let copied = CLOSED.copy();
+    let engine = engine(copied.dir(), 3);
+    let mut author = Author::new(&engine, 3);
+    ask(&engine, &QUESTIONS[0], None);
+    fs::write(copied.file("manifest"), "garbage").expect("writable");
+    author.load(SEGMENT_WORTH);
+    wait_for_segment(&engine, copied.dir());
+    let found = answers(&engine);
+    drop(engine);
+    assert_same(&found, &answers_from_nothing(copied.dir()), "the manifest was damaged");
 }
 
 #[test]
