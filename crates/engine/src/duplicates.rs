@@ -4,7 +4,6 @@
 use std::hash::{Hash, Hasher};
 
 use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
-use kenning_retrieval::Known;
 use kenning_storage::Error;
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -34,6 +33,8 @@ pub struct Similar<'a> {
 
 #[derive(Default)]
 pub(crate) struct Duplicates {
+    /// It has read the log after `since` and up to `at`.
+    since: TxId,
     at: TxId,
     buckets: FxHashMap<u64, Vec<Id>>,
     live: FxHashMap<Id, Sketch>,
@@ -48,7 +49,14 @@ impl Duplicates {
     /// Reads the log from where it stands, or from where the segments of the index end: they know what is before.
     pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>, segments_end: TxId) -> Result<(), Error> {
         let head = snapshot.at();
-        self.at = self.at.max(segments_end.min(head));
+        if segments_end < self.since {
+            // They were thrown away, and with them what was never read here.
+            *self = Duplicates::default();
+        }
+        if self.at < segments_end.min(head) {
+            self.at = segments_end.min(head);
+            self.since = self.at;
+        }
         if self.at < head {
             let range = self.at.next()..head.next();
             snapshot.reader().changes(EntityType::Entry, range, &mut |_, id, record| {
@@ -124,13 +132,9 @@ impl Asked {
         Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words }
     }
 
-    /// The candidates that segments have, likeliest first.
-    pub(crate) fn in_segments(&self, segments: &Known) -> Vec<Id> {
-        // What can't be read is not there; the next question makes it again.
-        let found = segments.marked(&sketch_marks(&self.sketch)).unwrap_or_default();
-        let mut found: Vec<(usize, u64)> = found.into_iter().map(|(key, many)| (many, key)).collect();
-        found.sort_unstable_by(|a, b| b.cmp(a));
-        found.into_iter().take(READ_MAX).map(|(_, key)| Id::from_bits(key)).collect()
+    /// By these the segments of the index find what may be alike.
+    pub(crate) fn marks(&self) -> Vec<u32> {
+        sketch_marks(&self.sketch)
     }
 
     /// Those candidates that are visible and do share most of their words, best first, the newest of equals first.
@@ -155,6 +159,12 @@ impl Asked {
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(found.into_iter().take(SIMILAR_MAX).map(|(_, _, id)| id).collect())
     }
+}
+
+/// Those of the entries with most marks in common.
+pub(crate) fn likeliest(mut marked: Vec<(Id, usize)>) -> impl Iterator<Item = Id> {
+    marked.sort_unstable_by_key(|(id, many)| std::cmp::Reverse((*many, *id)));
+    marked.into_iter().take(READ_MAX).map(|(id, _)| id)
 }
 
 /// By these the segments of the index find an entry that shares most of its words.

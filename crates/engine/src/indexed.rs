@@ -240,21 +240,27 @@ impl Indexed {
         Ok(RwLockWriteGuard::downgrade(guard))
     }
 
+    /// What the segments have with any of these marks, each with how many, and the transaction they go to.
+    pub(crate) fn marked(
+        self: &Arc<Self>,
+        snapshot: &Snapshot<'_>,
+        marks: &[u32],
+    ) -> Result<(Vec<(Id, usize)>, TxId), Error> {
+        self.until_read(|| {
+            let (segments, end) = self.segments(snapshot)?;
+            let found = segments.marked(marks)?;
+            Ok((found.into_iter().map(|(key, many)| (Id::from_bits(key), many)).collect(), end))
+        })
+    }
+
     /// The segments, and the transaction they go to. The first call may have to write them.
-    pub(crate) fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Error> {
+    fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Failed> {
         let of =
             |state: &Option<State>| state.as_ref().map(|state| (state.index.known(), state.segments_end));
         if let Some(segments) = of(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())) {
             return Ok(segments);
         }
-        match self.level(snapshot.reader(), snapshot.at()) {
-            Ok(state) => Ok(of(&state).unwrap_or_default()),
-            Err(Failed::Store(error)) => Err(error),
-            Err(Failed::Index(error)) => {
-                self.throw_away(&error);
-                Ok((Known::default(), TxId::EMPTY))
-            }
-        }
+        Ok(of(&*self.level(snapshot.reader(), snapshot.at())?).unwrap_or_default())
     }
 
     /// The index as the directory has it.

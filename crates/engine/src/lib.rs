@@ -140,14 +140,14 @@ impl Engine {
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
         let asked = duplicates::Asked::new(question);
         let opened = self.opened()?;
-        let (segments, segments_end) = opened.indexed.segments(snapshot)?;
+        let (marked, segments_end) = opened.indexed.marked(snapshot, &asked.marks())?;
         // Every writer passes here, so the lock is held for the look-up only.
         let mut candidates = {
             let mut duplicates = locked(&opened.duplicates);
             duplicates.catch_up(snapshot, segments_end)?;
             duplicates.candidates(&asked)
         };
-        candidates.extend(asked.in_segments(&segments));
+        candidates.extend(duplicates::likeliest(marked));
         candidates.sort_unstable();
         candidates.dedup();
         asked.choose(candidates, snapshot, question.scopes, self.now())

@@ -363,6 +363,30 @@ fn a_file_cut_short_is_no_loss() {
     }
 }
 
+/// `FLIP_STEP=1` flips a bit in every page.
+#[test]
+fn a_flipped_bit_anywhere_is_no_loss() {
+    let step = std::env::var("FLIP_STEP").ok().and_then(|step| step.parse().ok()).unwrap_or(5);
+    let copied = CLOSED.copy();
+    let mut flipped = 0;
+    for (name, bytes) in CLOSED.written() {
+        // One byte of every so many pages, some of every end, and one of every so many of what is short.
+        let end = bytes.len().saturating_sub(24);
+        let step = if end < PAGE { step } else { step * PAGE };
+        let within = |from: usize| from + scrambled(from as u64) as usize % step.min(bytes.len() - from);
+        let places = (0..end).step_by(step).map(within).chain((end..bytes.len()).step_by(3));
+        for (at, nth) in places.zip(0..) {
+            copied.put_back();
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << (nth % 8);
+            fs::write(copied.file(name), bytes).expect("writable");
+            copied.check(&format!("{name} with another bit in byte {at}"));
+            flipped += 1;
+        }
+    }
+    eprintln!("{flipped} bits flipped, one at a time");
+}
+
 #[test]
 fn whatever_is_in_the_way_is_no_loss() {
     let copied = CLOSED.copy();
