@@ -232,6 +232,9 @@ impl Indexed {
         if at.0.saturating_sub(state.at.0) > BEHIND_MAX && self.build(reader, at)? {
             state = self.open(Some(&state.index.known()))?;
         }
+        if is_first && !self.embedder.is_slow() {
+            self.embed(reader, &state.index.known())?;
+        }
         state.catch_up(reader, at, &self.embedder)?;
         *guard = Some(state);
         if is_first {
@@ -271,6 +274,18 @@ impl Indexed {
         }
         let (index, at) = self.directory.open(known)?;
         Ok(State { at: TxId(at), index, segments_end: TxId(at) })
+    }
+
+    /// Makes vectors that were lost, unless another process is writing: then words decide until it is done.
+    fn embed(&self, reader: &dyn Reader, segments: &Known) -> Result<(), Failed> {
+        if segments.has_vectors() {
+            return Ok(());
+        }
+        if let Some(writer) = self.lock_within(PATIENCE_TO_MEND).map_err(kenning_retrieval::Error::from)? {
+            self.directory.attach_vectors(segments)?;
+            writer.embed(segments, &|key, from, take| text_of(reader, key, from, take))?;
+        }
+        Ok(())
     }
 
     /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
@@ -399,7 +414,7 @@ impl Indexed {
             let known = self.directory.open(Some(&known))?.0.known();
             if !known.has_vectors() {
                 // Whoever has none of these vectors is no worse off with the words alone.
-                if self.is_degraded() {
+                if self.embedder.is_slow() && self.is_degraded() {
                     self.take_over(&*reader, &known)?;
                 }
                 writer.embed(&known, &|key, from, take| text_of(&*reader, key, from, take))?;

@@ -2,7 +2,7 @@
 //! whenever it is made again: every question gets the answer that an index made from nothing gives.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -351,6 +351,19 @@ fn with_a_flipped_bit_in_every_page(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_lost_index_is_no_loss() {
+    let copied = CLOSED.copy();
+    copied.check_twice("reopened");
+    fs::remove_dir_all(copied.dir().join(INDEX_DIR)).expect("removable");
+    copied.check_twice("without an index");
+    for (name, _) in &CLOSED.index {
+        copied.put_back();
+        fs::remove_file(copied.file(name)).expect("removable");
+        copied.check_twice(&format!("without {name}"));
+    }
+}
+
+#[test]
 fn a_file_cut_short_is_no_loss() {
     let copied = CLOSED.copy();
     for (name, bytes) in CLOSED.written() {
@@ -436,6 +449,42 @@ fn far_behind_where_nothing_can_be_written_is_no_loss() {
     assert_same(&answers(&engine(copied.dir(), 2)), &expected, "no manifest can be written");
 }
 
+/// Damages a file that has these bytes.
+type Damage<'a> = &'a dyn Fn(&Path, &[u8]);
+
+#[test]
+fn damage_under_an_open_index_is_no_loss() {
+    let copied = CLOSED.copy();
+    let overwrite = |path: &Path, bytes: &[u8]| {
+        fs::write(path, with_a_flipped_bit_in_every_page(bytes)).expect("writable");
+    };
+    let cut = |path: &Path, bytes: &[u8]| {
+        let file = OpenOptions::new().write(true).open(path).expect("writable");
+        file.set_len(bytes.len() as u64 / 2).expect("writable");
+    };
+    let remove = |path: &Path, _: &[u8]| fs::remove_file(path).expect("removable");
+    let damages: [(&str, Damage); 3] =
+        [("overwritten", &overwrite), ("cut in half", &cut), ("removed", &remove)];
+    for ((what, damage), is_warm) in damages.into_iter().zip([true, false, true]) {
+        for (name, bytes) in CLOSED.written() {
+            copied.put_back();
+            let engine = engine(copied.dir(), 2);
+            ask(&engine, &QUESTIONS[0], None);
+            while is_warm && !engine.is_warm() {
+                std::thread::yield_now();
+            }
+            damage(&copied.file(name), bytes);
+            let what = format!("{name} {what} under an open index");
+            std::thread::scope(|scope| {
+                scope.spawn(|| assert_same(&answers(&engine), &CLOSED.answers, &what));
+                assert_same(&answers(&engine), &CLOSED.answers, &what);
+            });
+            drop(engine);
+            copied.check(&format!("reopened after {what}"));
+        }
+    }
+}
+
 #[test]
 fn a_manifest_damaged_under_an_open_index_is_written_again() {
     let copied = CLOSED.copy();
@@ -487,6 +536,19 @@ fn two_that_write_in_turns_find_what_the_other_wrote() {
     let (many, left) = (seen.len(), segments(store.path()).len());
     assert!(many > left, "{many} segments were seen and {left} are left: none were merged");
     eprintln!("in turns: {many} segments were seen, {left} are left");
+}
+
+#[test]
+fn an_index_that_is_removed_again_and_again_is_no_loss() {
+    let store = TempStore::in_memory();
+    write_in_turns(store.path(), 16, &mut |turn| match turn % 4 {
+        0 => drop(fs::remove_dir_all(store.path().join(INDEX_DIR))),
+        2 => {
+            let files = fs::read_dir(entries(store.path())).into_iter().flatten();
+            files.for_each(|file| drop(fs::remove_file(file.expect("readable").path())));
+        }
+        _ => {}
+    });
 }
 
 /// Every write of one is found by the next question of the other, and of itself.
