@@ -227,10 +227,10 @@ impl Indexed {
         let is_first = guard.is_none();
         let mut state = match guard.take() {
             Some(state) => state,
-            None => self.open(None)?,
+            None => self.open(reader, None)?,
         };
         if at.0.saturating_sub(state.at.0) > BEHIND_MAX && self.build(reader, at)? {
-            state = self.open(Some(&state.index.known()))?;
+            state = self.open(reader, Some(&state.index.known()))?;
         }
         if is_first && !self.embedder.is_slow() {
             self.embed(reader, &state.index.known())?;
@@ -267,13 +267,18 @@ impl Indexed {
     }
 
     /// The index as the directory has it.
-    fn open(&self, known: Option<&Known>) -> Result<State, Failed> {
+    fn open(&self, reader: &dyn Reader, known: Option<&Known>) -> Result<State, Failed> {
         if self.memory_only.load(Ordering::Acquire) {
             let (at, index) = (TxId::EMPTY, Index::empty(self.embedder.clone()));
             return Ok(State { at, index, segments_end: at });
         }
         let (index, at) = self.directory.open(known)?;
-        Ok(State { at: TxId(at), index, segments_end: TxId(at) })
+        let at = TxId(at);
+        // An older log was put in the place of the one that these segments were written from.
+        if at > reader.head()? {
+            return Err(Damaged { what: "it tells of transactions that the log does not have" }.into());
+        }
+        Ok(State { at, index, segments_end: at })
     }
 
     /// Makes vectors that were lost, unless another process is writing: then words decide until it is done.
@@ -430,7 +435,7 @@ impl Indexed {
     /// Goes on with the segments as they are now.
     fn take_over(&self, reader: &dyn Reader, known: &Known) -> Result<(), Failed> {
         let before = self.thrown_away.load(Ordering::Acquire);
-        let mut new = self.open(Some(known))?;
+        let mut new = self.open(reader, Some(known))?;
         new.index.known().load_vectors(&self.stop)?;
         let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));

@@ -449,6 +449,25 @@ fn far_behind_where_nothing_can_be_written_is_no_loss() {
     assert_same(&answers(&engine(copied.dir(), 2)), &expected, "no manifest can be written");
 }
 
+#[test]
+fn an_older_log_that_is_put_back_is_believed() {
+    let copied = CLOSED.copy();
+    let first = engine(copied.dir(), 3);
+    let mut author = Author::new(&first, 3);
+    author.load(SEGMENT_WORTH);
+    wait_for_segment(&first, copied.dir());
+    drop(first);
+    fs::write(copied.dir().join(STORE_FILE), &CLOSED.store).expect("writable");
+    let second = engine(copied.dir(), 4);
+    let mut author = Author::new(&second, 4);
+    assert_same(&answers(&second), &CLOSED.answers, "as it was");
+    author.load(20);
+    author.edit(20);
+    let found = answers(&second);
+    drop(second);
+    assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
+}
+
 /// Damages a file that has these bytes.
 type Damage<'a> = &'a dyn Fn(&Path, &[u8]);
 
