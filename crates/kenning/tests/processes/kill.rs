@@ -33,17 +33,21 @@ const SHARED_TOPIC: &str = "shared";
 
 #[test]
 fn acknowledged_writes_survive_kill_9() {
-    let setting = |name: &str, usual: u64| match env::var(name) {
-        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{value}`")),
-        Err(_) => usual,
-    };
     let seed = setting("SEED", rand::random::<u32>().into());
     run(setting("KILL_CYCLES", 100), setting("KILL_WRITERS", 4), seed);
 }
 
+/// From the environment, for a longer run or to repeat one.
+pub(crate) fn setting(name: &str, usual: u64) -> u64 {
+    match env::var(name) {
+        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{value}`")),
+        Err(_) => usual,
+    }
+}
+
 fn run(cycles: u64, writers: u64, seed: u64) {
     eprintln!("kill -9: {cycles} cycles, {writers} writers, SEED={seed}");
-    let dir = KeptOnFailure(Some(tempfile::tempdir().expect("a temporary directory")));
+    let dir = KeptOnFailure::new();
     let dir = dir.path();
     let mut random = StdRng::seed_from_u64(seed);
     let mut judge = Judge::begin(dir);
@@ -87,7 +91,7 @@ fn kill_at_random(random: &mut StdRng, mut pids: Vec<u32>) {
     kill(&pids);
 }
 
-fn kill(pids: &[u32]) {
+pub(crate) fn kill(pids: &[u32]) {
     if !pids.is_empty() {
         let pids = pids.iter().map(u32::to_string);
         let killed = Command::new("kill").arg("-9").args(pids).status().expect("`kill` runs");
@@ -100,10 +104,14 @@ fn writer_name(number: u64) -> String {
 }
 
 /// A failed run leaves its data behind to be looked at.
-struct KeptOnFailure(Option<TempDir>);
+pub(crate) struct KeptOnFailure(Option<TempDir>);
 
 impl KeptOnFailure {
-    fn path(&self) -> &Path {
+    pub(crate) fn new() -> KeptOnFailure {
+        KeptOnFailure(Some(tempfile::tempdir().expect("a temporary directory")))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         self.0.as_ref().expect("taken only on drop").path()
     }
 }
@@ -598,7 +606,7 @@ fn said(item: &Value) -> Value {
     item
 }
 
-fn verify(dir: &Path) {
+pub(crate) fn verify(dir: &Path) {
     let mut damages = Vec::new();
     let engine = Engine::new(dir.to_owned(), Engine::real_sources());
     engine.verify(&mut |damage| damages.push(damage)).expect("the store can be read");

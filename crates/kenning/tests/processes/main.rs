@@ -4,6 +4,7 @@
 mod hammer;
 mod idempotency;
 mod kill;
+mod kill_index;
 mod many;
 mod subscriptions;
 mod transcripts;
