@@ -7,7 +7,7 @@ use std::fs;
 use kenning_retrieval::minilm::{MiniLm, MiniLmError};
 use sha2::{Digest, Sha256};
 
-use tiny::{HEADS, HIDDEN, LAYERS, Tiny};
+use tiny::{EPS, HEADS, HIDDEN, LAYERS, Tiny};
 
 /// What f32 loses on the way, with room; the approximate GELU and its like are far outside.
 const TOLERANCE: f64 = 1e-5;
