@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kenning_engine::{Engine, INDEX_DIR};
 use kenning_model::ScopeId;
@@ -79,9 +79,16 @@ fn run(cycles: u64, processes: u64, seed: u64) {
         let pids: Vec<u32> = started.iter().map(|(client, _)| client.pid()).collect();
         let working: Vec<_> =
             started.into_iter().map(|(client, agent)| thread::spawn(move || agent.work(client))).collect();
-        for pid in pids {
-            thread::sleep(Duration::from_millis(random.random_range(MOMENTS_MS) / processes));
-            kill(&[pid]);
+        // One after the other at random moments, or all in the middle of a segment.
+        if cycle % 2 == 0 {
+            for pid in pids {
+                thread::sleep(Duration::from_millis(random.random_range(MOMENTS_MS) / processes));
+                kill(&[pid]);
+            }
+        } else {
+            wait_for_beginning(dir);
+            thread::sleep(Duration::from_millis(random.random_range(0..20)));
+            kill(&pids);
         }
         asked += working.into_iter().map(|agent| agent.join().expect("an agent does not panic")).sum::<u64>();
         cut_off += beginnings(dir);
@@ -165,6 +172,14 @@ fn beginnings(dir: &Path) -> usize {
     let names =
         fs::read_dir(dir).into_iter().flatten().filter_map(|file| file.ok()?.file_name().into_string().ok());
     names.filter(|name| name.strip_suffix(".words").is_some_and(|name| !manifest.contains(name))).count()
+}
+
+/// Until a process has begun a segment, or for as long as it may take to finish one unseen.
+fn wait_for_beginning(dir: &Path) {
+    let since = Instant::now();
+    while beginnings(dir) == 0 && since.elapsed() < Duration::from_millis(2 * MOMENTS_MS.end) {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whoever comes next finds what was acknowledged, and answers as a copy of the store whose index was made again.
