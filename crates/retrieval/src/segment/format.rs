@@ -201,6 +201,10 @@ pub(super) fn longs(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect()
 }
 
+pub(super) fn long_pairs(bytes: &[u8]) -> Vec<(u64, u64)> {
+    bytes.as_chunks::<16>().0.iter().map(|row| (long(&row[..8]), long(&row[8..]))).collect()
+}
+
 /// The first eight bytes.
 pub(super) fn long(bytes: &[u8]) -> u64 {
     bytes.first_chunk::<8>().map_or(0, |eight| u64::from_le_bytes(*eight))

@@ -116,14 +116,7 @@ impl Segment {
     }
 
     pub(crate) fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
-        self.file.read(self.sections.range(Section::Closings), |bytes| {
-            bytes
-                .as_chunks::<16>()
-                .0
-                .iter()
-                .map(|row| (format::long(&row[..8]), format::long(&row[8..])))
-                .collect()
-        })
+        self.file.read(self.sections.range(Section::Closings), format::long_pairs)
     }
 
     pub(crate) fn counts(&self) -> Result<TokenCounts, Error> {
@@ -162,10 +155,7 @@ impl Segment {
         if let Some(times) = self.times.get() {
             return Ok(times);
         }
-        let times = self.file.read(self.sections.range(Section::Times), |bytes| {
-            let rows = bytes.as_chunks::<16>().0.iter();
-            rows.map(|row| (format::long(&row[..8]), format::long(&row[8..]))).collect::<Vec<_>>()
-        })?;
+        let times = self.file.read(self.sections.range(Section::Times), format::long_pairs)?;
         if times.len() != self.places.len() {
             return Err(damaged("the times of a segment are not all there"));
         }
@@ -315,7 +305,53 @@ impl Part for Open {
         with_links: bool,
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
-        self.segment.postings(term, within, with_links, each)
+        let segment = &self.segment;
+        let entry = segment.entry_at(term.at as usize).ok_or_else(|| damaged("a term that is not there"))?;
+        if entry.many == 0 || within.docs.is_empty() {
+            return Ok(());
+        }
+        let (many, table_bytes) = (entry.many as usize, Table::bytes(entry.many as usize) as u32);
+        let blocks_bytes =
+            entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
+        let from = segment.sections.range(Section::Postings).start + entry.offset;
+        let mut stretches = within.iter().peekable();
+        // Texts and stretches are both in order, so one pass finds the texts of each stretch.
+        let mut each = |block: Block<'_>| {
+            let mut from = 0;
+            while let Some(next) = block.docs.get(from)
+                && let Some((stretch, first)) = stretches.peek()
+            {
+                if stretch.end <= *next {
+                    stretches.next();
+                    continue;
+                }
+                let start = from + block.docs[from..].partition_point(|doc| *doc < stretch.start);
+                let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
+                block.each(start..end, with_links, &mut |doc, frequency, links| {
+                    each(first + doc - stretch.start, doc, frequency, links);
+                });
+                from = end;
+            }
+        };
+        if entry.size <= SMALL_LIST {
+            return segment.file.read(from..from + u64::from(entry.size), |bytes| {
+                let (table, blocks) = bytes.split_at(table_bytes as usize);
+                let table = Table::decode(table, many, blocks_bytes);
+                for wanted in wanted_blocks(&table, within, 0) {
+                    let span = table.span(&wanted);
+                    table.each_block(wanted, &blocks[span.start as usize..span.end as usize], &mut each)?;
+                }
+                Ok(())
+            })?;
+        }
+        let blocks_at = from + u64::from(table_bytes);
+        let table = segment.file.read(from..blocks_at, |table| Table::decode(table, many, blocks_bytes))?;
+        for wanted in wanted_blocks(&table, within, GAP) {
+            let span = table.span(&wanted);
+            let range = blocks_at + u64::from(span.start)..blocks_at + u64::from(span.end);
+            segment.file.read(range, |bytes| table.each_block(wanted, bytes, &mut each))??;
+        }
+        Ok(())
     }
 
     fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
@@ -352,7 +388,7 @@ impl Part for Open {
     }
 
     fn whole(&self) -> Stretches {
-        self.segment.whole()
+        Stretches::one(0..self.segment.totals.docs)
     }
 
     fn length(&self, doc: Doc) -> u32 {
@@ -387,67 +423,6 @@ impl Part for Open {
     fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error> {
         for passage in self.segment.passages(&(doc..doc + 1)) {
             each(&self.segment.passage_tokens(passage)?);
-        }
-        Ok(())
-    }
-}
-
-impl Segment {
-    fn whole(&self) -> Stretches {
-        Stretches::one(0..self.totals.docs)
-    }
-
-    fn postings(
-        &self,
-        term: &Term,
-        within: &Stretches,
-        with_links: bool,
-        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
-    ) -> Result<(), Error> {
-        let entry = self.entry_at(term.at as usize).ok_or_else(|| damaged("a term that is not there"))?;
-        if entry.many == 0 || within.docs.is_empty() {
-            return Ok(());
-        }
-        let (many, table_bytes) = (entry.many as usize, Table::bytes(entry.many as usize) as u32);
-        let blocks_bytes =
-            entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
-        let from = self.sections.range(Section::Postings).start + entry.offset;
-        let mut stretches = within.iter().peekable();
-        // Texts and stretches are both in order, so one pass finds the texts of each stretch.
-        let mut each = |block: Block<'_>| {
-            let mut from = 0;
-            while let Some(next) = block.docs.get(from)
-                && let Some((stretch, first)) = stretches.peek()
-            {
-                if stretch.end <= *next {
-                    stretches.next();
-                    continue;
-                }
-                let start = from + block.docs[from..].partition_point(|doc| *doc < stretch.start);
-                let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
-                block.each(start..end, with_links, &mut |doc, frequency, links| {
-                    each(first + doc - stretch.start, doc, frequency, links);
-                });
-                from = end;
-            }
-        };
-        if entry.size <= SMALL_LIST {
-            return self.file.read(from..from + u64::from(entry.size), |bytes| {
-                let (table, blocks) = bytes.split_at(table_bytes as usize);
-                let table = Table::decode(table, many, blocks_bytes);
-                for wanted in wanted_blocks(&table, within, 0) {
-                    let span = table.span(&wanted);
-                    table.each_block(wanted, &blocks[span.start as usize..span.end as usize], &mut each)?;
-                }
-                Ok(())
-            })?;
-        }
-        let blocks_at = from + u64::from(table_bytes);
-        let table = self.file.read(from..blocks_at, |table| Table::decode(table, many, blocks_bytes))?;
-        for wanted in wanted_blocks(&table, within, GAP) {
-            let span = table.span(&wanted);
-            let range = blocks_at + u64::from(span.start)..blocks_at + u64::from(span.end);
-            self.file.read(range, |bytes| table.each_block(wanted, bytes, &mut each))??;
         }
         Ok(())
     }
@@ -506,7 +481,7 @@ impl Source for Open {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        self.segment.postings(term, &self.segment.whole(), true, &mut |_, doc, frequency, links| {
+        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, links| {
             out.push(doc, frequency, links);
         })
     }
