@@ -10,9 +10,11 @@ pub mod undo;
 pub mod verify;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kenning_presentation::Reply;
+use kenning_storage::STORE_FILE;
 use kenning_tools::{Code, dispatch, find};
 use serde_json::{Map, Value};
 
@@ -54,6 +56,16 @@ impl std::error::Error for Usage {}
 
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
+}
+
+/// The data directory, for a command that must find a store and not make one. None, and said so, where there is none.
+fn existing_store(config: &Config) -> anyhow::Result<Option<PathBuf>> {
+    let dir = config.data_dir()?;
+    let is_there = dir.join(STORE_FILE).exists();
+    if !is_there {
+        eprintln!("kenning: there is no store in {}", dir.display());
+    }
+    Ok(is_there.then_some(dir))
 }
 
 /// Runs a tool as the terminal's caller.

@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use clap::Args;
 use kenning_engine::{Error, Rebuilt};
-use kenning_storage::STORE_FILE;
 use serde_json::json;
 
-use super::{Outcome, print};
+use super::{Outcome, existing_store, print};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -18,10 +17,7 @@ pub struct Rebuild {
 }
 
 pub fn run(config: &Config, rebuild: Rebuild) -> anyhow::Result<Outcome> {
-    let dir = config.data_dir()?;
-    // Opening would create one.
-    if !dir.join(STORE_FILE).exists() {
-        eprintln!("kenning: there is no store in {}", dir.display());
+    if existing_store(config)?.is_none() {
         return Ok(Outcome::NotFound);
     }
     let since = Instant::now();

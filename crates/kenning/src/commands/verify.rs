@@ -4,7 +4,7 @@ use clap::Args;
 use kenning_storage::{Damage, STORE_FILE, Verified};
 use serde_json::json;
 
-use super::{Outcome, print};
+use super::{Outcome, existing_store, print};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -15,12 +15,7 @@ pub struct Verify {
 }
 
 pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
-    let dir = config.data_dir()?;
-    // Opening would create one, and then find it sound.
-    if !dir.join(STORE_FILE).exists() {
-        eprintln!("kenning: there is no store in {}", dir.display());
-        return Ok(Outcome::NotFound);
-    }
+    let Some(dir) = existing_store(config)? else { return Ok(Outcome::NotFound) };
     let mut damages: Vec<Damage> = Vec::new();
     // An emptied file would be taken for a new store and made one.
     let verified = match std::fs::metadata(dir.join(STORE_FILE))?.len() {
