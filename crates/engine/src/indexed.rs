@@ -288,7 +288,13 @@ impl Indexed {
         }
         if let Some(writer) = self.lock_within(PATIENCE_TO_MEND).map_err(kenning_retrieval::Error::from)? {
             self.directory.attach_vectors(segments)?;
-            writer.embed(segments, &|key, from, take| text_of(reader, key, from, take))?;
+            match writer.embed(segments, &|key, from, take| text_of(reader, key, from, take)) {
+                // Where nothing can be written, words decide; they are sound.
+                Err(kenning_retrieval::Error::Io(error)) => {
+                    tracing::warn!(%error, "no vectors could be written")
+                }
+                made => made?,
+            }
         }
         Ok(())
     }
@@ -366,19 +372,18 @@ impl Indexed {
     pub(crate) fn committed(self: &Arc<Self>, tx: &Transaction) {
         if tx.changes.len() >= LOAD_CHANGES {
             let loaded = self.loaded.fetch_add(tx.changes.len(), Ordering::AcqRel) + tx.changes.len();
-            if loaded >= SEGMENT_CHANGES {
+            if loaded >= SEGMENT_CHANGES && self.work() {
                 self.loaded.store(0, Ordering::Release);
-                self.work();
             }
         }
     }
 
-    /// Has segments written in the background, unless that is going on.
-    fn work(self: &Arc<Self>) {
+    /// Has segments written in the background. False when that is going on or was asked for just now.
+    fn work(self: &Arc<Self>) -> bool {
         let mut worker = locked(&self.worker);
         let is_busy = worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         if is_busy || worker.asked.is_some_and(|asked| asked.elapsed() < ASK_EVERY) {
-            return;
+            return false;
         }
         worker.asked = Some(Instant::now());
         let indexed = self.clone();
@@ -396,6 +401,7 @@ impl Indexed {
                 }
             })
             .ok();
+        worker.thread.is_some()
     }
 
     /// Moves what is in memory to the disk, in this process or, if another one has done so, by reading what it wrote.
