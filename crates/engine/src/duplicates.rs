@@ -161,6 +161,13 @@ impl Asked {
     }
 }
 
+/// Whether two entries most likely say different things about the same matter: nearly the same words, but not the
+/// same.
+pub fn collide(one: &Entry, other: &Entry) -> bool {
+    let [one, other] = [one, other].map(|entry| word_set(&entry.topic, &entry.content));
+    one != other && overlap(&one, &other) >= SIMILAR_MIN
+}
+
 /// Those of the entries with most marks in common.
 pub(crate) fn likeliest(mut marked: Vec<(Id, usize)>) -> impl Iterator<Item = Id> {
     marked.sort_unstable_by_key(|(id, many)| std::cmp::Reverse((*many, *id)));

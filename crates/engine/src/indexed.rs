@@ -191,6 +191,7 @@ impl Indexed {
             text: question.content,
             sight: Sight { at: at.0, groups: &groups, labels: &labels, valid_at },
             by: By::WordsAndMeaning,
+            relevant_only: question.relevant_only,
             explain: question.explain,
         };
         let results = index.search(&asked, page)?;
@@ -580,7 +581,7 @@ fn flush(
 fn entry(record: Record) -> Option<Entry> {
     match record {
         Record::Entry(entry) => Some(entry),
-        Record::Triple(_) => None,
+        _ => None,
     }
 }
 

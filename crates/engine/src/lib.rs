@@ -15,10 +15,10 @@ use kenning_model::{Id, Timestamp, TxId};
 use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
 use tokio::sync::watch::Sender;
 
-pub use duplicates::Similar;
+pub use duplicates::{Similar, collide};
 pub use kenning_retrieval::Embedder;
 pub use kenning_retrieval::evidence::{Quote, Source};
-pub use kenning_storage::{Error, Sources};
+pub use kenning_storage::{Error, Sources, Stored};
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
 

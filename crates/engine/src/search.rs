@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kenning_model::{ScopeId, Timestamp};
+use kenning_model::{Id, ScopeId, Timestamp};
 use kenning_retrieval::Why;
 use kenning_retrieval::evidence::{Quote, Source, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
@@ -20,6 +20,8 @@ pub struct Question<'a> {
     pub tags: &'a [String],
     /// `None` takes suppressed and expired entries too.
     pub visible_at: Option<Timestamp>,
+    /// Leaves out what matches but says little about the matter.
+    pub relevant_only: bool,
     /// Whether hits say why they matched.
     pub explain: bool,
 }
@@ -58,6 +60,12 @@ impl Snapshot<'_> {
     pub fn quotes(&self, question: &str, sources: &[Source<'_>], many: usize) -> Result<Vec<Quote>, Error> {
         let rarities = self.indexed().rarities(self.reader(), self.at(), question)?;
         Ok(quotes(&rarities, sources, many))
+    }
+
+    /// The ids of the best matches, best first, and whether words alone decided.
+    pub fn ranked(&self, question: &Question<'_>, many: u64) -> Result<(Vec<Id>, bool), Error> {
+        let matches = self.indexed().search(self.reader(), self.at(), question, 0..many)?;
+        Ok((matches.hits.into_iter().map(|(id, _)| id).collect(), matches.is_degraded))
     }
 
     /// One page of the matches, best first; newest first when there is nothing to rank by.

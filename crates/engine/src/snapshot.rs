@@ -1,10 +1,13 @@
 //! The store as of one transaction.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_model::{EntityType, Id, ScopeId, Timestamp, Transaction, TxId};
-use kenning_storage::{EntryFilter, Error, HistoryQuery, Reader, Storage, Stored, TripleFilter};
+use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
+use kenning_storage::{
+    EntryFilter, Error, HistoryQuery, Reader, Storage, Stored, Tree, TripleFilter, View, find_scope,
+};
 
 use crate::indexed::Indexed;
 
@@ -42,6 +45,31 @@ impl<'a> Snapshot<'a> {
         self.reader.record(EntityType::Entry, id, self.at)
     }
 
+    /// The scope of this name: the name that it had at the time, or else the one that it has now.
+    pub fn scope(&self, name: &ScopeName) -> Result<ScopeId, Error> {
+        find_scope(&*self.reader, name, self.at)
+    }
+
+    /// What a scope sees, nearest first.
+    pub fn closure(&self, scope: ScopeId) -> Result<Vec<ScopeId>, Error> {
+        self.reader.closure(scope, self.at)
+    }
+
+    /// What these scopes are called; deleted ones by their last name.
+    pub fn scope_names(&self, scopes: &[ScopeId]) -> Result<ScopeNames, Error> {
+        self.reader.scope_names(scopes, self.at)
+    }
+
+    /// All namespaces and scopes.
+    pub fn tree(&self) -> Result<Tree, Error> {
+        Tree::read(&*self.reader, self.at)
+    }
+
+    /// How many entries or triples each scope has in itself, suppressed ones too.
+    pub fn count_by_scope(&self, entity_type: EntityType) -> Result<BTreeMap<ScopeId, u64>, Error> {
+        self.reader.count_by_scope(entity_type, self.at)
+    }
+
     /// Live triples with these folded values, newest first, and how many there are.
     pub fn triples(
         &self,
@@ -53,19 +81,16 @@ impl<'a> Snapshot<'a> {
         Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?))
     }
 
-    pub fn transaction(&self, id: TxId) -> Result<Option<Transaction>, Error> {
-        self.reader.transaction(id, self.at)
-    }
-
     /// Transactions after `since`, newest first, and how many there are.
     pub fn history(
         &self,
         id: Option<Id>,
         entity_type: Option<EntityType>,
         since: TxId,
+        view: View<'_>,
         page: Range<u64>,
     ) -> Result<(Vec<Transaction>, u64), Error> {
-        self.storage.history(&HistoryQuery { id, entity_type, since, at: self.at }, page)
+        self.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
     }
 
     /// Topics that begin with the prefix, for completion.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kenning_model::{Transaction, TxId};
-use kenning_storage::Error;
+use kenning_storage::{Error, View};
 use tokio::sync::watch::Receiver;
 
 use crate::Engine;
@@ -36,7 +36,7 @@ impl Engine {
             .take(limit)
             .map(|id| {
                 reader
-                    .transaction(TxId(id), head)?
+                    .transaction(TxId(id), head, View::WHOLE)?
                     .ok_or_else(|| Error::Damaged { what: format!("transaction {id} is missing") })
             })
             .collect()

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use kenning_engine::{Engine, Explanation, INDEX_DIR, Question, Similar, Sources};
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
-use kenning_storage::{EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, Write};
-use kenning_testkit::{TempStore, fixed_start, scrambled};
+use kenning_storage::{
+    EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, UndoWish, Write,
+};
+use kenning_testkit::{TempStore, fixed_start, make_scopes, scrambled};
 
 /// So many changes in memory are worth a segment; see `indexed.rs`.
 const SEGMENT_WORTH: usize = 512;
@@ -46,6 +48,7 @@ struct Author<'a> {
 
 impl<'a> Author<'a> {
     fn new(engine: &'a Engine, seed: u64) -> Author<'a> {
+        make_scopes(engine, SCOPES.len() as u32);
         Author { engine, random: scrambled(seed), ids: Vec::new(), written: 0 }
     }
 
@@ -98,8 +101,11 @@ impl<'a> Author<'a> {
             let id = self.ids[at];
             match (self.below(10), last.take()) {
                 (0..4, Some(tx)) => {
-                    let (_, changed) =
-                        self.commit(Write::Undo { target: UndoTarget::Tx(tx), any_actor: true });
+                    let (_, changed) = self.commit(Write::Undo(UndoWish {
+                        target: UndoTarget::Tx(tx),
+                        any_actor: true,
+                        within: None,
+                    }));
                     // The undo of a delete gives the id back.
                     let back: Vec<Id> = changed.into_iter().filter(|id| !self.ids.contains(id)).collect();
                     self.ids.extend(back);
@@ -182,7 +188,15 @@ struct Answer {
 fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
     let tags: Vec<String> = asked.tags.iter().map(|tag| (*tag).to_owned()).collect();
     let (topic, content, visible_at) = (asked.topic, asked.content, asked.visible_at.map(minutes));
-    let question = Question { scopes: asked.scopes, topic, content, tags: &tags, visible_at, explain: true };
+    let question = Question {
+        scopes: asked.scopes,
+        topic,
+        content,
+        tags: &tags,
+        visible_at,
+        relevant_only: false,
+        explain: true,
+    };
     let snapshot = engine.snapshot_at(at).expect("a transaction that is there");
     let found = snapshot.search(&question, asked.page.clone()).expect("a question is answered");
     let hits = found.hits.into_iter().map(|hit| (hit.stored.id, hit.stored.tx_id, hit.explanation)).collect();
@@ -439,8 +453,8 @@ fn far_behind_where_nothing_can_be_written_is_no_loss() {
     let author = Author::new(&writer, 3);
     for number in 0..=FAR_BEHIND {
         let (subject, predicate, object) = (format!("host {number}"), "is".into(), "up".into());
-        let (scope, closure, source, confidence) = (ScopeId(1), vec![ScopeId(1)], None, None);
-        let triple = NewTriple { scope, closure, subject, predicate, object, source, confidence };
+        let (scope, source, confidence) = (ScopeId(1), None, None);
+        let triple = NewTriple { scope, subject, predicate, object, source, confidence };
         author.commit(Write::Relate { triple, on_conflict: OnConflict::KeepBoth });
     }
     drop(writer);
@@ -583,7 +597,15 @@ fn write_in_turns(dir: &Path, turns: u64, after_each: &mut dyn FnMut(u64)) {
         let (tx, ids) = authors[writer].commit(Write::Store(entry));
         for engine in [&engines[reader], &engines[writer]] {
             let (topic, content, tags, visible_at) = (None, Some(word.as_str()), &[], None);
-            let question = Question { scopes: SCOPES, topic, content, tags, visible_at, explain: false };
+            let question = Question {
+                scopes: SCOPES,
+                topic,
+                content,
+                tags,
+                visible_at,
+                relevant_only: false,
+                explain: false,
+            };
             let found = engine.snapshot().expect("readable").search(&question, 0..1).expect("readable");
             let hit = found.hits.first().map(|hit| (hit.stored.id, hit.stored.tx_id));
             assert_eq!(hit, Some((ids[0], tx)), "turn {turn}");

@@ -38,8 +38,15 @@ fn store(engine: &Engine, numbers: std::ops::Range<usize>) {
 
 fn ask(engine: &Engine, text: &str) -> Found {
     let content = Some(text);
-    let question =
-        Question { scopes: &SCOPES, topic: None, content, tags: &[], visible_at: None, explain: true };
+    let question = Question {
+        scopes: &SCOPES,
+        topic: None,
+        content,
+        tags: &[],
+        visible_at: None,
+        relevant_only: false,
+        explain: true,
+    };
     engine.snapshot().expect("a snapshot").search(&question, 0..1000).expect("an answer")
 }
 

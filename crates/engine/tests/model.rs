@@ -7,12 +7,17 @@ use kenning_engine::{Engine, EntryHit, Error, Question};
 use kenning_model::{EntityType, Id, Record, ScopeId, TxId, fold};
 use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Sight, Version};
 use kenning_storage::{
-    Committed, EntryPatch, NewEntry, NewTriple, OnConflict, Request, Stored, UndoTarget, Write,
+    Committed, EntryPatch, NewEntry, NewTriple, OnConflict, Request, Stored, UndoTarget, UndoWish, View,
+    Write,
 };
 use kenning_testkit::TempStore;
 use proptest::prelude::*;
 
 const SCOPES: [ScopeId; 1] = [ScopeId::GLOBAL_DEFAULT];
+
+fn undo(target: UndoTarget, any_actor: bool) -> Write {
+    Write::Undo(UndoWish { target, any_actor, within: None })
+}
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -221,7 +226,6 @@ impl Run {
             [OnConflict::KeepBoth, OnConflict::Replace, OnConflict::Reject][on_conflict as usize];
         let triple = NewTriple {
             scope: ScopeId::GLOBAL_DEFAULT,
-            closure: SCOPES.to_vec(),
             // Case does not make another fact.
             subject: subject.to_uppercase(),
             predicate: "is".into(),
@@ -266,7 +270,7 @@ impl Run {
             return;
         }
         let tx = 1 + which % self.model.log.len();
-        let done = self.commit(who, Write::Undo { target: UndoTarget::Tx(TxId(tx as u64)), any_actor });
+        let done = self.commit(who, undo(UndoTarget::Tx(TxId(tx as u64)), any_actor));
         if !any_actor && self.model.log[tx - 1].who != who {
             assert!(matches!(done, Err(Error::NotYours { .. })), "{done:?}");
         } else if let Some(by) = self.model.undone_by(tx) {
@@ -277,7 +281,7 @@ impl Run {
     }
 
     fn undo_newest(&mut self, who: usize, count: u32, any_actor: bool) {
-        let done = self.commit(who, Write::Undo { target: UndoTarget::Newest(count), any_actor });
+        let done = self.commit(who, undo(UndoTarget::Newest(count), any_actor));
         match self.model.newest((!any_actor).then_some(who), count as usize) {
             None => assert!(matches!(done, Err(Error::TooFewToUndo { .. })), "{done:?}"),
             Some(targets) => self.undone(who, targets, done),
@@ -315,6 +319,7 @@ impl Run {
             content: None,
             tags: &[],
             visible_at: None,
+            relevant_only: false,
             explain: true,
         };
         let found = snapshot.search(&question, 0..1000).expect("readable");
@@ -329,7 +334,7 @@ impl Run {
             .map(|stored| (stored.id, said(stored)))
             .collect();
         assert_eq!(&stored, expected, "as of transaction {at}");
-        let (newest, total) = snapshot.history(None, None, TxId::EMPTY, 0..1).expect("readable");
+        let (newest, total) = snapshot.history(None, None, TxId::EMPTY, View::WHOLE, 0..1).expect("readable");
         assert_eq!(total as usize, at);
         if let Some(tx) = newest.first() {
             let logged = &self.model.log[at - 1];
@@ -356,6 +361,7 @@ impl Run {
             content: None,
             tags: &[],
             visible_at: None,
+            relevant_only: false,
             explain: true,
         };
         let mut live = snapshot.search(&question, 0..1000).expect("readable").hits;
@@ -375,8 +381,14 @@ impl Run {
         for text in ["deploy the user", "fruit", "topic", "bananna", "nothing of that kind"] {
             let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
             let by = By::WordsAndMeaning;
-            let asked =
-                kenning_retrieval::Question { title: None, text: Some(text), sight, by, explain: false };
+            let asked = kenning_retrieval::Question {
+                title: None,
+                text: Some(text),
+                sight,
+                by,
+                relevant_only: false,
+                explain: false,
+            };
             let expected = fresh.search(&asked, 0..1000).expect("memory").hits;
             let id = |number: u64| live[number as usize].stored.id;
             let expected: Vec<(Id, f64)> =
@@ -396,6 +408,7 @@ fn said(stored: &Stored) -> Said {
         Record::Triple(triple) => {
             Said::Triple { subject: fold(&triple.subject), object: fold(&triple.object) }
         }
+        other => panic!("nobody has written {other:?}"),
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::Context;
 use kenning_engine::{Embedder, Engine, Found, Question, Source};
 use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
-use kenning_testkit::TempStore;
+use kenning_testkit::{TempStore, make_scopes};
 
 pub use measure::{Interval, Scores};
 pub use set::{Asked, Set, Text};
@@ -28,6 +28,10 @@ pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::R
     let store = TempStore::in_memory();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder);
     let mut scopes = Scopes::default();
+    for text in &set.texts {
+        scopes.of(&text.scope);
+    }
+    make_scopes(&engine, scopes.0.len() as u32);
     let mut groups: HashMap<Id, &str> = HashMap::new();
     for texts in set.texts.chunks(STORED_AT_ONCE) {
         let ids = put(&engine, texts, &mut scopes)?;
@@ -103,6 +107,7 @@ fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<
         content: Some(&asked.text),
         tags: &[],
         visible_at: Some(engine.now()),
+        relevant_only: false,
         explain: false,
     };
     Ok(engine.snapshot()?.search(&question, 0..5 * DEPTH as u64)?)

@@ -8,10 +8,12 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
 use kenning_engine::{Embedder, Engine};
+use kenning_model::ScopeName;
 use kenning_server::{Options, ToolNames, Toolsets};
 use kenning_tools::{Access, Caller};
 
 use crate::commands::{self, usage};
+use crate::project;
 
 /// Knowledge and memory for AI agents, over MCP.
 #[derive(Parser)]
@@ -33,6 +35,8 @@ pub enum Command {
     Search(commands::search::Search),
     /// List what was changed, newest first
     History(commands::history::History),
+    /// Show namespaces and scopes as a tree
+    Scopes(commands::scopes::Scopes),
     /// Take changes back
     Undo(commands::undo::Undo),
     /// Check the whole store against its log
@@ -48,9 +52,9 @@ pub struct Config {
     /// Where the data is kept [default: the platform's data home]
     #[arg(long, env = "KENNING_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The scope of calls that name none
-    #[arg(long, env = "KENNING_SCOPE", global = true, default_value = "global:default")]
-    pub scope: String,
+    /// The scope of calls that name none [default: the line `scope: NAMESPACE:SCOPE` of the project's CLAUDE.md or AGENTS.md, else global:default]
+    #[arg(long, env = "KENNING_SCOPE", global = true)]
+    scope: Option<String>,
     /// The name under which changes are recorded [default: the client's name]
     #[arg(long, env = "KENNING_ACTOR", global = true)]
     pub actor: Option<String>,
@@ -110,13 +114,20 @@ impl Config {
         }
     }
 
+    /// What was asked for, else what the project says, else what everyone sees.
+    fn scope(&self) -> String {
+        let asked = self.scope.clone().filter(|scope| !scope.trim().is_empty());
+        let project = || project::scope(&std::env::current_dir().ok()?);
+        asked.or_else(project).unwrap_or_else(|| ScopeName::global_default().to_string())
+    }
+
     pub fn access(&self) -> Access {
         if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
     }
 
     /// The caller of a command on the terminal.
     pub fn caller(&self) -> Caller {
-        Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope.clone())
+        Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope())
     }
 
     pub fn options(&self) -> anyhow::Result<Options> {
@@ -129,7 +140,7 @@ impl Config {
             toolsets: self.toolsets()?,
             actor: self.actor.clone(),
             origin: Engine::new_origin(),
-            scope: self.scope.clone(),
+            scope: self.scope(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod config;
+mod project;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Some(Command::Call(call)) => commands::call::run(&config, call),
         Some(Command::Search(search)) => commands::search::run(&config, search),
         Some(Command::History(history)) => commands::history::run(&config, history),
+        Some(Command::Scopes(scopes)) => commands::scopes::run(&config, scopes),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),

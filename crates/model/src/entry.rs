@@ -8,6 +8,8 @@ use crate::{ScopeId, Timestamp};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     pub scope: ScopeId,
+    /// Empty when unset.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub topic: String,
     pub content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,9 @@ impl Id {
     pub const LEN: usize = 10;
     pub const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
 
+    /// What no bits are; reserved for what is built in.
+    pub const SMALLEST: Id = Id([Id::ALPHABET[0]; Id::LEN]);
+
     /// Takes the lowest 50 bits, five for each character.
     pub fn from_bits(bits: u64) -> Id {
         Id(std::array::from_fn(|at| Id::ALPHABET[(bits >> (5 * at)) as usize & 31]))

@@ -12,6 +12,6 @@ pub use clean::clean;
 pub use entry::{Entry, Status, TaskSize};
 pub use id::{Id, TxId};
 pub use jiff::Timestamp;
-pub use scope::{Scope, ScopeId};
+pub use scope::{DEFAULT, GLOBAL, GLOBAL_ABOUT, Namespace, Scope, ScopeId, ScopeName, ScopeNames, is_name};
 pub use transaction::{Change, EntityType, Op, Record, Transaction, Version};
 pub use triple::{Triple, fold};

@@ -1,37 +1,53 @@
-//! Where knowledge lives: `namespace:scope`.
+//! Where knowledge lives: `namespace:scope`. Scopes inherit from their parents, and all of them from the `default` of
+//! their namespace and from `global:default`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Id, Timestamp};
+
+/// The namespace that is always there.
+pub const GLOBAL: &str = "global";
+/// The scope that every namespace has, and that all its others inherit from.
+pub const DEFAULT: &str = "default";
+/// What the built-in namespace and its scope say of themselves.
+pub const GLOBAL_ABOUT: &str = "Universal knowledge accessible everywhere";
+
 /// A scope's name as people write it. Parsed once at the edge.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scope {
-    namespace: String,
-    name: String,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeName {
+    pub namespace: String,
+    pub name: String,
 }
 
-impl Scope {
-    /// `None` unless both parts are 2 to 64 of `[a-z0-9-]`.
-    pub fn parse(text: &str) -> Option<Scope> {
+impl ScopeName {
+    /// `None` unless both parts are names.
+    pub fn parse(text: &str) -> Option<ScopeName> {
         let (namespace, name) = text.split_once(':')?;
-        let fits = |part: &str| {
-            (2..=64).contains(&part.len())
-                && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
-        (fits(namespace) && fits(name))
-            .then(|| Scope { namespace: namespace.to_owned(), name: name.to_owned() })
+        (is_name(namespace) && is_name(name)).then(|| ScopeName::new(namespace, name))
     }
 
-    pub fn global_default() -> Scope {
-        Scope { namespace: "global".to_owned(), name: "default".to_owned() }
+    pub fn new(namespace: &str, name: &str) -> ScopeName {
+        ScopeName { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub fn global_default() -> ScopeName {
+        ScopeName::new(GLOBAL, DEFAULT)
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for ScopeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.namespace, self.name)
     }
+}
+
+/// Whether it is 2 to 64 of `[a-z0-9-]`, as namespaces and scopes are called.
+pub fn is_name(text: &str) -> bool {
+    (2..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 /// What the log stores instead of the name, so that a rename never rewrites an entry.
@@ -43,13 +59,63 @@ impl ScopeId {
     pub const GLOBAL_DEFAULT: ScopeId = ScopeId(1);
 }
 
+/// One version of a namespace, as the log holds it. `global` is not in the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Namespace {
+    pub name: String,
+    pub description: String,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+impl Namespace {
+    /// The id of `global`, which no other namespace is given.
+    pub const GLOBAL_ID: Id = Id::SMALLEST;
+}
+
+/// One version of a scope, as the log holds it. `global:default` is not in the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scope {
+    pub number: ScopeId,
+    /// The namespace's id.
+    pub namespace: Id,
+    pub name: String,
+    pub description: String,
+    /// In the order given, without the namespace's `default`, which is always the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<ScopeId>,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+/// What scopes are called at some transaction; a deleted one by its last name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScopeNames(pub BTreeMap<ScopeId, ScopeName>);
+
+impl ScopeNames {
+    pub fn of(&self, scope: ScopeId) -> String {
+        match (scope, self.0.get(&scope)) {
+            (ScopeId::GLOBAL_DEFAULT, _) => ScopeName::global_default().to_string(),
+            (_, Some(name)) => name.to_string(),
+            // Names are asked for with the ids at hand, so this is seen only where the store is damaged.
+            (ScopeId(number), None) => format!("unknown:{number}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Scope;
+    use super::ScopeName;
 
     #[test]
     fn a_scope_is_two_names_and_a_colon() {
-        let printed = |text| Scope::parse(text).map(|scope| scope.to_string());
+        let printed = |text| ScopeName::parse(text).map(|scope| scope.to_string());
         assert_eq!(printed("acme:petshop-storefront").as_deref(), Some("acme:petshop-storefront"));
         for text in ["", "acme", "acme:", "a:web", "Acme:web", "acme:web:x", "acme:we b", "acme:wéb"] {
             assert_eq!(printed(text), None, "{text}");

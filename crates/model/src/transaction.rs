@@ -4,22 +4,27 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, Id, Timestamp, Triple, TxId};
+use crate::{Entry, Id, Namespace, Scope, ScopeId, Timestamp, Triple, TxId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntityType {
     Entry,
     Triple,
+    Namespace,
+    Scope,
 }
 
 impl EntityType {
-    pub const ALL: [EntityType; 2] = [EntityType::Entry, EntityType::Triple];
+    pub const ALL: [EntityType; 4] =
+        [EntityType::Entry, EntityType::Triple, EntityType::Namespace, EntityType::Scope];
 
     pub fn as_str(self) -> &'static str {
         match self {
             EntityType::Entry => "entry",
             EntityType::Triple => "triple",
+            EntityType::Namespace => "namespace",
+            EntityType::Scope => "scope",
         }
     }
 }
@@ -34,6 +39,8 @@ impl fmt::Display for EntityType {
 pub enum Record {
     Entry(Entry),
     Triple(Triple),
+    Namespace(Namespace),
+    Scope(Scope),
 }
 
 impl Record {
@@ -41,20 +48,45 @@ impl Record {
         match self {
             Record::Entry(_) => EntityType::Entry,
             Record::Triple(_) => EntityType::Triple,
+            Record::Namespace(_) => EntityType::Namespace,
+            Record::Scope(_) => EntityType::Scope,
         }
     }
 
     pub fn as_entry(&self) -> Option<&Entry> {
         match self {
             Record::Entry(entry) => Some(entry),
-            Record::Triple(_) => None,
+            _ => None,
         }
     }
 
     pub fn as_triple(&self) -> Option<&Triple> {
         match self {
             Record::Triple(triple) => Some(triple),
-            Record::Entry(_) => None,
+            _ => None,
+        }
+    }
+
+    pub fn as_namespace(&self) -> Option<&Namespace> {
+        match self {
+            Record::Namespace(namespace) => Some(namespace),
+            _ => None,
+        }
+    }
+
+    pub fn as_scope(&self) -> Option<&Scope> {
+        match self {
+            Record::Scope(scope) => Some(scope),
+            _ => None,
+        }
+    }
+
+    /// The scope that it lives in; none for namespaces and scopes, which are seen from everywhere.
+    pub fn scope(&self) -> Option<ScopeId> {
+        match self {
+            Record::Entry(entry) => Some(entry.scope),
+            Record::Triple(triple) => Some(triple.scope),
+            Record::Namespace(_) | Record::Scope(_) => None,
         }
     }
 
@@ -62,15 +94,20 @@ impl Record {
         match self {
             Record::Entry(entry) => entry.version,
             Record::Triple(triple) => triple.version,
+            Record::Namespace(namespace) => namespace.version,
+            Record::Scope(scope) => scope.version,
         }
     }
 
     /// The same content as a later version, which is what an undo writes.
     pub fn again(mut self, version: u32, updated_at: Timestamp) -> Record {
-        match &mut self {
-            Record::Entry(entry) => (entry.version, entry.updated_at) = (version, Some(updated_at)),
-            Record::Triple(triple) => (triple.version, triple.updated_at) = (version, Some(updated_at)),
-        }
+        let (of, at) = match &mut self {
+            Record::Entry(entry) => (&mut entry.version, &mut entry.updated_at),
+            Record::Triple(triple) => (&mut triple.version, &mut triple.updated_at),
+            Record::Namespace(namespace) => (&mut namespace.version, &mut namespace.updated_at),
+            Record::Scope(scope) => (&mut scope.version, &mut scope.updated_at),
+        };
+        (*of, *at) = (version, Some(updated_at));
         self
     }
 }
@@ -134,4 +171,6 @@ pub struct Transaction {
     /// The transaction that took this one back and still stands.
     pub undone_by: Option<TxId>,
     pub changes: Vec<Change>,
+    /// How many more changes it has than were asked for.
+    pub left_out: usize,
 }

@@ -16,6 +16,10 @@ pub const BIGRAM_WEIGHT: f32 = 0.2;
 /// The share of meaning in a score, the rest is words.
 pub const DENSE_WEIGHT: f32 = 0.40;
 
+/// So much of a question's weight a text must have to be relevant, unless it is by its meaning. Measured, as is the
+/// other (`Embedder::relevant`), on `crates/eval/tests/relevance.tsv`.
+pub const RELEVANT: f32 = 0.35;
+
 /// What the words are measured against: the texts that are live at the moment of the question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {

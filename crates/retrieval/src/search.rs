@@ -13,7 +13,7 @@ use crate::lanes::{count_above, largest};
 use crate::lex;
 use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Link, count_links, link_to};
-use crate::score::{Fusion, HIDDEN, Population, Spread, Worth, counted};
+use crate::score::{Fusion, HIDDEN, Population, RELEVANT, Spread, Worth, counted};
 use crate::trigrams::{dice, trigram_bits, trigrams};
 use crate::vectors::Quantised;
 
@@ -36,6 +36,8 @@ pub struct Question<'a> {
     pub text: Option<&'a str>,
     pub sight: Sight<'a>,
     pub by: By,
+    /// Leaves out what has too little of the question, or means something too far from it.
+    pub relevant_only: bool,
     /// Whether hits say why they match.
     pub explain: bool,
 }
@@ -78,6 +80,8 @@ pub struct Results {
 struct Ask {
     title_only: bool,
     terms: Vec<AskedTerm>,
+    /// What a text of usual length scores that has every term once, those included that nobody uses.
+    weight: f32,
     vector: Vec<f32>,
     quantised: Quantised,
 }
@@ -174,7 +178,8 @@ impl Index {
             fusions: &fusions,
             by: question.by,
             by_meaning,
-            floor: self.embedder.floor(),
+            relevant_only: question.relevant_only,
+            floor: if question.relevant_only { self.embedder.relevant() } else { self.embedder.floor() },
         };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
@@ -370,9 +375,12 @@ impl Index {
         asked.dedup();
         let mut known: Vec<(Arc<str>, i64)> = Vec::new();
         let mut terms = Vec::new();
+        let mut weight = 0.0;
         for term in asked {
             let found = self.find(&term);
-            match then.df(self, &found)? {
+            let df = then.df(self, &found)?;
+            weight += then.population.idf(df as f32);
+            match df {
                 0 => {
                     for (text, found, df, weight) in self.lookalikes(&term, then)? {
                         let worth = Worth::new(df as f32, weight, then.population);
@@ -405,7 +413,7 @@ impl Index {
             By::Words => Vec::new(),
             _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
         };
-        Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
+        Ok(Ask { title_only, terms, weight, quantised: Quantised::new(&vector), vector })
     }
 
     /// The terms of a question, each once, and how rare each is at a moment; the rarest is what nobody uses.
@@ -494,6 +502,7 @@ struct Judge<'a> {
     fusions: &'a [Fusion],
     by: By,
     by_meaning: bool,
+    relevant_only: bool,
     /// As near as this is a match.
     floor: f32,
 }
@@ -512,11 +521,16 @@ impl Judge<'_> {
         buffer: &'a mut [f32],
     ) -> (&'a [f32], f32) {
         if self.is_by_words() {
-            return (&scored.sides[0].lexical[locals], 0.0);
+            return (&scored.sides[0].lexical[locals], self.lexical_bar(0));
         }
         let buffer = &mut buffer[..locals.len()];
         self.score(scored, locals, buffer);
         (buffer, NO_MATCH)
+    }
+
+    /// More words than this are a match.
+    fn lexical_bar(&self, side: usize) -> f32 {
+        if self.relevant_only { RELEVANT * self.asks[side].weight } else { 0.0 }
     }
 
     /// The score of each of these texts, or `NO_MATCH`.
@@ -551,10 +565,11 @@ impl Judge<'_> {
             _ if self.by_meaning && !self.asks[side].title_only => self.floor,
             _ => f32::MAX,
         };
+        let bar = self.lexical_bar(side);
         match (lexical.is_empty(), cosines.is_empty()) {
             (false, true) => {
                 for (out, lexical) in out.iter_mut().zip(&lexical[locals]) {
-                    *out = if *lexical > 0.0 { fusion.total(*lexical, 0.0) } else { NO_MATCH };
+                    *out = if *lexical > bar { fusion.total(*lexical, 0.0) } else { NO_MATCH };
                 }
             }
             (true, _) => {
@@ -566,7 +581,7 @@ impl Judge<'_> {
                 for ((out, lexical), cosine) in
                     out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
                 {
-                    let matches = (*lexical > 0.0) | (*cosine >= floor);
+                    let matches = (*lexical > bar) | (*cosine >= floor);
                     *out = if matches { fusion.total(*lexical, *cosine) } else { NO_MATCH };
                 }
             }

@@ -247,6 +247,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         text: asked.text.as_deref(),
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
+        relevant_only: false,
         explain: false,
     };
     let results = index.search(&question, 0..1000).expect("readable");

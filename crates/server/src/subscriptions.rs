@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::Engine;
-use kenning_model::{Transaction, TxId};
+use kenning_model::{ScopeId, ScopeName, Transaction, TxId};
 use rmcp::model::{
     NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
 };
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::resources::Watched;
+use crate::resources::{Changed, Watched};
 
 /// The newest transaction when the client asked to subscribe.
 #[derive(Clone, Copy)]
@@ -31,6 +31,7 @@ const IDS_MAX: usize = 100;
 /// One subscription of 2026-07-28: runs until the client cancels it or the connection ends.
 pub(crate) async fn listen(
     engine: Arc<Engine>,
+    scope: String,
     subscription: SubscriptionContext,
     ended: CancellationToken,
 ) -> Result<(), ErrorData> {
@@ -38,16 +39,16 @@ pub(crate) async fn listen(
     let watched: Vec<(String, Watched)> =
         uris.into_iter().filter_map(|uri| Watched::parse(&uri).map(|watched| (uri, watched))).collect();
     let started = subscription.request_context().extensions.get::<Started>().copied();
-    let mut log = Log::from(engine, started.map_or(TxId::EMPTY, |started| started.0));
+    let mut log = Log::from(engine, scope, started.map_or(TxId::EMPTY, |started| started.0));
     loop {
         let transactions = tokio::select! {
             () = subscription.cancelled() => return Ok(()),
             () = ended.cancelled() => return Ok(()),
             next = log.next() => next?,
         };
-        for transaction in &transactions {
+        for (transaction, scopes) in &transactions {
             for (uri, watched) in &watched {
-                for notice in notices(uri, *watched, transaction) {
+                for notice in notices(uri, *watched, transaction, scopes) {
                     let notice = ResourceUpdatedNotification::new(notice);
                     let sent =
                         subscription.sink().send(ServerNotification::ResourceUpdatedNotification(notice));
@@ -71,6 +72,7 @@ pub(crate) struct Subscription {
 impl Subscription {
     pub(crate) fn start(
         engine: Arc<Engine>,
+        scope: String,
         peer: Peer<RoleServer>,
         uri: String,
         watched: Watched,
@@ -79,10 +81,10 @@ impl Subscription {
         let stopped = Arc::new(Mutex::new(false));
         let is_stopped = stopped.clone();
         let task = tokio::spawn(async move {
-            let mut log = Log::from(engine, since);
+            let mut log = Log::from(engine, scope, since);
             while let Ok(transactions) = log.next().await {
-                for transaction in &transactions {
-                    for notice in notices(&uri, watched, transaction) {
+                for (transaction, scopes) in &transactions {
+                    for notice in notices(&uri, watched, transaction, scopes) {
                         // An aborted task runs on to its next pause, so being aborted is not enough.
                         let stopped = is_stopped.lock().await;
                         if *stopped || peer.notify_resource_updated(notice).await.is_err() {
@@ -116,26 +118,31 @@ impl Drop for Subscription {
 /// A place in the log that moves on.
 struct Log {
     engine: Arc<Engine>,
+    /// Whose sight decides what is told. Once found, it is followed through renames.
+    scope: String,
+    found: Option<ScopeId>,
     at: TxId,
     grown: tokio::sync::watch::Receiver<TxId>,
 }
 
 impl Log {
-    fn from(engine: Arc<Engine>, at: TxId) -> Log {
+    fn from(engine: Arc<Engine>, scope: String, at: TxId) -> Log {
         let grown = engine.watch();
-        Log { engine, at, grown }
+        Log { engine, scope, found: None, at, grown }
     }
 
-    /// The transactions after this place, as soon as there are any.
-    async fn next(&mut self) -> Result<Vec<Transaction>, ErrorData> {
+    /// The transactions after this place, as soon as there are any, each with what the scope saw then.
+    async fn next(&mut self) -> Result<Vec<(Transaction, Vec<ScopeId>)>, ErrorData> {
         loop {
-            let (engine, at) = (self.engine.clone(), self.at);
+            let (engine, at, scope, found) =
+                (self.engine.clone(), self.at, ScopeName::parse(&self.scope), self.found);
             // Marked as seen before the log is read: a commit that comes between is then waited for in vain never.
             self.grown.borrow_and_update();
-            let read = tokio::task::spawn_blocking(move || engine.transactions_after(at, READ_MAX)).await;
+            let read = tokio::task::spawn_blocking(move || read_on(&engine, at, scope, found)).await;
             match read {
-                Ok(Ok(transactions)) if !transactions.is_empty() => {
-                    self.at = transactions.last().map_or(at, |tx| tx.id);
+                Ok(Ok((transactions, found))) if !transactions.is_empty() => {
+                    self.at = transactions.last().map_or(at, |(tx, _)| tx.id);
+                    self.found = found;
                     return Ok(transactions);
                 }
                 Ok(Ok(_)) => {}
@@ -151,18 +158,50 @@ impl Log {
     }
 }
 
+type Read = (Vec<(Transaction, Vec<ScopeId>)>, Option<ScopeId>);
+
+fn read_on(
+    engine: &Engine,
+    at: TxId,
+    scope: Option<ScopeName>,
+    mut found: Option<ScopeId>,
+) -> Result<Read, kenning_engine::Error> {
+    let mut transactions = Vec::new();
+    for tx in engine.transactions_after(at, READ_MAX)? {
+        let snapshot = engine.snapshot_at(Some(tx.id))?;
+        // A scope that is not there yet sees nothing yet.
+        if let (None, Some(scope)) = (found, &scope) {
+            found = snapshot.scope(scope).ok();
+        }
+        let scopes = found.map_or(Ok(Vec::new()), |found| snapshot.closure(found))?;
+        transactions.push((tx, scopes));
+    }
+    Ok((transactions, found))
+}
+
 /// What one transaction means for one resource: an upsert, a delete, both, or nothing.
-fn notices(uri: &str, watched: Watched, tx: &Transaction) -> Vec<ResourceUpdatedNotificationParam> {
-    let (upserted, deleted) = watched.changed_ids(tx);
-    [("upsert", upserted), ("delete", deleted)]
+fn notices(
+    uri: &str,
+    watched: Watched,
+    tx: &Transaction,
+    scopes: &[ScopeId],
+) -> Vec<ResourceUpdatedNotificationParam> {
+    let Changed { upserted, deleted, all } = watched.changed(tx, scopes);
+    [("upsert", upserted, all), ("delete", deleted, false)]
         .into_iter()
-        .filter(|(_, ids)| !ids.is_empty())
-        .map(|(change_type, ids)| notice(uri, tx.id, change_type, ids))
+        .filter(|(_, ids, all)| !ids.is_empty() || *all)
+        .map(|(change_type, ids, all)| notice(uri, tx.id, change_type, ids, all))
         .collect()
 }
 
-fn notice(uri: &str, tx: TxId, change_type: &str, mut ids: Vec<String>) -> ResourceUpdatedNotificationParam {
-    let truncated = ids.len() > IDS_MAX;
+fn notice(
+    uri: &str,
+    tx: TxId,
+    change_type: &str,
+    mut ids: Vec<String>,
+    all: bool,
+) -> ResourceUpdatedNotificationParam {
+    let truncated = all || ids.len() > IDS_MAX;
     ids.truncate(IDS_MAX);
     let mut change: Value = json!({
         "resource_uri": uri,

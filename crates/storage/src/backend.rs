@@ -6,9 +6,12 @@
 //! - a read at a transaction gives the same answer forever, whatever is written later;
 //! - what is derived from the log equals a replay of it, and `verify` names every place where it does not.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use kenning_model::{EntityType, Id, Record, ScopeId, Timestamp, Transaction, TxId, Version};
+use kenning_model::{
+    EntityType, Id, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId, Version,
+};
 
 use crate::Error;
 
@@ -39,12 +42,34 @@ pub trait Reader {
     /// Whether anything ever had this id.
     fn is_taken(&self, id: Id) -> Result<bool, Error>;
 
-    /// Every transaction that touched the id, oldest first.
-    fn touches(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error>;
+    /// Every transaction that touched the id, oldest first; with scopes, only those in which the id came to be in one
+    /// of them or went from there.
+    fn touches(
+        &self,
+        entity_type: EntityType,
+        id: Id,
+        scopes: Option<&[ScopeId]>,
+    ) -> Result<Vec<TxId>, Error>;
+
+    /// Every live record of this type, oldest first: for types of which there are few.
+    fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
+
+    /// The live scope of this name.
+    fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error>;
+    /// The scope that had this name last, and the transaction that took the name away.
+    fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error>;
+    /// What these scopes are called; deleted ones by their last name.
+    fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error>;
+    /// What a scope sees, nearest first; nothing if it is not live.
+    fn closure(&self, scope: ScopeId, at: TxId) -> Result<Vec<ScopeId>, Error>;
+    /// The number of the next new scope: one more than any scope ever had.
+    fn next_scope(&self) -> Result<ScopeId, Error>;
 
     /// Live entries, newest first.
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
+    /// How many live entries or triples each scope has in itself, suppressed ones too.
+    fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error>;
     /// Topics of live entries that begin with the folded prefix, in order, each once, as spelt last.
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error>;
 
@@ -62,15 +87,10 @@ pub trait Reader {
     ) -> Result<(), Error>;
 
     /// `undone_by` is as of `at`.
-    fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error>;
-    /// The transactions with a change of this type in the range, newest first.
-    fn transactions_with(
-        &self,
-        entity_type: EntityType,
-        range: Range<TxId>,
-        page: Range<u64>,
-    ) -> Result<Vec<TxId>, Error>;
-    fn count_transactions_with(&self, entity_type: EntityType, range: Range<TxId>) -> Result<u64, Error>;
+    fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error>;
+    /// The transactions in the range that touched what is asked for, newest first.
+    fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error>;
+    fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error>;
     /// The newest transaction of this origin before `before`.
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error>;
     /// The undo of this transaction that still stands as of `at`.
@@ -100,6 +120,27 @@ impl From<Stored> for Version {
     fn from(stored: Stored) -> Version {
         Version { tx_id: stored.tx_id, record: stored.record }
     }
+}
+
+/// How much of a transaction is read.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Only versions in these scopes, and what belongs to no scope.
+    pub scopes: Option<&'a [ScopeId]>,
+    /// So many changes at most; the others are counted.
+    pub changes_max: usize,
+}
+
+impl View<'_> {
+    pub const WHOLE: View<'static> = View { scopes: None, changes_max: usize::MAX };
+}
+
+/// Which transactions are asked for.
+pub struct Touched<'a> {
+    pub entity_type: Option<EntityType>,
+    /// Those in these scopes, and of what belongs to no scope.
+    pub scopes: Option<&'a [ScopeId]>,
+    pub range: Range<TxId>,
 }
 
 pub struct EntryFilter<'a> {

@@ -1,6 +1,6 @@
 //! Why a call to the store failed, split by what the caller can do about it.
 
-use kenning_model::{EntityType, Id, TxId};
+use kenning_model::{EntityType, Id, ScopeName, TxId};
 
 use crate::Stored;
 
@@ -8,6 +8,17 @@ use crate::Stored;
 pub enum Error {
     #[error("there is no {entity_type} `{id}`")]
     UnknownId { entity_type: EntityType, id: Id },
+    #[error("there is no scope `{scope}`")]
+    UnknownScope { scope: ScopeName, missing: Missing },
+    #[error("there is no namespace `{namespace}`")]
+    UnknownNamespace { namespace: String, nearest: Option<String> },
+    #[error("there is already {what}")]
+    NameTaken { what: String },
+    /// It would leave the scopes, or what is in them, in no order.
+    #[error("{what}")]
+    Unsound { what: String },
+    #[error("transaction {tx} changes what is outside scope `{scope}`")]
+    OutsideScope { tx: TxId, scope: ScopeName },
     #[error("there is no transaction {tx}; the newest is {head}")]
     UnknownTx { tx: TxId, head: TxId },
     #[error("entry `{id}` is at version {current}, not {expected}")]
@@ -37,6 +48,25 @@ pub enum Error {
     Unavailable { applied: Applied, reason: String },
     #[error("a bug in the store: {what}")]
     Bug { what: String },
+}
+
+/// What became of a scope that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Deleted {
+        by: TxId,
+    },
+    Renamed {
+        to: String,
+    },
+    /// It is there now, but was not at this transaction.
+    NotYet {
+        at: TxId,
+    },
+    Never {
+        nearest: Option<String>,
+        has_namespace: bool,
+    },
 }
 
 /// Whether a failed write may be in the store all the same.

@@ -7,6 +7,7 @@ mod backend;
 mod embedded;
 mod error;
 mod group;
+mod tree;
 mod write;
 
 use std::ops::Range;
@@ -16,12 +17,14 @@ use std::sync::Arc;
 use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
 
 pub use backend::{
-    Backend, Damage, EntryFilter, Pending, Reader, Remembered, Stored, TripleFilter, Verified,
+    Backend, Damage, EntryFilter, Pending, Reader, Remembered, Stored, Touched, TripleFilter, Verified, View,
 };
 pub use embedded::{Embedded, STORE_FILE};
-pub use error::{Applied, Error};
+pub use error::{Applied, Error, Missing};
+pub use tree::{DEPTH_MAX, Tree, find_scope};
 pub use write::{
-    Committed, EntryPatch, Keyed, NewEntry, NewTriple, OnConflict, Request, UndoPlan, UndoTarget, Write,
+    Committed, EntryPatch, Keyed, NamespacePatch, NewEntry, NewNamespace, NewScope, NewTriple, OnConflict,
+    Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
 };
 
 /// How long an idempotency key is kept.
@@ -85,15 +88,19 @@ impl Storage {
     }
 
     /// Transactions of the history, newest first, and how many there are.
-    pub fn history(&self, query: &HistoryQuery, page: Range<u64>) -> Result<(Vec<Transaction>, u64), Error> {
+    pub fn history(
+        &self,
+        query: &HistoryQuery<'_>,
+        page: Range<u64>,
+    ) -> Result<(Vec<Transaction>, u64), Error> {
         let reader = self.backend.reader()?;
         let range = query.since.next()..query.at.next();
-        let (ids, total) = match (query.id, query.entity_type) {
-            (Some(id), entity_type) => {
+        let (ids, total) = match (query.id, query.entity_type, query.view.scopes) {
+            (Some(id), entity_type, scopes) => {
                 let mut ids = Vec::new();
                 for touched in EntityType::ALL {
                     if entity_type.is_none_or(|wanted| wanted == touched) {
-                        ids.extend(reader.touches(touched, id)?);
+                        ids.extend(reader.touches(touched, id, scopes)?);
                     }
                 }
                 ids.retain(|tx| range.contains(tx));
@@ -102,31 +109,32 @@ impl Storage {
                 let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
                 (page.collect(), total)
             }
-            (None, Some(entity_type)) => (
-                reader.transactions_with(entity_type, range.clone(), page)?,
-                reader.count_transactions_with(entity_type, range)?,
-            ),
             // Ids are dense, so a page of the whole history needs no look-up.
-            (None, None) => {
+            (None, None, None) => {
                 let total = range.end.0.saturating_sub(range.start.0);
                 let newest = range.end.0 - page.start.min(total);
                 let oldest = range.end.0 - page.end.min(total);
                 ((oldest..newest).rev().map(TxId).collect(), total)
             }
+            (None, entity_type, scopes) => {
+                let touched = Touched { entity_type, scopes, range };
+                (reader.transactions_with(&touched, page)?, reader.count_transactions_with(&touched)?)
+            }
         };
         let mut transactions = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = reader.transaction(id, query.at)?;
+            let found = reader.transaction(id, query.at, query.view)?;
             transactions.push(found.ok_or_else(|| Error::damaged(format!("transaction {id} is missing")))?);
         }
         Ok((transactions, total))
     }
 }
 
-pub struct HistoryQuery {
+pub struct HistoryQuery<'a> {
     pub id: Option<Id>,
     pub entity_type: Option<EntityType>,
     /// Only transactions after this one.
     pub since: TxId,
     pub at: TxId,
+    pub view: View<'a>,
 }

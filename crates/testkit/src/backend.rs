@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use kenning_model::{
     Change, EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, Triple, TxId, Version,
 };
-use kenning_storage::{Backend, EntryFilter, Reader, Remembered, Stored, TripleFilter};
+use kenning_storage::{Backend, EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
 
 use crate::{fixed_start, scrambled};
 
@@ -40,7 +40,7 @@ const ALL: Range<u64> = 0..1000;
 pub fn an_empty_store_has_nothing(backend: &dyn Backend) {
     let reader = reader(backend);
     assert_eq!(reader.head().expect("a head"), TxId::EMPTY);
-    assert_eq!(reader.transaction(TxId(1), TxId(1)).expect("an answer"), None);
+    assert_eq!(reader.transaction(TxId(1), TxId(1), View::WHOLE).expect("an answer"), None);
     assert_eq!(Seen::at(&*reader, TxId::EMPTY), Seen::default());
 }
 
@@ -65,7 +65,7 @@ pub fn a_transaction_reads_back_whole(backend: &dyn Backend) {
     let written = transaction(1, changes);
     commit(backend, std::slice::from_ref(&written));
     let reader = reader(backend);
-    assert_eq!(reader.transaction(TxId(1), TxId(1)).expect("an answer"), Some(written.clone()));
+    assert_eq!(reader.transaction(TxId(1), TxId(1), View::WHOLE).expect("an answer"), Some(written.clone()));
     for change in written.changes {
         let found = reader.record(change.entity_type, change.id, TxId(1)).expect("an answer");
         assert_eq!(found.map(|stored| stored.record), change.after);
@@ -89,7 +89,10 @@ pub fn ids_are_dense_and_in_commit_order(backend: &dyn Backend) {
     assert_eq!(ids, (1..=WRITERS * EACH).map(TxId).collect::<Vec<_>>(), "no gap and no number twice");
     let reader = reader(backend);
     for id in ids {
-        assert!(reader.transaction(id, id).expect("an answer").is_some(), "transaction {id} is there");
+        assert!(
+            reader.transaction(id, id, View::WHOLE).expect("an answer").is_some(),
+            "transaction {id} is there"
+        );
     }
 }
 
@@ -149,12 +152,13 @@ pub fn a_pending_write_is_seen_by_itself_alone(backend: &dyn Backend) {
 pub fn a_deleted_id_keeps_its_history(backend: &dyn Backend) {
     commit(backend, &mixed_history()[..4]);
     let reader = reader(backend);
-    let touches = reader.touches(EntityType::Entry, id(1)).expect("an answer");
+    let touches = reader.touches(EntityType::Entry, id(1), None).expect("an answer");
     assert_eq!(touches, [TxId(1), TxId(2), TxId(4)], "oldest first");
     assert_eq!(reader.record(EntityType::Entry, id(1), TxId(4)).expect("an answer"), None);
     let latest = reader.latest(EntityType::Entry, id(1)).expect("an answer").expect("the closed version");
     assert_eq!((latest.tx_id, latest.record.version()), (TxId(2), 2));
-    let deleted = reader.transaction(TxId(4), TxId(4)).expect("an answer").expect("transaction 4");
+    let deleted =
+        reader.transaction(TxId(4), TxId(4), View::WHOLE).expect("an answer").expect("transaction 4");
     assert_eq!(deleted.changes[0].before.as_ref(), Some(&Version::from(latest)));
 }
 
@@ -164,7 +168,7 @@ pub fn an_undo_stands_until_it_is_undone(backend: &dyn Backend) {
     let standing = |of: u64, at: u64| reader.undone_by(TxId(of), TxId(at)).expect("an answer");
     assert_eq!([4, 5, 6].map(|at| standing(4, at)), [None, Some(TxId(5)), None]);
     assert_eq!([5, 6].map(|at| standing(5, at)), [None, Some(TxId(6))]);
-    let told = reader.transaction(TxId(4), TxId(5)).expect("an answer").expect("transaction 4");
+    let told = reader.transaction(TxId(4), TxId(5), View::WHOLE).expect("an answer").expect("transaction 4");
     assert_eq!(told.undone_by, Some(TxId(5)));
 }
 
@@ -186,11 +190,16 @@ pub fn listings_come_newest_first_in_pages(backend: &dyn Backend) {
     assert_eq!([page(0..5), page(5..10), page(10..99)].concat(), newest_first);
     assert_eq!(reader.count_entries(&filter).expect("a count"), 2 * MANY);
 
-    let with = |range, page| reader.transactions_with(EntityType::Entry, range, page).expect("a page");
-    assert_eq!(with(TxId(2)..TxId(6), 1..3), [TxId(4), TxId(3)]);
-    let range = TxId(2)..TxId(6);
-    assert_eq!(reader.count_transactions_with(EntityType::Entry, range.clone()).expect("a count"), 4);
-    assert_eq!(reader.count_transactions_with(EntityType::Triple, range).expect("a count"), 0);
+    let with = |entity_type, scopes| Touched { entity_type, scopes, range: TxId(2)..TxId(6) };
+    let page = |touched: &Touched<'_>| reader.transactions_with(touched, 1..3).expect("a page");
+    let count = |touched: &Touched<'_>| reader.count_transactions_with(touched).expect("a count");
+    for touched in [with(Some(EntityType::Entry), None), with(None, Some(&[HERE])), with(None, None)] {
+        assert_eq!(page(&touched), [TxId(4), TxId(3)]);
+        assert_eq!(count(&touched), 4);
+    }
+    for touched in [with(Some(EntityType::Triple), None), with(None, Some(&[ELSEWHERE]))] {
+        assert_eq!(count(&touched), 0);
+    }
 }
 
 pub fn listings_keep_to_their_scopes_and_their_moment(backend: &dyn Backend) {
@@ -375,7 +384,7 @@ impl Seen {
             ..Seen::default()
         };
         for number in 1..=at.0 {
-            seen.transactions.extend(reader.transaction(TxId(number), at).expect("an answer"));
+            seen.transactions.extend(reader.transaction(TxId(number), at, View::WHOLE).expect("an answer"));
         }
         for entity_type in EntityType::ALL {
             for number in 1..=2 {
@@ -415,6 +424,7 @@ fn transaction(number: u64, changes: Vec<Change>) -> Transaction {
         undoes: Vec::new(),
         undone_by: None,
         changes,
+        left_out: 0,
     }
 }
 

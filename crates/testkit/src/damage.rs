@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use kenning_model::{EntityType, Id, ScopeId};
+use kenning_model::{EntityType, Id, ScopeId, ScopeName};
 use kenning_storage::{
-    EntryPatch, Keyed, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, Storage, UndoTarget, Write,
+    EntryPatch, Keyed, NamespacePatch, NewEntry, NewNamespace, NewScope, NewTriple, OnConflict, Request,
+    STORE_FILE, Storage, UndoTarget, UndoWish, Write,
 };
 use rusqlite::Connection;
 
@@ -46,6 +47,22 @@ fn fill(storage: &Storage) {
         let tx = storage.commit(request).expect("the write is accepted").tx;
         (tx.id, tx.changes[0].id)
     };
+    let description = "Where half of it is".to_owned();
+    let namespace = NewNamespace { name: "acme".to_owned(), description: description.clone() };
+    commit(9_001, "create_namespace", Write::CreateNamespace(namespace));
+    let scope = |name: &str, parents: &[&str]| {
+        let parents = parents.iter().map(|name| ScopeName::new("acme", name)).collect();
+        Write::CreateScope(NewScope {
+            name: ScopeName::new("acme", name),
+            description: description.clone(),
+            parents,
+        })
+    };
+    commit(9_002, "create_scope", scope("mobile", &[]));
+    commit(9_003, "create_scope", scope("shop", &["mobile"]));
+    commit(9_004, "delete_scope", Write::DeleteScope { name: ScopeName::new("acme", "mobile") });
+    let patch = NamespacePatch { name: Some("acme-corp".to_owned()), description: None };
+    commit(9_005, "update_namespace", Write::UpdateNamespace { name: "acme".to_owned(), patch });
     for number in 0..12 {
         let valid = |second: i64| Some(crate::fixed_start() + jiff::SignedDuration::from_secs(second));
         let entry = NewEntry {
@@ -63,7 +80,6 @@ fn fill(storage: &Storage) {
         let (_, id) = commit(10 * number, "store", Write::Store(entry));
         let triple = NewTriple {
             scope: ScopeId(1),
-            closure: vec![ScopeId(1)],
             subject: format!("service {}", number / 2),
             predicate: "runs on".to_owned(),
             object: format!("host {number}"),
@@ -77,7 +93,8 @@ fn fill(storage: &Storage) {
             commit(10 * number + 2, "update", Write::Update { id, patch, expected_version: None });
         if number % 2 == 0 {
             let target = UndoTarget::Tx(renamed);
-            commit(10 * number + 3, "undo", Write::Undo { target, any_actor: false });
+            let wish = UndoWish { target, any_actor: false, within: None };
+            commit(10 * number + 3, "undo", Write::Undo(wish));
         } else {
             let entity_type = EntityType::Entry;
             commit(10 * number + 3, "delete", Write::Delete { entity_type, id });

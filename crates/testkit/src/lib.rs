@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use kenning_engine::{Engine, Sources};
-use kenning_model::Id;
-use kenning_storage::Storage;
+use kenning_model::{Id, ScopeName};
+use kenning_storage::{NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
 
 /// A clock that starts on 1 January 2026 and moves one second at each look, and ids drawn from a fixed sequence.
@@ -32,6 +32,26 @@ pub fn fixed_sources() -> Sources {
 
 pub fn fixed_start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a good moment")
+}
+
+/// Makes the scopes with the numbers up to `last`, all in one namespace, in a store that has none.
+pub fn make_scopes(engine: &Engine, last: u32) {
+    let tree = engine.snapshot().and_then(|snapshot| snapshot.tree()).expect("the store can be read");
+    if last < 2 || tree.namespace("test").is_some() {
+        return;
+    }
+    let commit = |write: Write| {
+        let (actor, origin, tool) = ("testkit".into(), "testkit".into(), "test".into());
+        let request = Request { actor, origin, tool, write, keyed: None };
+        engine.commit(request).expect("the scope is made");
+    };
+    let description = "for a test".to_owned();
+    commit(Write::CreateNamespace(NewNamespace { name: "test".into(), description: description.clone() }));
+    for number in 3..=last {
+        let name = ScopeName::new("test", &format!("s{number}"));
+        let (description, parents) = (description.clone(), Vec::new());
+        commit(Write::CreateScope(NewScope { name, description, parents }));
+    }
 }
 
 /// SplitMix64: far apart for neighbours, the same on every machine.

@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use kenning_model::{EntityType, Id, TaskSize, Timestamp, clean};
-use kenning_presentation::text::cut;
+use kenning_model::{EntityType, Id, TaskSize, Timestamp, clean, is_name};
+use kenning_presentation::text::{cut, quote};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::memory::item::Size;
 use crate::{Code, Stop};
@@ -53,34 +53,39 @@ impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
     }
 }
 
-/// A list of at most so many texts.
+/// So many texts, each of at most so many bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tags(pub Vec<String>);
+pub struct Texts<const MIN: usize, const MAX: usize, const BYTES_MAX: usize>(pub Vec<String>);
 
-impl<'de> Deserialize<'de> for Tags {
+pub type Tags = Texts<0, TAGS_MAX, TAG_BYTES_MAX>;
+pub type Ids = Texts<1, 50, NAME_BYTES_MAX>;
+pub type Parents = Texts<0, 32, NAME_BYTES_MAX>;
+pub type Queries = Texts<1, 15, TERM_BYTES_MAX>;
+
+impl<'de, const MIN: usize, const MAX: usize, const BYTES_MAX: usize> Deserialize<'de>
+    for Texts<MIN, MAX, BYTES_MAX>
+{
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let tags = Vec::<Text<TAG_BYTES_MAX>>::deserialize(deserializer)?;
-        if tags.len() > TAGS_MAX {
-            return Err(de::Error::custom(format!(
-                "{} tags are more than the cap of {TAGS_MAX}",
-                tags.len()
-            )));
+        let texts = Vec::<Text<BYTES_MAX>>::deserialize(deserializer)?;
+        match texts.len() {
+            many if many > MAX => Err(de::Error::custom(format!("{many} are more than the cap of {MAX}"))),
+            many if many < MIN => Err(de::Error::custom(format!("must have at least {MIN}"))),
+            _ => Ok(Texts(texts.into_iter().map(|text| text.0).collect())),
         }
-        Ok(Tags(tags.into_iter().map(|tag| tag.0).collect()))
     }
 }
 
-impl JsonSchema for Tags {
+impl<const MIN: usize, const MAX: usize, const BYTES_MAX: usize> JsonSchema for Texts<MIN, MAX, BYTES_MAX> {
     fn schema_name() -> Cow<'static, str> {
-        "Tags".into()
+        format!("{MIN}To{MAX}Texts{BYTES_MAX}").into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "array",
-            "maxItems": TAGS_MAX,
-            "items": {"type": "string", "maxLength": TAG_BYTES_MAX},
-        })
+        let items = json!({"type": "string", "maxLength": BYTES_MAX});
+        match MIN {
+            0 => json_schema!({"type": "array", "maxItems": MAX, "items": items}),
+            _ => json_schema!({"type": "array", "minItems": MIN, "maxItems": MAX, "items": items}),
+        }
     }
 }
 
@@ -115,6 +120,33 @@ impl JsonSchema for Sizes {
             "maxItems": SIZES_MAX,
             "items": {"type": "string", "enum": ["XS", "S", "M", "L", "XL"]},
         })
+    }
+}
+
+/// What a namespace is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(pub String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        match is_name(&name) {
+            true => Ok(Name(name)),
+            false => Err(de::Error::custom(format!(
+                "{} is not a name: 2 to 64 of a-z, 0-9 and -",
+                quote(&name, 64)
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Name {
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[a-z0-9-]{2,64}$"})
     }
 }
 
@@ -232,13 +264,14 @@ pub(crate) fn parse_id(entity_type: EntityType, text: &str) -> Result<Id, Stop> 
 }
 
 pub(crate) fn unknown_id(entity_type: EntityType, text: &str) -> Stop {
-    let shown = cut(&clean(text), 64);
-    Stop::new(
-        Code::NotFound,
-        format!(
-            "there is no {entity_type} `{shown}`; find ids with `query` or `query_graph`, or see in `history` whether it was deleted"
-        ),
-    )
+    let shown = cut(&clean(text), 130);
+    let next = match entity_type {
+        EntityType::Entry | EntityType::Triple => {
+            "find ids with `query` or `query_graph`, or see in `history` whether it was deleted"
+        }
+        EntityType::Scope | EntityType::Namespace => "`get_namespaces` lists what there is",
+    };
+    Stop::new(Code::NotFound, format!("there is no {entity_type} `{shown}`; {next}"))
 }
 
 /// Parses the arguments of a call. `known` are the names in the tool's schema.

@@ -1,8 +1,8 @@
 //! The table of error codes, and why a call stops.
 
-use kenning_model::TxId;
+use kenning_model::{ScopeName, TxId};
 use kenning_presentation::{Block, Reply, cursor::CursorError, text};
-use kenning_storage::{Applied, Error};
+use kenning_storage::{Applied, Error, Missing};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::unknown_id;
@@ -13,6 +13,7 @@ pub enum Code {
     NotFound,
     Conflict,
     ReadOnly,
+    ScopeViolation,
     PermissionDenied,
     Timeout,
     BackendUnavailable,
@@ -20,11 +21,12 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 8] = [
+    pub const ALL: [Code; 9] = [
         Code::InvalidArgument,
         Code::NotFound,
         Code::Conflict,
         Code::ReadOnly,
+        Code::ScopeViolation,
         Code::PermissionDenied,
         Code::Timeout,
         Code::BackendUnavailable,
@@ -37,6 +39,7 @@ impl Code {
             Code::NotFound => "NOT_FOUND",
             Code::Conflict => "CONFLICT",
             Code::ReadOnly => "READ_ONLY",
+            Code::ScopeViolation => "SCOPE_VIOLATION",
             Code::PermissionDenied => "PERMISSION_DENIED",
             Code::Timeout => "TIMEOUT",
             Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
@@ -52,10 +55,11 @@ impl Code {
     pub fn about(self) -> &'static str {
         match self {
             Code::InvalidArgument => "An argument is missing, unknown, of the wrong type or over its cap.",
-            Code::NotFound => "The id, transaction, scope or resource does not exist.",
+            Code::NotFound => "The id, transaction, namespace, scope or resource does not exist.",
             Code::Conflict => {
-                "The store has moved on: a stale version, a contradiction, a later change of the same ids, a reused key."
+                "The store has moved on: a stale version, a contradiction, a later change of the same ids, a name that is taken, a reused key."
             }
+            Code::ScopeViolation => "It reaches outside the scope that the call named.",
             Code::ReadOnly => "The server was started with `--read-only`.",
             Code::PermissionDenied => "The caller, or the store's own protection, does not allow it.",
             Code::Timeout => "The call took too long; a write may still have been applied.",
@@ -121,6 +125,21 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         match error {
             Error::UnknownId { entity_type, id } => unknown_id(entity_type, id.as_str()),
+            Error::UnknownScope { scope, missing } => unknown_scope(&scope, missing),
+            Error::UnknownNamespace { namespace, nearest } => {
+                let hint = nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+                let next = "`get_namespaces` lists them, `create_namespace` makes one";
+                Stop::new(Code::NotFound, format!("there is no namespace `{namespace}`; {hint}{next}"))
+            }
+            Error::NameTaken { what } => Stop::new(
+                Code::Conflict,
+                format!("there is already {what}; take another name, or use it as it is (`get_namespaces` describes it)"),
+            ),
+            Error::Unsound { what } => Stop::new(Code::Conflict, format!("{what}; see `history` for what was changed since")),
+            Error::OutsideScope { tx, scope } => Stop::new(
+                Code::ScopeViolation,
+                format!("transaction {tx} changed more than what is in scope `{scope}`; leave `scope` out to undo all of it"),
+            ),
             Error::UnknownTx { tx, head } if head == TxId::EMPTY => {
                 Stop::new(Code::NotFound, format!("there is no transaction {tx}; the store is empty"))
             }
@@ -154,7 +173,7 @@ impl From<Error> for Stop {
             Error::ChangedSince { targets, later } => Stop::new(
                 Code::Conflict,
                 format!(
-                    "can't undo {}: the same ids were changed since by {}; undo the later first",
+                    "can't undo {}: what it changed was changed or used since by {}; undo the later first",
                     numbers(&targets),
                     numbers(&later)
                 ),
@@ -201,6 +220,33 @@ impl From<Error> for Stop {
             Error::Bug { .. } => Stop::new(Code::InternalError, "Kenning has failed at this; its log says where"),
         }
     }
+}
+
+fn unknown_scope(scope: &ScopeName, missing: Missing) -> Stop {
+    let message = match missing {
+        Missing::Deleted { by } => {
+            format!(
+                "there is no scope `{scope}` any more: transaction {by} deleted it; `undo` {by} brings it back, `create_scope` makes a new one"
+            )
+        }
+        Missing::Renamed { to } => format!("there is no scope `{scope}` any more: it is called `{to}` now"),
+        Missing::NotYet { at } => format!("there was no scope `{scope}` yet as of transaction {at}"),
+        Missing::Never { nearest: Some(name), .. } => {
+            format!(
+                "there is no scope `{scope}`; did you mean `{name}`? `get_namespaces` lists them, `create_scope` makes one"
+            )
+        }
+        Missing::Never { has_namespace: true, .. } => {
+            format!("there is no scope `{scope}`; `get_namespaces` lists them, `create_scope` makes one")
+        }
+        Missing::Never { .. } => {
+            let namespace = &scope.namespace;
+            format!(
+                "there is no scope `{scope}` and no namespace `{namespace}`; make them with `create_namespace`, then `create_scope`, or see with `get_namespaces` what there is"
+            )
+        }
+    };
+    Stop::new(Code::NotFound, message)
 }
 
 /// `1 triple`, `2 triples`.

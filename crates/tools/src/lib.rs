@@ -4,6 +4,8 @@
 mod arguments;
 mod code;
 mod dispatch;
+mod keyed;
+pub mod knowledge;
 mod listing;
 pub mod memory;
 mod schema;
@@ -13,6 +15,6 @@ pub use code::{Code, Stop};
 pub use dispatch::{Access, dispatch, find};
 pub use listing::{List, Listing};
 pub use tool::{
-    Caller, Context, Definition, Effect, Family, SCOPES, TOOL_NAME_BYTES_MAX, definitions, families,
-    resolve_scope,
+    Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
+    scope_name,
 };

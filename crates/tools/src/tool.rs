@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use kenning_engine::Engine;
-use kenning_model::{Scope, ScopeId};
-use kenning_presentation::text::{clean, cut};
+use kenning_engine::{Engine, Snapshot};
+use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
+use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Block, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Code, Stop, arguments, memory, schema};
+use crate::{Code, Stop, arguments, knowledge, memory, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -60,12 +60,14 @@ impl Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Memory,
+    Knowledge,
 }
 
 impl Family {
     pub fn as_str(self) -> &'static str {
         match self {
             Family::Memory => "memory",
+            Family::Knowledge => "knowledge",
         }
     }
 }
@@ -83,6 +85,8 @@ pub struct Caller {
     pub actor: String,
     pub origin: String,
     pub scope: String,
+    /// Whoever owns the data sees the history of every scope.
+    pub is_owner: bool,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
@@ -95,7 +99,7 @@ impl Caller {
             "" => "local".to_owned(),
             actor => cut(actor, ACTOR_BYTES_MAX),
         };
-        Caller { actor, origin, scope }
+        Caller { actor, origin, scope, is_owner: false }
     }
 }
 
@@ -109,13 +113,13 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// The scope that a call names, or the caller's.
-    pub fn scope(&self, named: Option<&str>) -> Result<ScopeId, Stop> {
-        resolve_scope(named.unwrap_or(&self.caller.scope))
+    pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
+        scope_name(named.unwrap_or(&self.caller.scope))
     }
 
-    /// What a scope can see, nearest first.
-    pub fn closure(&self, scope: ScopeId) -> Vec<ScopeId> {
-        vec![scope]
+    /// The scope that a call writes to.
+    pub(crate) fn scope(&self, named: Option<&str>) -> Result<ScopeId, Stop> {
+        Ok(self.engine.snapshot()?.scope(&self.scope_name(named)?)?)
     }
 
     /// Commits, and makes the reply from what was committed. With an idempotency key that was seen before, the
@@ -147,27 +151,36 @@ impl Context<'_> {
     }
 }
 
-/// The scopes there are.
-pub const SCOPES: [&str; 1] = ["global:default"];
-
-pub fn resolve_scope(name: &str) -> Result<ScopeId, Stop> {
-    let shown = kenning_presentation::text::quote(name, 130);
-    let scope = Scope::parse(name).ok_or_else(|| {
-        Stop::invalid(format!("`scope`: {shown} is not of the form `namespace:scope` in [a-z0-9-]"))
-    })?;
-    match scope == Scope::global_default() {
-        true => Ok(ScopeId::GLOBAL_DEFAULT),
-        false => Err(Stop::new(
-            Code::NotFound,
-            format!("there is no scope {shown}; there is only `global:default`"),
-        )),
-    }
+/// A scope's name as a call or an address gives it.
+pub fn scope_name(text: &str) -> Result<ScopeName, Stop> {
+    scope_name_in("scope", text, |name| format!("the whole namespace is `{name}:{DEFAULT}`"))
 }
 
-/// The name people read for a scope's id.
-pub(crate) fn scope_name(scope: ScopeId) -> String {
-    debug_assert_eq!(scope, ScopeId::GLOBAL_DEFAULT);
-    Scope::global_default().to_string()
+/// As `scope_name`, for an argument that is called otherwise. `meant` says what a single name may have been meant for.
+pub(crate) fn scope_name_in(
+    argument: &str,
+    text: &str,
+    meant: impl Fn(&str) -> String,
+) -> Result<ScopeName, Stop> {
+    ScopeName::parse(text).ok_or_else(|| {
+        let shown = quote(text, 130);
+        let hint = match is_name(text) {
+            true => format!("; {}", meant(text)),
+            false => ", each 2 to 64 of a-z, 0-9 and -".to_owned(),
+        };
+        Stop::invalid(format!("`{argument}`: {shown} is not of the form `namespace:scope`{hint}"))
+    })
+}
+
+/// What the scope of this name sees, nearest first.
+pub fn closure(snapshot: &Snapshot<'_>, name: &ScopeName) -> Result<Vec<ScopeId>, Stop> {
+    Ok(snapshot.closure(snapshot.scope(name)?)?)
+}
+
+/// How many things of a type a transaction removed.
+pub(crate) fn count_of(done: &Committed, entity_type: EntityType) -> usize {
+    let is_gone = |change: &&Change| change.entity_type == entity_type && change.after.is_none();
+    done.tx.changes.iter().filter(is_gone).count()
 }
 
 type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Reply, Stop>;
@@ -226,7 +239,7 @@ impl Definition {
 pub fn definitions() -> &'static [Definition] {
     static DEFINITIONS: OnceLock<Vec<Definition>> = OnceLock::new();
     DEFINITIONS.get_or_init(|| {
-        let families = [(Family::Memory, memory::tools())];
+        let families = [(Family::Memory, memory::tools()), (Family::Knowledge, knowledge::tools())];
         families
             .into_iter()
             .flat_map(|(family, rows)| rows.into_iter().map(move |row| (family, row)))

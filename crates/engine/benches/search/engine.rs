@@ -7,7 +7,7 @@ use std::time::Instant;
 use kenning_engine::{Engine, Question};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
-use kenning_testkit::TempStore;
+use kenning_testkit::{TempStore, make_scopes};
 
 use crate::corpus::corpus;
 use crate::{Asked, QUESTIONS, p50};
@@ -19,6 +19,7 @@ const AT_ONCE: usize = 1_000;
 pub fn measure(many: usize, asked: &Asked) {
     let store = TempStore::new();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
+    make_scopes(&engine, crate::corpus::SCOPES as u32);
     let new = |text: crate::corpus::Text| NewEntry::new(ScopeId(text.scope + 1), text.title, text.body);
     let mut entries = corpus(many).map(new).collect::<Vec<_>>().into_iter();
     let since = Instant::now();
@@ -85,8 +86,15 @@ fn load(engine: &Engine, entries: Vec<NewEntry>) {
 
 fn ask(engine: &Engine, text: &str, scopes: &[ScopeId]) {
     let content = Some(text);
-    let question =
-        Question { scopes, topic: None, content, tags: &[], visible_at: Some(engine.now()), explain: false };
+    let question = Question {
+        scopes,
+        topic: None,
+        content,
+        tags: &[],
+        visible_at: Some(engine.now()),
+        relevant_only: false,
+        explain: false,
+    };
     engine.snapshot().expect("a snapshot").search(&question, 0..10).expect("an answer");
 }
 

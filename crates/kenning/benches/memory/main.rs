@@ -77,7 +77,7 @@ impl Agent {
     fn new(dir: &Path) -> Agent {
         let engine = Arc::new(Engine::new(dir.to_owned(), Engine::real_sources()));
         let (actor, scope) = ("bench".to_owned(), "global:default".to_owned());
-        Agent { engine, caller: Caller { actor, origin: Engine::new_origin(), scope } }
+        Agent { engine, caller: Caller::new(Some(&actor), Engine::new_origin(), scope) }
     }
 
     fn call(&self, tool: &str, arguments: Value) -> Value {

@@ -1,9 +1,10 @@
 //! `kenning history`
 
 use clap::Args;
+use kenning_tools::Caller;
 use serde_json::{Map, json};
 
-use super::{Outcome, print_reply, run_tool};
+use super::{Outcome, print_reply, run_tool_as};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -19,6 +20,9 @@ pub struct History {
     /// Go on where the last page ended
     #[arg(long)]
     cursor: Option<String>,
+    /// In every scope, not only in what --scope sees
+    #[arg(long)]
+    all: bool,
     /// Print the structured reply
     #[arg(long)]
     json: bool,
@@ -30,5 +34,6 @@ pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
     arguments.insert("id".to_owned(), json!(history.id));
     arguments.insert("since_tx_id".to_owned(), json!(history.since));
     arguments.insert("cursor".to_owned(), json!(history.cursor));
-    print_reply(&run_tool(config, "history", arguments)?, history.json)
+    let caller = Caller { is_owner: history.all, ..config.caller() };
+    print_reply(&run_tool_as(config, &caller, "history", arguments)?, history.json)
 }

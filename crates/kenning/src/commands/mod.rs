@@ -4,6 +4,7 @@ pub mod call;
 pub mod demo;
 pub mod history;
 pub mod rebuild;
+pub mod scopes;
 pub mod search;
 pub mod serve;
 pub mod undo;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use kenning_presentation::Reply;
 use kenning_storage::STORE_FILE;
-use kenning_tools::{Code, dispatch, find};
+use kenning_tools::{Caller, Code, dispatch, find};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
@@ -70,12 +71,22 @@ fn existing_store(config: &Config) -> anyhow::Result<Option<PathBuf>> {
 
 /// Runs a tool as the terminal's caller.
 pub fn run_tool(config: &Config, name: &str, arguments: Map<String, Value>) -> anyhow::Result<Reply> {
+    run_tool_as(config, &config.caller(), name, arguments)
+}
+
+/// Runs a tool as somebody.
+pub fn run_tool_as(
+    config: &Config,
+    caller: &Caller,
+    name: &str,
+    arguments: Map<String, Value>,
+) -> anyhow::Result<Reply> {
     let engine = config.engine()?;
     let Some(tool) = find(name) else {
         let names: Vec<&str> = kenning_tools::definitions().iter().map(|tool| tool.name).collect();
         return Err(usage(format!("there is no tool `{name}`; there are {}", names.join(", "))));
     };
-    Ok(dispatch(&engine, &config.caller(), config.access(), tool, arguments))
+    Ok(dispatch(&engine, caller, config.access(), tool, arguments))
 }
 
 /// Prints a reply: as JSON for programs, as text for people.

@@ -1,9 +1,10 @@
 //! `kenning undo`
 
 use clap::Args;
+use kenning_tools::Caller;
 use serde_json::{Map, json};
 
-use super::{Outcome, print_reply, run_tool};
+use super::{Outcome, print_reply, run_tool_as};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -28,5 +29,6 @@ pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     arguments.insert("count".to_owned(), json!(undo.count));
     arguments.insert("dry_run".to_owned(), json!(undo.dry_run));
     arguments.insert("any_actor".to_owned(), json!(true));
-    print_reply(&run_tool(config, "undo", arguments)?, undo.json)
+    let caller = Caller { is_owner: true, ..config.caller() };
+    print_reply(&run_tool_as(config, &caller, "undo", arguments)?, undo.json)
 }

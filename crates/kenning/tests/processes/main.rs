@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 fn server(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-    command.arg("serve").arg("--data-dir").arg(dir);
+    // Where no project says anything about scopes.
+    command.arg("serve").arg("--data-dir").arg(dir).current_dir(dir);
     // What the developer has set for their own sessions must not reach the tests.
     for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
         command.env_remove(format!("KENNING_{name}"));

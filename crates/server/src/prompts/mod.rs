@@ -7,7 +7,7 @@ mod retrieve_context;
 use kenning_engine::Engine;
 use kenning_model::fold;
 use kenning_presentation::text;
-use kenning_tools::{Caller, SCOPES, resolve_scope};
+use kenning_tools::{Caller, Stop, closure, scope_name};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptResult, JsonObject, Prompt,
@@ -83,24 +83,38 @@ pub(crate) fn complete(
     }
     let typed = fold(&request.argument.value);
     let values = match request.argument.name.as_str() {
-        "topic" => topics(engine, caller, &typed)?,
-        SCOPE => {
-            SCOPES.iter().filter(|scope| scope.starts_with(&typed)).map(|scope| scope.to_string()).collect()
+        "topic" => {
+            // What was typed for the other argument decides where to look.
+            let given = request.context.as_ref().and_then(|context| context.arguments.as_ref()?.get(SCOPE));
+            topics(engine, given.map_or(&caller.scope, |scope| scope), &typed).map_err(failed)?
         }
+        SCOPE => scopes(engine, &typed).map_err(failed)?,
         _ => Vec::new(),
     };
     completed(values)
 }
 
-fn topics(engine: &Engine, caller: &Caller, typed: &str) -> Result<Vec<String>, ErrorData> {
-    let read = || {
-        let scope = resolve_scope(&caller.scope)?;
-        let snapshot = engine.snapshot()?;
-        // One more than is shown, to know whether there are more.
-        Ok(snapshot.topics(&[scope], typed, engine.now(), CompletionInfo::MAX_VALUES + 1)?)
+fn topics(engine: &Engine, scope: &str, typed: &str) -> Result<Vec<String>, Stop> {
+    let snapshot = engine.snapshot()?;
+    // Where there is no such scope there is nothing to offer, and whoever is still typing needs no error.
+    let Ok(scopes) = scope_name(scope).and_then(|name| closure(&snapshot, &name)) else {
+        return Ok(Vec::new());
     };
-    let topics = read().map_err(|stop: kenning_tools::Stop| ErrorData::internal_error(stop.message, None))?;
+    // One more than is shown, to know whether there are more.
+    let topics = snapshot.topics(&scopes, typed, engine.now(), CompletionInfo::MAX_VALUES + 1)?;
     Ok(topics.iter().map(|topic| text::clean(topic)).collect())
+}
+
+fn scopes(engine: &Engine, typed: &str) -> Result<Vec<String>, Stop> {
+    let tree = engine.snapshot()?.tree()?;
+    let names = tree.names().0.into_values().map(|name| name.to_string());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(typed)).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn failed(stop: Stop) -> ErrorData {
+    ErrorData::internal_error(stop.message, None)
 }
 
 fn completed(mut values: Vec<String>) -> Result<CompleteResult, ErrorData> {

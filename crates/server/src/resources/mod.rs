@@ -2,11 +2,12 @@
 
 mod uri;
 
-use kenning_engine::{Engine, Error, Question};
-use kenning_model::{EntityType, Id, Transaction, TxId};
+use kenning_engine::{Engine, Error, Question, Snapshot, Stored};
+use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
-use kenning_tools::memory::item::{EntryItem, TransactionItem, TripleItem, entry_item};
-use kenning_tools::{Caller, Code, Listing, Stop, resolve_scope};
+
+use kenning_tools::memory::item::{EntryItem, TransactionItem, entry_items, transaction_items, triple_items};
+use kenning_tools::{Caller, Code, Listing, Stop, closure, scope_name};
 use rmcp::ErrorData;
 use rmcp::model::{MetaObject, Resource, ResourceTemplate};
 use serde::Serialize;
@@ -51,8 +52,8 @@ const ROWS: [Row; 3] = [
     Row {
         uri: TRANSACTIONS,
         name: "transactions",
-        about: "Every change of the store, newest first.",
-        parameters: "{?limit,cursor,as_of_tx_id,since_tx_id}",
+        about: "Every change in what the scope sees, newest first.",
+        parameters: "{?limit,cursor,scope,as_of_tx_id,since_tx_id}",
     },
 ];
 
@@ -94,22 +95,20 @@ pub(crate) fn read(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String
 }
 
 fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
-    let scope = resolve_scope(uri.scope.as_deref().unwrap_or(&caller.scope))?;
-    let scopes = [scope];
+    let scope = scope_name(uri.scope.as_deref().unwrap_or(&caller.scope))?;
     let limit = uri.limit.unwrap_or(LIMIT_DEFAULT);
-    let listing = Listing::begin(engine, uri.listing(scope), limit, uri.cursor.as_deref(), uri.as_of_tx_id)?;
-    let at = listing.snapshot.at();
+    let listing = Listing::begin(engine, uri.listing(&scope), limit, uri.cursor.as_deref(), uri.as_of_tx_id)?;
+    let (snapshot, at) = (&listing.snapshot, listing.snapshot.at());
+    let scopes = closure(snapshot, &scope)?;
     match uri.place {
         Place::Entry(id) => {
-            let stored = listing.snapshot.entry(id)?;
-            let item = stored.as_ref().and_then(entry_item);
-            let missing = || {
-                Stop::new(
-                    Code::NotFound,
-                    format!("there is no entry `{id}`; `{ENTRIES}` lists what there is"),
-                )
-            };
-            body(uri, at, vec![item.ok_or_else(missing)?], None)
+            let stored = snapshot.entry(id)?;
+            let is_seen = |stored: &&Stored| stored.record.scope().is_some_and(|own| scopes.contains(&own));
+            let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
+            match items.is_empty() {
+                false => body(uri, at, items, None),
+                true => Err(unseen(snapshot, id, &scope, stored.as_ref())?),
+            }
         }
         Place::Entries => {
             let question = Question {
@@ -118,30 +117,44 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
                 content: uri.content.as_deref(),
                 tags: &uri.tags,
                 visible_at: (!uri.include_suppressed).then_some(listing.asked_at),
+                relevant_only: false,
                 explain: false,
             };
-            let found = listing.snapshot.search(&question, listing.rows())?;
-            let items = found.hits.iter().filter_map(|hit| entry_item(&hit.stored)).collect();
+            let found = snapshot.search(&question, listing.rows())?;
+            let items = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
             let items = take_rows(items, ROWS_BYTES_MAX, EntryItem::cut_to_fit);
             let page = listing.end(items, found.total)?;
             body(uri, at, page.items, page.next_cursor)
         }
         Place::Triples => {
-            let (triples, total) = listing.snapshot.triples(&scopes, [None; 3], listing.rows())?;
-            let items = triples.iter().filter_map(TripleItem::of).collect();
+            let (triples, total) = snapshot.triples(&scopes, [None; 3], listing.rows())?;
+            let items = triple_items(snapshot, &triples)?;
             let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
             let page = listing.end(items, total)?;
             body(uri, at, page.items, page.next_cursor)
         }
         Place::Transactions => {
             let since = uri.since_tx_id.unwrap_or_default();
-            let (transactions, total) = listing.snapshot.history(None, None, since, listing.rows())?;
-            let items = transactions.iter().map(TransactionItem::new).collect();
+            let view = TransactionItem::view(Some(&scopes));
+            let (transactions, total) = snapshot.history(None, None, since, view, listing.rows())?;
+            let items = transaction_items(snapshot, &transactions)?;
             let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
             let page = listing.end(items, total)?;
             body(uri, at, page.items, page.next_cursor)
         }
     }
+}
+
+/// The entry is not there, or somewhere else.
+fn unseen(snapshot: &Snapshot<'_>, id: Id, scope: &ScopeName, stored: Option<&Stored>) -> Result<Stop, Stop> {
+    let next = match stored.and_then(|stored| stored.record.scope()) {
+        Some(own) => {
+            let own = snapshot.scope_names(&[own])?.of(own);
+            format!("it is in `{own}`: add `?scope={own}`")
+        }
+        None => format!("`{ENTRIES}` lists what there is"),
+    };
+    Ok(Stop::new(Code::NotFound, format!("there is no entry `{id}` in what `{scope}` sees; {next}")))
 }
 
 fn body<T: Serialize>(
@@ -174,23 +187,53 @@ impl Watched {
         }
     }
 
-    /// The ids that a transaction wrote and those that it removed, as this resource lists them.
-    pub(crate) fn changed_ids(self, tx: &Transaction) -> (Vec<String>, Vec<String>) {
+    /// What a transaction means for this resource, as who sees these scopes reads it.
+    pub(crate) fn changed(self, tx: &Transaction, scopes: &[ScopeId]) -> Changed {
+        let mut changed = Changed::default();
         let (wanted, only) = match self {
             Watched::Entries => (EntityType::Entry, None),
             Watched::Entry(id) => (EntityType::Entry, Some(id)),
             Watched::Triples => (EntityType::Triple, None),
-            Watched::Transactions => return (vec![tx.id.to_string()], Vec::new()),
-        };
-        let (mut upserted, mut deleted) = (Vec::new(), Vec::new());
-        for change in &tx.changes {
-            if change.entity_type == wanted && only.is_none_or(|id| id == change.id) {
-                let ids = if change.after.is_some() { &mut upserted } else { &mut deleted };
-                ids.push(change.id.to_string());
+            Watched::Transactions => {
+                if tx.changes.iter().any(|change| is_seen(change, scopes)) {
+                    changed.upserted.push(tx.id.to_string());
+                }
+                return changed;
             }
+        };
+        for change in &tx.changes {
+            if matches!(change.entity_type, EntityType::Namespace | EntityType::Scope) {
+                // Other names, and perhaps another sight: which entries that concerns is not counted up.
+                changed.all |= change.before.is_some() && change.after.is_some();
+            }
+            if change.entity_type != wanted
+                || only.is_some_and(|id| id != change.id)
+                || !is_seen(change, scopes)
+            {
+                continue;
+            }
+            // Who no longer sees it has lost it.
+            let is_left =
+                change.after.as_ref().and_then(Record::scope).is_some_and(|own| scopes.contains(&own));
+            let ids = if is_left { &mut changed.upserted } else { &mut changed.deleted };
+            ids.push(change.id.to_string());
         }
-        (upserted, deleted)
+        changed
     }
+}
+
+/// What is told of a transaction.
+#[derive(Default)]
+pub(crate) struct Changed {
+    pub(crate) upserted: Vec<String>,
+    pub(crate) deleted: Vec<String>,
+    /// A rename or a new parent may concern everything.
+    pub(crate) all: bool,
+}
+
+fn is_seen(change: &Change, scopes: &[ScopeId]) -> bool {
+    let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
+    sides.any(|record| record.scope().is_none_or(|own| scopes.contains(&own)))
 }
 
 pub(crate) fn not_found(uri: &str) -> ErrorData {

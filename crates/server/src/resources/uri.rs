@@ -1,6 +1,6 @@
 //! The addresses: a fixed path and a few parameters, nothing else.
 
-use kenning_model::{Id, ScopeId, TxId};
+use kenning_model::{Id, ScopeName, TxId};
 use kenning_tools::memory::query::listing_name;
 use rmcp::ErrorData;
 use serde_json::json;
@@ -102,13 +102,13 @@ impl Uri {
     }
 
     /// What is listed, apart from how far: a cursor goes on only with the same.
-    pub(super) fn listing(&self, scope: ScopeId) -> String {
+    pub(super) fn listing(&self, scope: &ScopeName) -> String {
         match self.place {
             Place::Entries => {
                 let words = [self.topic.as_deref(), self.content.as_deref()];
                 listing_name(scope, words, &self.tags, self.as_of_tx_id, self.include_suppressed)
             }
-            place => format!("{place:?} {scope:?} {:?} {:?}", self.as_of_tx_id, self.since_tx_id),
+            place => format!("{place:?} {scope} {:?} {:?}", self.as_of_tx_id, self.since_tx_id),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Rows of the log: their form, their checksums, and what is derived from each.
 
-use kenning_model::{EntityType, Entry, Id, Record, Timestamp, Transaction, Triple, TxId, fold};
+use kenning_model::{EntityType, Entry, Id, Namespace, Record, Scope, Timestamp, Transaction, Triple, TxId};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
+use super::derive::Derived;
 use super::failed;
 use crate::Error;
 use crate::backend::Remembered;
@@ -15,6 +16,8 @@ pub(super) fn kind_of(entity_type: EntityType) -> i64 {
     match entity_type {
         EntityType::Entry => 1,
         EntityType::Triple => 2,
+        EntityType::Namespace => 3,
+        EntityType::Scope => 4,
     }
 }
 
@@ -91,12 +94,16 @@ impl LogRow {
     /// The version that this change wrote; `None` for a delete.
     pub(super) fn record(&self) -> Result<Option<Record>, Error> {
         self.sound()?;
-        match (entity_type_of(self.kind), &self.body) {
-            (Some(_), None) => Ok(None),
-            (Some(EntityType::Entry), Some(_)) => Ok(Some(Record::Entry(self.parse::<Entry>()?))),
-            (Some(EntityType::Triple), Some(_)) => Ok(Some(Record::Triple(self.parse::<Triple>()?))),
-            (None, _) => Err(self.unreadable()),
+        let entity_type = entity_type_of(self.kind).ok_or_else(|| self.unreadable())?;
+        if self.body.is_none() {
+            return Ok(None);
         }
+        Ok(Some(match entity_type {
+            EntityType::Entry => Record::Entry(self.parse::<Entry>()?),
+            EntityType::Triple => Record::Triple(self.parse::<Triple>()?),
+            EntityType::Namespace => Record::Namespace(self.parse::<Namespace>()?),
+            EntityType::Scope => Record::Scope(self.parse::<Scope>()?),
+        }))
     }
 
     pub(super) fn id(&self) -> Result<Id, Error> {
@@ -131,88 +138,25 @@ pub(super) fn append(conn: &Connection, tx: &Transaction) -> Result<(), Error> {
     let row =
         |seq, kind, id: &str, body| LogRow { tx_id: tx.id.0, seq, kind, id: id.to_owned(), body, crc: 0 };
     row(0, HEADER, &tx.origin, Some(json(&header))).insert(conn)?;
-    derive_undo(conn, "main", tx.id, &tx.undoes)?;
+    let mut derived = Derived::new(conn, "main", tx.id);
+    derived.undo(&tx.undoes)?;
     for (seq, change) in (1..).zip(&tx.changes) {
         let body = change.after.as_ref().map(|record| match record {
             Record::Entry(entry) => json(entry),
             Record::Triple(triple) => json(triple),
+            Record::Namespace(namespace) => json(namespace),
+            Record::Scope(scope) => json(scope),
         });
         row(seq, kind_of(change.entity_type), change.id.as_str(), body).insert(conn)?;
         let id = change.id.as_str();
         if change.before.is_some() {
-            close(conn, "main", tx.id, change.entity_type, id)?;
+            derived.close(change.entity_type, id)?;
         }
         if let Some(record) = &change.after {
-            open(conn, "main", tx.id, seq, id, record)?;
+            derived.open(seq, id, record)?;
         }
     }
-    Ok(())
-}
-
-/// Closes the version of an id that is live. `schema` is where the derived tables are; a verification derives
-/// them a second time, elsewhere.
-pub(super) fn close(
-    conn: &Connection,
-    schema: &str,
-    tx: TxId,
-    entity_type: EntityType,
-    id: &str,
-) -> Result<(), Error> {
-    let sql = format!("UPDATE {schema}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL");
-    let mut update = conn.prepare_cached(&sql).map_err(failed)?;
-    update.execute(params![tx.0, id]).map(drop).map_err(failed)
-}
-
-/// Makes a version the live one of its id.
-pub(super) fn open(
-    conn: &Connection,
-    schema: &str,
-    tx: TxId,
-    seq: u32,
-    id: &str,
-    record: &Record,
-) -> Result<(), Error> {
-    let inserted = match record {
-        Record::Entry(entry) => conn
-            .prepare_cached(&format!(
-                "INSERT INTO {schema}.entry VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7, ?8)"
-            ))
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    tx.0,
-                    seq,
-                    id,
-                    entry.scope.0,
-                    fold(&entry.topic),
-                    entry.status == kenning_model::Status::Suppressed,
-                    entry.valid_from.map(Timestamp::as_millisecond),
-                    entry.valid_to.map(Timestamp::as_millisecond),
-                ])
-            }),
-        Record::Triple(triple) => conn
-            .prepare_cached(&format!("INSERT INTO {schema}.triple VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6, ?7)"))
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    tx.0,
-                    seq,
-                    id,
-                    triple.scope.0,
-                    fold(&triple.subject),
-                    fold(&triple.predicate),
-                    fold(&triple.object),
-                ])
-            }),
-    };
-    inserted.map(drop).map_err(failed)
-}
-
-pub(super) fn derive_undo(conn: &Connection, schema: &str, by: TxId, undoes: &[TxId]) -> Result<(), Error> {
-    for target in undoes {
-        conn.prepare_cached(&format!("INSERT INTO {schema}.undo VALUES (?1, ?2)"))
-            .and_then(|mut insert| insert.execute(params![target.0, by.0]))
-            .map_err(failed)?;
-    }
-    Ok(())
+    derived.end()
 }
 
 pub(super) fn remember(conn: &Connection, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! The embedded backend: one SQLite file in WAL mode, opened by as many processes as there are agent sessions.
 
+mod derive;
 mod log;
 mod reader;
 mod schema;

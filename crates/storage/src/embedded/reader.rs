@@ -1,19 +1,27 @@
 //! The questions of `Reader` in SQL.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 
-use kenning_model::{Change, EntityType, Id, Record, ScopeId, Timestamp, Transaction, TxId, Version};
+use kenning_model::{
+    Change, EntityType, GLOBAL, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp,
+    Transaction, TxId, Version,
+};
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 
+use super::derive::{NO_SCOPE, parted};
 use super::failed;
 use super::log::{LogRow, entity_type_of, kind_of, remembered_checksum};
 use crate::Error;
-use crate::backend::{EntryFilter, Reader, Remembered, Stored, TripleFilter};
+use crate::backend::{EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
+
+/// So many rows are read for each change that is to be shown, in case most of them are not.
+const LOOKED_AT: usize = 50;
 
 /// Queries over a connection, whoever holds it.
 pub(super) struct Sql<C>(pub C);
 
-const LOG_COLUMNS: &str = "log.tx_id, log.seq, log.kind, log.id, log.body, log.crc";
+pub(super) const LOG_COLUMNS: &str = "log.tx_id, log.seq, log.kind, log.id, log.body, log.crc";
 
 impl<C: Deref<Target = Connection>> Sql<C> {
     fn rows<T>(
@@ -105,11 +113,10 @@ impl<'a> Versions<'a> {
     }
 
     fn sql(&self) -> String {
-        let scopes: Vec<String> = self.scopes.iter().map(|scope| scope.0.to_string()).collect();
         let mut sql = format!(
-            "SELECT tx_from, seq FROM {} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) AND scope IN ({})",
+            "SELECT tx_from, seq FROM {} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) AND {}",
             self.table,
-            scopes.join(", ")
+            in_scopes(self.scopes)
         );
         for (number, (condition, _)) in (2..).zip(&self.conditions) {
             sql.push_str(" AND ");
@@ -138,12 +145,94 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.version(entity_type, id, "v.tx_from > ?2", TxId::EMPTY)
     }
 
-    fn touches(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error> {
+    fn touches(
+        &self,
+        entity_type: EntityType,
+        id: Id,
+        scopes: Option<&[ScopeId]>,
+    ) -> Result<Vec<TxId>, Error> {
+        let within = match (scopes, entity_type) {
+            (Some(scopes), EntityType::Entry | EntityType::Triple) => format!("AND {}", in_scopes(scopes)),
+            _ => String::new(),
+        };
         let sql = format!(
-            "SELECT tx_from FROM {entity_type} WHERE id = ?1
-             UNION SELECT tx_to FROM {entity_type} WHERE id = ?1 AND tx_to IS NOT NULL ORDER BY 1"
+            "SELECT tx_from FROM {entity_type} WHERE id = ?1 {within}
+             UNION SELECT tx_to FROM {entity_type} WHERE id = ?1 AND tx_to IS NOT NULL {within} ORDER BY 1"
         );
         self.rows(&sql, params![id.as_str()], |row| row.get(0).map(TxId))
+    }
+
+    fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM {entity_type} AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+             WHERE v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1) ORDER BY v.tx_from, v.seq"
+        );
+        self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
+    }
+
+    fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error> {
+        if *name == ScopeName::global_default() {
+            return Ok(Some(ScopeId::GLOBAL_DEFAULT));
+        }
+        let sql = "SELECT s.number FROM scope AS s WHERE s.name = ?1
+                   AND s.tx_from <= ?3 AND (s.tx_to IS NULL OR s.tx_to > ?3) AND s.namespace =
+                   ifnull(?4, (SELECT n.id FROM namespace AS n WHERE n.name = ?2
+                               AND n.tx_from <= ?3 AND (n.tx_to IS NULL OR n.tx_to > ?3)))";
+        let params = params![name.name, name.namespace, at.0, global_id(name)];
+        self.row(sql, params, |row| row.get(0).map(ScopeId))
+    }
+
+    fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error> {
+        let sql =
+            "SELECT s.number, s.tx_to, n.tx_to FROM scope AS s LEFT JOIN namespace AS n ON n.id = s.namespace
+                   WHERE s.name = ?1 AND (n.name = ?2 OR s.namespace = ?3)
+                   AND (n.tx_from IS NULL OR n.tx_from <= ifnull(s.tx_to, n.tx_from))
+                   AND (n.tx_to IS NULL OR n.tx_to >= s.tx_from)
+                   ORDER BY s.tx_from DESC, n.tx_from DESC LIMIT 1";
+        let ended = self.row(sql, params![name.name, name.namespace, global_id(name)], |row| {
+            Ok((ScopeId(row.get(0)?), row.get::<_, Option<u64>>(1)?, row.get::<_, Option<u64>>(2)?))
+        })?;
+        Ok(ended.and_then(|(scope, one, other)| {
+            // Whichever of the two names went first.
+            let by = one.into_iter().chain(other).min()?;
+            Some((scope, TxId(by)))
+        }))
+    }
+
+    fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error> {
+        let sql = "SELECT (SELECT n.name FROM namespace AS n WHERE n.id = s.namespace AND n.tx_from <= ?2
+                           ORDER BY n.tx_from DESC LIMIT 1), s.name
+                   FROM scope AS s WHERE s.number = ?1 AND s.tx_from <= ?2 ORDER BY s.tx_from DESC LIMIT 1";
+        let mut names = ScopeNames::default();
+        for scope in scopes {
+            if *scope == ScopeId::GLOBAL_DEFAULT || names.0.contains_key(scope) {
+                continue;
+            }
+            let name = self.row(sql, params![scope.0, at.0], |row| {
+                // A namespace that has no row is the built-in one.
+                let namespace: Option<String> = row.get(0)?;
+                let name: String = row.get(1)?;
+                Ok(ScopeName::new(namespace.as_deref().unwrap_or(GLOBAL), &name))
+            })?;
+            names.0.extend(name.map(|name| (*scope, name)));
+        }
+        Ok(names)
+    }
+
+    fn closure(&self, scope: ScopeId, at: TxId) -> Result<Vec<ScopeId>, Error> {
+        if scope == ScopeId::GLOBAL_DEFAULT {
+            return Ok(vec![scope]);
+        }
+        let sql =
+            "SELECT sees FROM closure WHERE scope = ?1 AND tx_from <= ?2 AND (tx_to IS NULL OR tx_to > ?2)";
+        let sees = self.row(sql, params![scope.0, at.0], |row| row.get::<_, String>(0))?;
+        sees.map_or(Ok(Vec::new()), |sees| parted(&sees))
+    }
+
+    fn next_scope(&self) -> Result<ScopeId, Error> {
+        let built_in = ScopeId::GLOBAL_DEFAULT.0;
+        let newest = self.row("SELECT max(number) FROM scope", [], |row| row.get::<_, Option<u32>>(0))?;
+        Ok(ScopeId(newest.flatten().unwrap_or(built_in) + 1))
     }
 
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error> {
@@ -154,20 +243,28 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.count_of(&Versions::entries(filter))
     }
 
+    fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error> {
+        let sql = format!(
+            "SELECT scope, count(*) FROM {entity_type}
+             WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) GROUP BY scope"
+        );
+        let counts = self.rows(&sql, params![at.0], |row| Ok((ScopeId(row.get(0)?), row.get(1)?)))?;
+        Ok(counts.into_iter().collect())
+    }
+
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error> {
-        let scopes: Vec<String> = filter.scopes.iter().map(|scope| scope.0.to_string()).collect();
         let now = filter.visible_at.map(Timestamp::as_millisecond);
         // No topic key sorts after the prefix followed by the last code point.
         let end = format!("{prefix}\u{10ffff}");
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM (
                  SELECT topic_key, max(tx_from) AS tx_from, seq FROM entry
-                 WHERE tx_to IS NULL AND scope IN ({})
+                 WHERE tx_to IS NULL AND topic_key <> '' AND {}
                  AND topic_key >= ?1 AND topic_key < ?2 AND (?3 IS NULL OR (suppressed = 0
                  AND ifnull(valid_from, 0) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)))
                  GROUP BY topic_key ORDER BY topic_key LIMIT {limit}
              ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.topic_key",
-            scopes.join(", ")
+            in_scopes(filter.scopes)
         );
         let mut topics = Vec::new();
         for row in self.rows(&sql, params![prefix, end, now], LogRow::read)? {
@@ -206,26 +303,34 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok(())
     }
 
-    fn transaction(&self, id: TxId, at: TxId) -> Result<Option<Transaction>, Error> {
+    fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
         if id > at {
             return Ok(None);
         }
-        let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq");
-        let rows = self.rows(&sql, params![id.0], LogRow::read)?;
+        // What is not shown is looked at only so far: a transaction may have changed all there is.
+        let rows_max = view.changes_max.saturating_mul(LOOKED_AT).min(i64::MAX as usize);
+        let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq LIMIT ?2");
+        let rows = self.rows(&sql, params![id.0, rows_max], LogRow::read)?;
         let Some((first, rest)) = rows.split_first() else { return Ok(None) };
         let header = first.header()?;
-        let mut changes = Vec::with_capacity(rest.len());
+        let mut changes = Vec::with_capacity(rest.len().min(view.changes_max));
+        let is_seen = |record: &Record| {
+            view.scopes.is_none_or(|scopes| record.scope().is_none_or(|scope| scopes.contains(&scope)))
+        };
         for row in rest {
+            if changes.len() == view.changes_max {
+                break;
+            }
             let entity_type = entity_type_of(row.kind)
                 .ok_or_else(|| Error::damaged(format!("transaction {id} has a change of no known type")))?;
             let entity = row.id()?;
             let closed = self.version(entity_type, entity, "v.tx_to = ?2", id)?;
-            changes.push(Change {
-                entity_type,
-                id: entity,
-                before: closed.map(Version::from),
-                after: row.record()?,
-            });
+            let before = closed.map(Version::from).filter(|closed| is_seen(&closed.record));
+            let after = row.record()?.filter(is_seen);
+            // Of whole transactions nothing is left out, whatever a damaged table says.
+            if view.scopes.is_none() || before.is_some() || after.is_some() {
+                changes.push(Change { entity_type, id: entity, before, after });
+            }
         }
         Ok(Some(Transaction {
             id,
@@ -235,28 +340,21 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             tool: header.tool,
             undoes: header.undoes,
             undone_by: self.undone_by(id, at)?,
+            left_out: (header.changes as usize).saturating_sub(changes.len()),
             changes,
         }))
     }
 
-    fn transactions_with(
-        &self,
-        entity_type: EntityType,
-        range: Range<TxId>,
-        page: Range<u64>,
-    ) -> Result<Vec<TxId>, Error> {
-        let sql = "SELECT DISTINCT tx_id FROM log WHERE seq > 0 AND kind = ?1 AND tx_id >= ?2 AND tx_id < ?3
-                   ORDER BY tx_id DESC LIMIT ?4 OFFSET ?5";
-        let params =
-            params![kind_of(entity_type), range.start.0, range.end.0, page.end - page.start, page.start];
-        self.rows(sql, params, |row| row.get(0).map(TxId))
+    fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error> {
+        let sql = format!("SELECT DISTINCT {} ORDER BY tx_id DESC LIMIT ?3 OFFSET ?4", touched_sql(touched));
+        let range = &touched.range;
+        let params = params![range.start.0, range.end.0, page.end - page.start, page.start];
+        self.rows(&sql, params, |row| row.get(0).map(TxId))
     }
 
-    fn count_transactions_with(&self, entity_type: EntityType, range: Range<TxId>) -> Result<u64, Error> {
-        self.count(
-            "SELECT count(DISTINCT tx_id) FROM log WHERE seq > 0 AND kind = ?1 AND tx_id >= ?2 AND tx_id < ?3",
-            params![kind_of(entity_type), range.start.0, range.end.0],
-        )
+    fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error> {
+        let sql = format!("SELECT count(*) FROM (SELECT DISTINCT {})", touched_sql(touched));
+        self.count(&sql, params![touched.range.start.0, touched.range.end.0])
     }
 
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error> {
@@ -298,6 +396,31 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         let at = Timestamp::from_millisecond(at).map_err(|_| damaged())?;
         Ok(Some(Remembered { tool, digest, reply, at }))
     }
+}
+
+fn in_scopes(scopes: &[ScopeId]) -> String {
+    let numbers: Vec<String> = scopes.iter().map(|scope| scope.0.to_string()).collect();
+    format!("scope IN ({})", numbers.join(", "))
+}
+
+/// The transactions that touched what is asked for, from ?1 to ?2.
+fn touched_sql(touched: &Touched<'_>) -> String {
+    let kinds =
+        EntityType::ALL.into_iter().filter(|it| touched.entity_type.is_none_or(|wanted| wanted == *it));
+    let kinds: Vec<String> = kinds.map(|entity_type| kind_of(entity_type).to_string()).collect();
+    let mut sql = format!("tx_id FROM touched WHERE kind IN ({})", kinds.join(", "));
+    if let Some(scopes) = touched.scopes {
+        let scopes: Vec<ScopeId> = [ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect();
+        sql.push_str(&format!(" AND {}", in_scopes(&scopes)));
+    }
+    sql.push_str(" AND tx_id >= ?1 AND tx_id < ?2");
+    sql
+}
+
+/// Scopes of `global` name a namespace that has no row.
+fn global_id(name: &ScopeName) -> Option<&'static str> {
+    const GLOBAL_ID: Id = Namespace::GLOBAL_ID;
+    (name.namespace == GLOBAL).then_some(GLOBAL_ID.as_str())
 }
 
 fn stored(row: &LogRow) -> Result<Stored, Error> {

@@ -10,7 +10,7 @@ use crate::Error;
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -43,6 +43,35 @@ CREATE INDEX triple_subject ON triple (subject_key, predicate_key);
 CREATE INDEX triple_predicate ON triple (predicate_key);
 CREATE INDEX triple_object ON triple (object_key);
 CREATE TABLE undo (target INTEGER NOT NULL, by_tx INTEGER NOT NULL, PRIMARY KEY (target, by_tx)) WITHOUT ROWID;
+";
+
+/// `namespace` and `scope` are derived like `entry`. `closure` is what each scope sees, nearest first, kept by the
+/// transaction that changes it; `touched` is which transactions concern a scope (0 for what belongs to none), by kind.
+const V2: &str = "
+CREATE TABLE namespace (
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (tx_from, seq)
+) WITHOUT ROWID;
+CREATE INDEX namespace_id ON namespace (id);
+CREATE INDEX namespace_name ON namespace (name);
+CREATE TABLE scope (
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, number INTEGER NOT NULL,
+    namespace TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (tx_from, seq)
+) WITHOUT ROWID;
+CREATE INDEX scope_id ON scope (id);
+CREATE INDEX scope_number ON scope (number);
+CREATE INDEX scope_name ON scope (name);
+CREATE TABLE closure (
+    scope INTEGER NOT NULL, tx_from INTEGER NOT NULL, tx_to INTEGER, sees TEXT NOT NULL,
+    PRIMARY KEY (scope, tx_from)
+) WITHOUT ROWID;
+CREATE TABLE touched (
+    scope INTEGER NOT NULL, kind INTEGER NOT NULL, tx_id INTEGER NOT NULL, PRIMARY KEY (scope, kind, tx_id)
+) WITHOUT ROWID;
+INSERT OR IGNORE INTO touched SELECT scope, 1, tx_from FROM entry;
+INSERT OR IGNORE INTO touched SELECT scope, 1, tx_to FROM entry WHERE tx_to IS NOT NULL;
+INSERT OR IGNORE INTO touched SELECT scope, 2, tx_from FROM triple;
+INSERT OR IGNORE INTO touched SELECT scope, 2, tx_to FROM triple WHERE tx_to IS NOT NULL;
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

@@ -3,20 +3,21 @@
 use kenning_model::TxId;
 use rusqlite::Connection;
 
-use super::log::{HEADER, Header, LogRow, close, derive_undo, entity_type_of, open};
+use super::derive::{Derived, TABLES};
+use super::log::{HEADER, Header, LogRow, entity_type_of};
 use super::{failed, schema};
 use crate::Error;
 use crate::backend::{Damage, Verified};
-
-const DERIVED: [&str; 3] = ["entry", "triple", "undo"];
 
 pub(super) fn verify(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
     // One read transaction, so that writers who go on meanwhile are not taken for damage.
     conn.execute_batch("BEGIN").map_err(failed)?;
     let verified = verify_within(conn, report);
-    let end = conn.execute_batch(
-        "DROP TABLE IF EXISTS temp.entry; DROP TABLE IF EXISTS temp.triple; DROP TABLE IF EXISTS temp.undo; ROLLBACK",
-    );
+    let mut end = String::new();
+    for (table, _) in TABLES {
+        end.push_str(&format!("DROP TABLE IF EXISTS temp.{table}; "));
+    }
+    let end = conn.execute_batch(&format!("{end}ROLLBACK"));
     let verified = verified?;
     end.map_err(failed)?;
     Ok(verified)
@@ -31,20 +32,20 @@ fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Ve
         }
         Err(error) => damage("meta, remembered", error.to_string()),
     }
-    for table in DERIVED {
+    for (table, [key, _]) in TABLES {
         conn.execute_batch(&format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} WHERE 0"))
             .map_err(failed)?;
-        if table != "undo" {
-            conn.execute_batch(&format!("CREATE INDEX temp.{table}_id ON {table} (id) WHERE tx_to IS NULL"))
-                .map_err(failed)?;
+        if !matches!(table, "undo" | "touched") {
+            let live = format!("CREATE INDEX temp.{table}_{key} ON {table} ({key}) WHERE tx_to IS NULL");
+            conn.execute_batch(&live).map_err(failed)?;
         }
     }
     let mut verified = Verified::default();
     if let Err(error) = replay(conn, &mut verified, &mut damage) {
         damage("log", error.to_string());
     }
-    for table in DERIVED {
-        if let Err(error) = compare(conn, table, &mut verified, &mut damage) {
+    for (table, named) in TABLES {
+        if let Err(error) = compare(conn, table, named, &mut verified, &mut damage) {
             damage(table, error.to_string());
         }
     }
@@ -78,6 +79,7 @@ fn replay(
     let mut tx = TxId::EMPTY;
     let mut seq = 0;
     let mut promised = 0;
+    let mut derived = Derived::new(conn, "temp", tx);
     while let Some(row) = rows.next().map_err(failed)? {
         let place = format!(
             "log, transaction {}, row {}",
@@ -101,10 +103,11 @@ fn replay(
             }
             tx = TxId(row.tx_id);
             (seq, promised) = (0, 0);
+            std::mem::replace(&mut derived, Derived::new(conn, "temp", tx)).end()?;
             verified.transactions += 1;
             if let Ok(Header { undoes, changes, .. }) = row.header() {
                 promised = changes;
-                derive_undo(conn, "temp", tx, &undoes)?;
+                derived.undo(&undoes)?;
             }
             continue;
         }
@@ -114,10 +117,9 @@ fn replay(
         }
         match (entity_type_of(row.kind), row.record()) {
             (Some(entity_type), Ok(record)) => {
-                let tx = TxId(row.tx_id);
-                close(conn, "temp", tx, entity_type, &row.id)?;
+                derived.close(entity_type, &row.id)?;
                 if let Some(record) = &record {
-                    open(conn, "temp", tx, row.seq, &row.id, record)?;
+                    derived.open(row.seq, &row.id, record)?;
                 }
             }
             // A bad checksum is reported already; a good one over an unreadable body is a bug worth naming too.
@@ -126,6 +128,7 @@ fn replay(
             (_, Err(_)) => {}
         }
     }
+    derived.end()?;
     if seq != promised {
         damage("log", format!("transaction {tx} has {seq} changes and should have {promised}"));
     }
@@ -135,6 +138,7 @@ fn replay(
 fn compare(
     conn: &Connection,
     table: &str,
+    [key, from]: [&str; 2],
     verified: &mut Verified,
     damage: &mut dyn FnMut(&str, String),
 ) -> Result<(), Error> {
@@ -145,10 +149,8 @@ fn compare(
     let sides = [("main", "temp", "is not what the log says"), ("temp", "main", "is missing or changed")];
     for (one, other, what) in sides {
         let sql = format!(
-            "SELECT CAST(c0 AS TEXT), CAST(c1 AS TEXT) FROM (SELECT *, {0} AS c0, {1} AS c1 FROM {one}.{table} NOT INDEXED
-             EXCEPT SELECT *, {0}, {1} FROM {other}.{table} NOT INDEXED) LIMIT 20",
-            if table == "undo" { "target" } else { "id" },
-            if table == "undo" { "by_tx" } else { "tx_from" },
+            "SELECT CAST(c0 AS TEXT), CAST(c1 AS TEXT) FROM (SELECT *, {key} AS c0, {from} AS c1 FROM {one}.{table} NOT INDEXED
+             EXCEPT SELECT *, {key}, {from} FROM {other}.{table} NOT INDEXED) LIMIT 20",
         );
         let mut differing = conn.prepare(&sql).map_err(failed)?;
         let rows = differing

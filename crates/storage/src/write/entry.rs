@@ -58,7 +58,12 @@ impl Plan<'_> {
     pub(super) fn store(&self, new: &[NewEntry]) -> Result<Draft, Error> {
         let mut drawn = HashSet::new();
         let mut changes = Vec::with_capacity(new.len());
+        let mut checked = None;
         for new in new {
+            if checked != Some(new.scope) {
+                self.check_scope(new.scope)?;
+                checked = Some(new.scope);
+            }
             let entry = self.new_entry(new.clone());
             check_validity(&entry)?;
             changes.push(self.create(Record::Entry(entry), &mut drawn)?);
@@ -103,6 +108,9 @@ impl Plan<'_> {
         }
         let mut entry = current.clone();
         let patch = patch.clone();
+        if let Some(scope) = patch.scope {
+            self.check_scope(scope)?;
+        }
         set(&mut entry.scope, patch.scope);
         set(&mut entry.topic, patch.topic);
         set(&mut entry.content, patch.content);

@@ -1,22 +1,30 @@
 //! What can be written, and the plan from a wish to the changes of one transaction. Plans are made inside the
 //! write transaction, against its reader, so what a plan saw still holds when it is committed.
 
+mod collision;
 mod entry;
+mod namespace;
+mod scope;
 mod triple;
 mod undo;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kenning_model::{Change, EntityType, Id, Record, Timestamp, Transaction, TxId};
+use kenning_model::{
+    Change, EntityType, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId,
+};
 
-use crate::backend::{Backend, Reader, Remembered, Stored};
+use crate::backend::{Backend, Reader, Remembered, Stored, View};
 use crate::group::Answers;
+use crate::tree::Tree;
 use crate::{Error, KEY_KEPT, Sources};
 
 pub use entry::{EntryPatch, NewEntry};
+pub use namespace::{NamespacePatch, NewNamespace};
+pub use scope::{NewScope, ScopePatch};
 pub use triple::{NewTriple, OnConflict};
-pub use undo::{UndoPlan, UndoTarget};
+pub use undo::{UndoPlan, UndoTarget, UndoWish};
 
 /// One write, as a tool asks for it.
 pub enum Write {
@@ -36,10 +44,28 @@ pub enum Write {
         triple: NewTriple,
         on_conflict: OnConflict,
     },
-    Undo {
-        target: UndoTarget,
-        any_actor: bool,
+    /// One entry holds, the others are hidden.
+    Resolve {
+        active: Id,
+        suppressed: Vec<Id>,
     },
+    CreateNamespace(NewNamespace),
+    UpdateNamespace {
+        name: String,
+        patch: NamespacePatch,
+    },
+    DeleteNamespace {
+        name: String,
+    },
+    CreateScope(NewScope),
+    UpdateScope {
+        name: ScopeName,
+        patch: ScopePatch,
+    },
+    DeleteScope {
+        name: ScopeName,
+    },
+    Undo(UndoWish),
 }
 
 pub struct Request {
@@ -67,8 +93,13 @@ pub struct Committed {
     /// there are.
     pub conflicts: Vec<Stored>,
     pub conflict_count: u64,
-    /// `relate`: the identical triple that was there already.
+    /// What there was already, as it was asked for: for `relate` the identical triple, for a collision the
+    /// entry that was hidden last.
     pub existing: Option<Stored>,
+    /// What the scopes of all these are called.
+    pub names: ScopeNames,
+    /// The scopes as they are now, after a change of them.
+    pub tree: Option<Tree>,
     /// The remembered reply, when the idempotency key was seen before.
     pub again: Option<String>,
 }
@@ -81,6 +112,7 @@ struct Draft {
     conflicts: Vec<Stored>,
     conflict_count: u64,
     existing: Option<Stored>,
+    tree: Option<Tree>,
 }
 
 struct Plan<'a> {
@@ -137,8 +169,8 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
         let (is_new, tx) = match &draft.existing {
             // Nothing to write: the answer is the transaction that wrote it before.
             Some(existing) if draft.changes.is_empty() => {
-                let tx = pending.reader().transaction(existing.tx_id, head)?;
-                (false, tx.ok_or_else(|| Error::damaged("the transaction of a live triple is missing"))?)
+                let tx = pending.reader().transaction(existing.tx_id, head, View::WHOLE)?;
+                (false, tx.ok_or_else(|| Error::damaged("the transaction of a live version is missing"))?)
             }
             _ => {
                 head = head.next();
@@ -151,18 +183,23 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                     undoes: draft.undoes,
                     undone_by: None,
                     changes: draft.changes,
+                    left_out: 0,
                 };
                 pending.append(&tx)?;
                 wrote = true;
                 (true, tx)
             }
         };
+        let shown = draft.conflicts.iter().chain(&draft.existing);
+        let names = names_of(pending.reader(), &tx, shown, head)?;
         let committed = Committed {
             tx,
             is_new,
             conflicts: draft.conflicts,
             conflict_count: draft.conflict_count,
             existing: draft.existing,
+            names,
+            tree: draft.tree,
             again: None,
         };
         if let Some(keyed) = &request.keyed {
@@ -179,6 +216,19 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
         pending.commit()?;
     }
     Ok(answers)
+}
+
+/// What the scopes are called in which a transaction wrote something.
+fn names_of<'a>(
+    reader: &dyn Reader,
+    tx: &Transaction,
+    shown: impl Iterator<Item = &'a Stored>,
+    at: TxId,
+) -> Result<ScopeNames, Error> {
+    let written = tx.changes.iter().filter_map(|change| change.after.as_ref());
+    let records = written.chain(shown.map(|stored| &stored.record));
+    let scopes: BTreeSet<ScopeId> = records.filter_map(Record::scope).collect();
+    reader.scope_names(&scopes.into_iter().collect::<Vec<_>>(), at)
 }
 
 enum Planned {
@@ -204,6 +254,7 @@ fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Op
         undoes: Vec::new(),
         undone_by: None,
         changes: Vec::new(),
+        left_out: 0,
     };
     Ok(Some(Committed {
         tx,
@@ -211,6 +262,8 @@ fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Op
         conflicts: Vec::new(),
         conflict_count: 0,
         existing: None,
+        names: ScopeNames::default(),
+        tree: None,
         again: Some(known.reply),
     }))
 }
@@ -223,7 +276,14 @@ impl Plan<'_> {
             Write::Update { id, patch, expected_version } => self.update(*id, patch, *expected_version),
             Write::Delete { entity_type, id } => self.delete(*entity_type, *id),
             Write::Relate { triple, on_conflict } => self.relate(triple, *on_conflict),
-            Write::Undo { target, any_actor } => self.undo(target, *any_actor),
+            Write::Resolve { active, suppressed } => self.resolve(*active, suppressed),
+            Write::CreateNamespace(new) => self.create_namespace(new),
+            Write::UpdateNamespace { name, patch } => self.update_namespace(name, patch),
+            Write::DeleteNamespace { name } => self.delete_namespace(name),
+            Write::CreateScope(new) => self.create_scope(new),
+            Write::UpdateScope { name, patch } => self.update_scope(name, patch),
+            Write::DeleteScope { name } => self.delete_scope(name),
+            Write::Undo(wish) => self.undo(wish),
         }
     }
 
@@ -231,10 +291,14 @@ impl Plan<'_> {
         self.reader.record(entity_type, id, self.head)?.ok_or(Error::UnknownId { entity_type, id })
     }
 
-    /// Deleting is the same for every type: a closing version, which an undo takes back.
     fn delete(&self, entity_type: EntityType, id: Id) -> Result<Draft, Error> {
+        Ok(Draft { changes: vec![self.closed(entity_type, id)?], ..Draft::default() })
+    }
+
+    /// Deleting is the same for every type: a closing version, which an undo takes back.
+    fn closed(&self, entity_type: EntityType, id: Id) -> Result<Change, Error> {
         let before = Some(self.live(entity_type, id)?.into());
-        Ok(Draft { changes: vec![Change { entity_type, id, before, after: None }], ..Draft::default() })
+        Ok(Change { entity_type, id, before, after: None })
     }
 
     /// `drawn` are ids that the same draft uses already.
@@ -248,7 +312,7 @@ impl Plan<'_> {
         // 50 random bits collide about once in a million at a million entries; eight in a row is a broken source.
         for _ in 0..8 {
             let id = (self.sources.id)();
-            if !self.reader.is_taken(id)? && drawn.insert(id) {
+            if id != Namespace::GLOBAL_ID && !self.reader.is_taken(id)? && drawn.insert(id) {
                 return Ok(id);
             }
         }
@@ -264,7 +328,7 @@ pub(crate) fn preview_undo(
     let now = (sources.now)();
     let head = reader.head()?;
     let plan = Plan { reader, sources, head, now, actor: request.actor, origin: request.origin };
-    let draft = plan.undo(&request.target, request.any_actor)?;
+    let draft = plan.undo(&request.wish)?;
     Ok(Transaction {
         id: head.next(),
         at: now,
@@ -274,5 +338,6 @@ pub(crate) fn preview_undo(
         undoes: draft.undoes,
         undone_by: None,
         changes: draft.changes,
+        left_out: 0,
     })
 }

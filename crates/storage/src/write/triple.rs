@@ -11,8 +11,6 @@ use crate::backend::{Stored, TripleFilter};
 #[derive(Clone, Debug)]
 pub struct NewTriple {
     pub scope: ScopeId,
-    /// Where facts that say otherwise are looked for: what the scope can see.
-    pub closure: Vec<ScopeId>,
     pub subject: String,
     pub predicate: String,
     pub object: String,
@@ -35,8 +33,11 @@ const PAGE: u64 = 500;
 impl Plan<'_> {
     pub(super) fn relate(&self, new: &NewTriple, on_conflict: OnConflict) -> Result<Draft, Error> {
         let (subject, predicate, object) = (fold(&new.subject), fold(&new.predicate), fold(&new.object));
+        self.check_scope(new.scope)?;
+        // Facts that say otherwise are looked for in all that the scope sees.
+        let closure = self.reader.closure(new.scope, self.head)?;
         let siblings = TripleFilter {
-            scopes: &new.closure,
+            scopes: &closure,
             at: self.head,
             subject: Some(&subject),
             predicate: Some(&predicate),

@@ -1,12 +1,13 @@
 //! Taking transactions back by committing what reverses them.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
-use kenning_model::{Change, EntityType, Id, Transaction, TxId, Version};
+use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId, Version};
 
 use super::{Draft, Plan};
 use crate::Error;
+use crate::backend::{EntryFilter, Touched, TripleFilter, View};
 
 #[derive(Clone, Debug)]
 pub enum UndoTarget {
@@ -15,19 +16,26 @@ pub enum UndoTarget {
     Newest(u32),
 }
 
-/// The question `what would this undo do?`.
-pub struct UndoPlan<'a> {
+#[derive(Clone, Debug)]
+pub struct UndoWish {
     pub target: UndoTarget,
     pub any_actor: bool,
+    /// Only transactions that changed nothing outside this scope.
+    pub within: Option<(ScopeId, ScopeName)>,
+}
+
+/// The question `what would this undo do?`.
+pub struct UndoPlan<'a> {
+    pub wish: UndoWish,
     pub actor: &'a str,
     pub origin: &'a str,
 }
 
 impl Plan<'_> {
-    pub(super) fn undo(&self, target: &UndoTarget, any_actor: bool) -> Result<Draft, Error> {
-        let targets = match target {
-            UndoTarget::Tx(tx) => vec![self.undoable(*tx, any_actor)?],
-            UndoTarget::Newest(count) => self.newest(*count, any_actor)?,
+    pub(super) fn undo(&self, wish: &UndoWish) -> Result<Draft, Error> {
+        let targets = match wish.target {
+            UndoTarget::Tx(tx) => vec![self.undoable(tx, wish)?],
+            UndoTarget::Newest(count) => self.newest(count, wish)?,
         };
         let undoes: Vec<TxId> = targets.iter().map(|tx| tx.id).collect();
         // Newest first: the last one to touch an id has the state that the oldest of them found.
@@ -47,7 +55,7 @@ impl Plan<'_> {
         let mut later = Vec::new();
         let mut changes = Vec::new();
         for (oldest, change) in touched {
-            let touches = self.reader.touches(change.entity_type, change.id)?;
+            let touches = self.reader.touches(change.entity_type, change.id, None)?;
             for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
                 if !self.is_cancelled(tx, oldest, &touches)? {
                     later.push(tx);
@@ -60,7 +68,63 @@ impl Plan<'_> {
             later.dedup();
             return Err(Error::ChangedSince { targets: undoes, later });
         }
+        self.check_places(&changes, &undoes)?;
         Ok(Draft { changes, undoes, ..Draft::default() })
+    }
+
+    /// Refuses what would leave two things of one name, a scope that inherits from nothing or from itself, or anything
+    /// in a scope that is not there.
+    fn check_places(&self, changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
+        let restored = changes.iter().filter_map(|change| change.after.as_ref()?.scope());
+        let restored: BTreeSet<ScopeId> = restored.collect();
+        let is_of_tree =
+            |change: &&Change| matches!(change.entity_type, EntityType::Namespace | EntityType::Scope);
+        if !changes.iter().any(|change| is_of_tree(&change)) {
+            return restored.into_iter().try_for_each(|scope| self.check_scope(scope));
+        }
+        let after = self.tree()?.after(changes);
+        after.check().map_err(|what| Error::Unsound { what })?;
+        for change in changes.iter().filter(is_of_tree) {
+            let closed = change.before.as_ref().and_then(|before| before.record.as_scope());
+            if let (Some(scope), None) = (closed, &change.after) {
+                self.check_empty(scope.number, changes, undoes)?;
+            }
+        }
+        for scope in restored {
+            if after.get(scope).is_none() {
+                return Err(self.gone(scope)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to take a scope away while something is in it.
+    fn check_empty(&self, scope: ScopeId, changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
+        let scopes = [scope];
+        let entries = EntryFilter { scopes: &scopes, at: self.head, visible_at: None };
+        let triples =
+            TripleFilter { scopes: &scopes, at: self.head, subject: None, predicate: None, object: None };
+        let live = self.reader.count_entries(&entries)? + self.reader.count_triples(&triples)?;
+        let is_here = |record: &Record| record.scope() == Some(scope);
+        let leaving = changes.iter().filter(|change| {
+            change.before.as_ref().is_some_and(|before| is_here(&before.record))
+                && !change.after.as_ref().is_some_and(is_here)
+        });
+        if live <= leaving.count() as u64 {
+            return Ok(());
+        }
+        let oldest = undoes.iter().min().copied().unwrap_or_default();
+        let mut later = Vec::new();
+        for entity_type in [EntityType::Entry, EntityType::Triple] {
+            let range = oldest.next()..self.head.next();
+            let touched = Touched { entity_type: Some(entity_type), scopes: Some(&scopes), range };
+            let count = self.reader.count_transactions_with(&touched)?;
+            later.extend(self.reader.transactions_with(&touched, 0..count)?);
+        }
+        later.retain(|tx| !undoes.contains(tx));
+        later.sort_unstable();
+        later.dedup();
+        Err(Error::ChangedSince { targets: undoes.to_vec(), later })
     }
 
     /// The change that gives an id the state it had before `change`; none when it has that state already.
@@ -76,10 +140,15 @@ impl Plan<'_> {
         Ok(Some(Change { entity_type, id, before, after }))
     }
 
-    fn undoable(&self, id: TxId, any_actor: bool) -> Result<Transaction, Error> {
+    fn undoable(&self, id: TxId, wish: &UndoWish) -> Result<Transaction, Error> {
         let unknown = Error::UnknownTx { tx: id, head: self.head };
-        let tx = self.reader.transaction(id, self.head)?.ok_or(unknown)?;
-        if !any_actor && tx.origin != self.origin && tx.actor != self.actor {
+        let tx = self.reader.transaction(id, self.head, View::WHOLE)?.ok_or(unknown)?;
+        if let Some((within, scope)) = &wish.within
+            && !is_within(&tx, *within)
+        {
+            return Err(Error::OutsideScope { tx: id, scope: scope.clone() });
+        }
+        if !wish.any_actor && tx.origin != self.origin && tx.actor != self.actor {
             return Err(Error::NotYours { tx: id, actor: tx.actor });
         }
         match tx.undone_by {
@@ -88,21 +157,23 @@ impl Plan<'_> {
         }
     }
 
-    fn newest(&self, count: u32, any_actor: bool) -> Result<Vec<Transaction>, Error> {
+    fn newest(&self, count: u32, wish: &UndoWish) -> Result<Vec<Transaction>, Error> {
         let mut found = Vec::new();
         let mut before = self.head.next();
         while found.len() < count as usize {
-            let next = match any_actor {
+            let next = match wish.any_actor {
                 true => (before > TxId(1)).then(|| TxId(before.0 - 1)),
                 false => self.reader.newest_of(self.origin, before)?,
             };
             let Some(id) = next else {
-                return Err(Error::TooFewToUndo { asked: count, found: found.len() as u32, any_actor });
+                let found = found.len() as u32;
+                return Err(Error::TooFewToUndo { asked: count, found, any_actor: wish.any_actor });
             };
             before = id;
-            let tx = self.reader.transaction(id, self.head)?;
+            let tx = self.reader.transaction(id, self.head, View::WHOLE)?;
             let tx = tx.ok_or_else(|| Error::damaged(format!("transaction {id} is missing")))?;
-            if tx.undoes.is_empty() && tx.undone_by.is_none() {
+            let is_wanted = wish.within.as_ref().is_none_or(|(within, _)| is_within(&tx, *within));
+            if is_wanted && tx.undoes.is_empty() && tx.undone_by.is_none() {
                 found.push(tx);
             }
         }
@@ -115,10 +186,22 @@ impl Plan<'_> {
         if self.reader.undone_by(id, self.head)?.is_some() {
             return Ok(true);
         }
-        let tx = self.reader.transaction(id, self.head)?;
+        let tx = self.reader.transaction(id, self.head, View::WHOLE)?;
         let undoes = tx.map(|tx| tx.undoes).unwrap_or_default();
         let here = |target: &&TxId| touches.contains(target);
         Ok(undoes.iter().any(|target| here(&target))
             && undoes.iter().filter(here).all(|target| *target > oldest))
     }
+}
+
+/// Whether a transaction changed nothing but what is in this scope, and the scope itself.
+fn is_within(tx: &Transaction, within: ScopeId) -> bool {
+    let is_inside = |record: &Record| match record {
+        Record::Scope(scope) => scope.number == within,
+        record => record.scope() == Some(within),
+    };
+    tx.changes.iter().all(|change| {
+        let sides = change.before.iter().map(|before| &before.record).chain(&change.after);
+        sides.into_iter().all(is_inside)
+    })
 }

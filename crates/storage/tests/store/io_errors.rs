@@ -64,6 +64,7 @@ fn a_write_that_failed_half_way_can_not_be_continued() {
         undoes: Vec::new(),
         undone_by: None,
         changes: Vec::new(),
+        left_out: 0,
     };
     let mut pending = storage.backend().begin().expect("a write begins");
     faults.fail(Fault { at: 0, kind: Kind::Full, lasts: Lasts::UntilHealed });

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use kenning_storage::{Embedded, Error, STORE_FILE};
+use kenning_model::{EntityType, ScopeId, TxId};
+use kenning_storage::{
+    Embedded, Error, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, Touched, Write,
+};
 use kenning_testkit::TempStore;
 use kenning_testkit::damage::closed_store;
 use rusqlite::Connection;
@@ -19,9 +22,51 @@ fn a_newer_store_is_refused_and_left_untouched() {
     }
     let before = fs::read(&path).expect("the store is read");
     let error = refused(store.path());
-    assert!(matches!(error, Error::NewerSchema { found: 99, known: 1 }), "{error:?}");
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 2 }), "{error:?}");
     assert_eq!(files(store.path()), [STORE_FILE]);
     assert!(fs::read(&path).expect("the store is read") == before, "the newer store was changed");
+}
+
+#[test]
+fn a_store_from_before_there_were_scopes_is_taken_over() {
+    let store = TempStore::new();
+    let path = store.path().join(STORE_FILE);
+    {
+        let storage = store.storage();
+        let write = |write| {
+            let (actor, origin, tool) = ("tester".into(), "here".into(), "test".into());
+            storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written").tx
+        };
+        let scope = ScopeId::GLOBAL_DEFAULT;
+        let id = write(Write::Store(NewEntry::new(scope, "deploys", "Blue-green."))).changes[0].id;
+        let fact = |object: &str| NewTriple {
+            scope,
+            subject: "api".into(),
+            predicate: "runs on".into(),
+            object: object.into(),
+            source: None,
+            confidence: None,
+        };
+        write(Write::Relate { triple: fact("nomad"), on_conflict: OnConflict::KeepBoth });
+        write(Write::Relate { triple: fact("kubernetes"), on_conflict: OnConflict::Replace });
+        write(Write::Delete { entity_type: EntityType::Entry, id });
+    }
+    {
+        let conn = Connection::open(&path).expect("the store opens");
+        conn.execute_batch(
+            "DROP TABLE namespace; DROP TABLE scope; DROP TABLE closure; DROP TABLE touched; PRAGMA user_version = 1",
+        )
+        .expect("it is as it was");
+    }
+    let storage = store.storage();
+    let mut damages = Vec::new();
+    storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
+    assert_eq!(damages, []);
+    let seen = [ScopeId::GLOBAL_DEFAULT];
+    let touched =
+        Touched { entity_type: Some(EntityType::Entry), scopes: Some(&seen), range: TxId(1)..TxId(9) };
+    let reader = storage.reader().expect("a reader");
+    assert_eq!(reader.transactions_with(&touched, 0..9).expect("a page"), [TxId(4), TxId(1)]);
 }
 
 #[test]

@@ -1,20 +1,22 @@
-//! Forty transactions of every kind, and what a store that acknowledged some of them has to answer.
+//! Forty-eight transactions of every kind, and what a store that acknowledged some of them has to answer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kenning_model::{EntityType, Id, Record, ScopeId, Transaction, TxId};
+use kenning_model::{EntityType, Id, ScopeId, Transaction, TxId};
 use kenning_storage::{
-    Committed, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NewEntry, NewTriple, OnConflict, Request,
-    STORE_FILE, Sources, Storage, Stored, TripleFilter, UndoTarget, Write,
+    Committed, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NamespacePatch, NewEntry, NewNamespace,
+    NewTriple, OnConflict, Request, STORE_FILE, Sources, Storage, Stored, TripleFilter, UndoTarget, UndoWish,
+    View, Write,
 };
 use kenning_testkit::fixed_sources;
 use rusqlite::Connection;
 
-pub const STEPS: usize = 40;
+pub const STEPS: usize = 48;
 /// The steps of one round; each round refers to what its own earlier steps wrote.
-const ROUND: usize = 10;
-const SCOPES: [ScopeId; 2] = [ScopeId(1), ScopeId(2)];
+const ROUND: usize = 12;
+/// The built-in one, and the one that each round makes.
+const SCOPES: [ScopeId; 5] = [ScopeId(1), ScopeId(2), ScopeId(3), ScopeId(4), ScopeId(5)];
 
 /// What happens between two steps, to bring the main file into play and not only the log before it.
 pub enum Interlude {
@@ -52,9 +54,20 @@ pub struct Acknowledged {
 impl Acknowledged {
     /// The request of a step, which is the next or one that was acknowledged before.
     pub fn request(&self, step: usize) -> Request {
-        let tool =
-            ["store", "store", "relate", "update", "relate", "delete", "undo", "undo", "store", "update"]
-                [step % ROUND];
+        let tool = [
+            "store",
+            "store",
+            "relate",
+            "update",
+            "relate",
+            "delete",
+            "undo",
+            "undo",
+            "store",
+            "update",
+            "create_namespace",
+            "update_namespace",
+        ][step % ROUND];
         let keyed = [0, 3, 4, 6].contains(&(step % ROUND)).then(|| Keyed {
             key: format!("key {step}"),
             digest: format!("digest {step}"),
@@ -73,7 +86,7 @@ impl Acknowledged {
         let round = step / ROUND;
         let earlier = |of_round: usize| &self.txs[round * ROUND + of_round];
         let entry = |topic: &str, content: String| NewEntry {
-            scope: SCOPES[step % 2],
+            scope: [SCOPES[0], SCOPES[round]][step % 2],
             topic: format!("{topic} {round}"),
             content,
             context: None,
@@ -86,13 +99,14 @@ impl Acknowledged {
         };
         let triple = |object: &str| NewTriple {
             scope: SCOPES[0],
-            closure: SCOPES.to_vec(),
             subject: format!("service {round}"),
             predicate: "runs on".to_owned(),
             object: object.to_owned(),
             source: None,
             confidence: Some(0.5),
         };
+        let undo = |tx| Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: false, within: None });
+        let name = format!("round{round}");
         match step % ROUND {
             0 => Write::Store(entry("Deploys", format!("Blue-green since round {round}."))),
             // Longer than a page, so that it has overflow pages.
@@ -105,17 +119,22 @@ impl Acknowledged {
             },
             4 => Write::Relate { triple: triple("Nomad"), on_conflict: OnConflict::Replace },
             5 => Write::Delete { entity_type: EntityType::Entry, id: written(earlier(0)) },
-            6 => Write::Undo { target: UndoTarget::Tx(earlier(5).id), any_actor: false },
-            7 => Write::Undo { target: UndoTarget::Tx(earlier(6).id), any_actor: false },
+            6 => undo(earlier(5).id),
+            7 => undo(earlier(6).id),
             8 => {
                 let valid_to = Some("2030-01-01T00:00:00Z".parse().expect("a good moment"));
                 Write::Store(NewEntry { valid_to, confidence: Some(0.9), ..entry("Owner", "Ops".to_owned()) })
             }
-            _ => Write::Update {
+            9 => Write::Update {
                 id: written(earlier(8)),
-                patch: EntryPatch { scope: Some(SCOPES[step / ROUND % 2]), ..EntryPatch::default() },
+                patch: EntryPatch { scope: Some(SCOPES[round]), ..EntryPatch::default() },
                 expected_version: None,
             },
+            10 => Write::CreateNamespace(NewNamespace { name, description: format!("Made at step {step}") }),
+            _ => {
+                let patch = NamespacePatch { name: Some(format!("{name}-renamed")), description: None };
+                Write::UpdateNamespace { name, patch }
+            }
         }
     }
 
@@ -146,11 +165,16 @@ impl Acknowledged {
                 };
             }
         }
-        let (entries, triples) =
-            live.into_iter().partition(|(_, stored)| matches!(stored.record, Record::Entry(_)));
+        let of = |entity_type| {
+            let of_type = |(_, stored): &(&Id, &Stored)| stored.record.entity_type() == entity_type;
+            live.iter().filter(of_type).map(|(id, stored)| (*id, stored.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let mut places = of(EntityType::Namespace);
+        places.extend(of(EntityType::Scope));
+        let (entries, triples) = (of(EntityType::Entry), of(EntityType::Triple));
         let history =
             self.txs.iter().rev().map(|tx| Transaction { undone_by: self.undone_by(tx.id), ..tx.clone() });
-        Answers { history: history.collect(), entries, triples }
+        Answers { history: history.collect(), entries, triples, places }
     }
 
     fn undone_by(&self, id: TxId) -> Option<TxId> {
@@ -175,20 +199,24 @@ pub struct Answers {
     pub history: Vec<Transaction>,
     pub entries: BTreeMap<Id, Stored>,
     pub triples: BTreeMap<Id, Stored>,
+    pub places: BTreeMap<Id, Stored>,
 }
 
 impl Answers {
     pub fn of(storage: &Storage) -> Result<Answers, Error> {
         let reader = storage.reader()?;
         let at = reader.head()?;
-        let all = HistoryQuery { id: None, entity_type: None, since: TxId::EMPTY, at };
+        let all = HistoryQuery { id: None, entity_type: None, since: TxId::EMPTY, at, view: View::WHOLE };
         let by_id = |rows: Vec<Stored>| rows.into_iter().map(|stored| (stored.id, stored)).collect();
+        let mut places = reader.live(EntityType::Namespace, at)?;
+        places.extend(reader.live(EntityType::Scope, at)?);
         let entries = EntryFilter { scopes: &SCOPES, at, visible_at: None };
         let triples = TripleFilter { scopes: &SCOPES, at, subject: None, predicate: None, object: None };
         Ok(Answers {
             history: storage.history(&all, 0..u64::MAX)?.0,
             entries: by_id(reader.entries(&entries, 0..1000)?),
             triples: by_id(reader.triples(&triples, 0..1000)?),
+            places: by_id(places),
         })
     }
 }
@@ -196,7 +224,8 @@ impl Answers {
 /// Ids that the script has not drawn.
 pub fn later_sources() -> Sources {
     let sources = fixed_sources();
-    for _ in 0..STEPS {
+    // A step draws two at most.
+    for _ in 0..2 * STEPS {
         (sources.id)();
     }
     sources

@@ -1,10 +1,10 @@
 //! `delete`: close an entry or a triple.
 
+use kenning_model::EntityType;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::Kind;
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -16,13 +16,29 @@ pub(crate) struct Delete;
 pub(crate) struct Input {
     id: Text<NAME_BYTES_MAX>,
     /// Default entry.
-    entity_type: Option<Kind>,
+    entity_type: Option<Deletable>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Deletable {
+    Entry,
+    Triple,
+}
+
+impl From<Deletable> for EntityType {
+    fn from(kind: Deletable) -> EntityType {
+        match kind {
+            Deletable::Entry => EntityType::Entry,
+            Deletable::Triple => EntityType::Triple,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Output {
     id: String,
-    entity_type: Kind,
+    entity_type: Deletable,
     tx_id: u64,
 }
 
@@ -36,7 +52,7 @@ impl Tool for Delete {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let kind = input.entity_type.unwrap_or(Kind::Entry);
+        let kind = input.entity_type.unwrap_or(Deletable::Entry);
         let id = parse_id(kind.into(), &input.id.0)?;
         ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
             id: id.to_string(),
@@ -46,7 +62,7 @@ impl Tool for Delete {
     }
 
     fn text(output: &Output) -> String {
-        let kind = kenning_model::EntityType::from(output.entity_type);
+        let kind = EntityType::from(output.entity_type);
         format!(
             "Deleted {kind} `{}` in transaction {tx}. `undo` transaction {tx} to have it back.",
             output.id,

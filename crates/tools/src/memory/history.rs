@@ -1,15 +1,16 @@
 //! `history`: what was changed, by whom, and what it was before.
 
-use kenning_model::TxId;
+use kenning_engine::Snapshot;
+use kenning_model::{EntityType, Id, ScopeName, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, excerpt_bytes, take_rows};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::item::{Kind, TransactionItem, as_data};
+use super::item::{Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, closure};
 use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct History;
@@ -17,11 +18,12 @@ pub(crate) struct History;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// Only changes of this id.
+    /// Only changes of this id, or scope by name.
     id: Option<Text<NAME_BYTES_MAX>>,
     entity_type: Option<Kind>,
     /// Only later transactions.
     since_tx_id: Option<Tx>,
+    scope: Option<Text<NAME_BYTES_MAX>>,
     limit: Option<Whole<1, 100>>,
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
 }
@@ -31,32 +33,36 @@ const LIMIT_DEFAULT: u64 = 20;
 impl Tool for History {
     const NAME: &'static str = "history";
     const ABOUT: &'static str = "List transactions, newest first, with each change before and after. \
-        Use to see who changed what, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
+        Use to see who changed what in what the scope sees, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
         Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = List<TransactionItem>;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<List<TransactionItem>, Stop> {
-        let wanted = input.entity_type.unwrap_or(Kind::Entry).into();
-        let id = match &input.id {
-            Some(id) => Some(parse_id(wanted, &id.0)?),
-            None => None,
-        };
-        let entity_type = input.entity_type.map(Into::into);
+        let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let asked = input.id.as_ref().map(|id| id.0.as_str());
+        let entity_type = input.entity_type.map(EntityType::from);
         let since = TxId(input.since_tx_id.map_or(0, |tx| tx.0));
         let listing = Listing::begin(
             ctx.engine,
-            format!("history {id:?} {entity_type:?} {since}"),
+            format!("history {scope} {asked:?} {entity_type:?} {since}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             None,
         )?;
-        let (transactions, total) = listing.snapshot.history(id, entity_type, since, listing.rows())?;
-        if let (Some(id), 0, TxId::EMPTY) = (&input.id, total, since) {
-            return Err(unknown_id(wanted, &id.0));
+        let snapshot = &listing.snapshot;
+        let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;
+        let scopes = match ctx.caller.is_owner {
+            true => None,
+            false => Some(closure(snapshot, &scope)?),
+        };
+        let view = TransactionItem::view(scopes.as_deref());
+        let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
+        if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
+            return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), asked));
         }
-        let items = transactions.iter().map(TransactionItem::new).collect();
+        let items = transaction_items(snapshot, &transactions)?;
         let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
         listing.end(items, total)
     }
@@ -73,4 +79,18 @@ impl Tool for History {
         let at = output.as_of_tx_id;
         format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))
     }
+}
+
+/// An id as it stands, or that of a scope or namespace by its name.
+fn find(snapshot: &Snapshot<'_>, entity_type: Option<EntityType>, text: &str) -> Result<Id, Stop> {
+    let wanted = entity_type.unwrap_or(EntityType::Entry);
+    if let Some(name) = ScopeName::parse(text) {
+        let tree = snapshot.tree()?;
+        return tree.scope(&name).map(|(id, _)| id).ok_or_else(|| unknown_id(EntityType::Scope, text));
+    }
+    if wanted == EntityType::Namespace && Id::parse(text).is_none() {
+        let tree = snapshot.tree()?;
+        return tree.namespace(text).map(|(id, _)| id).ok_or_else(|| unknown_id(wanted, text));
+    }
+    parse_id(wanted, text)
 }

@@ -1,13 +1,19 @@
 //! Entries, triples and transactions as replies and resources show them: cleaned, with their provenance, and
 //! without the fields that are not set.
 
-use kenning_model::{Change, EntityType, Entry, Record, Status, TaskSize, Timestamp, Transaction, Triple};
+use std::collections::BTreeSet;
+
+use kenning_engine::Snapshot;
+use kenning_model::{
+    Change, DEFAULT, EntityType, Entry, Namespace, Record, Scope, ScopeId, ScopeNames, Status, TaskSize,
+    Timestamp, Transaction, Triple,
+};
 use kenning_presentation::text::{clean, cut, fence};
-use kenning_storage::Stored;
+use kenning_storage::{Stored, View};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::tool::scope_name;
+use crate::Stop;
 
 /// What is left of the content of an entry in a transaction that would not fit into a reply by itself: what all its
 /// changes may have together, two versions each, when everything takes twice its bytes in JSON.
@@ -22,6 +28,7 @@ pub const CHANGES_MAX: usize = 20;
 pub struct EntryItem {
     pub id: String,
     pub scope: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub topic: String,
     pub content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,10 +104,10 @@ impl From<Size> for TaskSize {
 }
 
 impl EntryItem {
-    pub fn new(id: String, tx_id: u64, entry: &Entry) -> EntryItem {
+    pub fn new(id: String, tx_id: u64, entry: &Entry, names: &ScopeNames) -> EntryItem {
         EntryItem {
             id,
-            scope: scope_name(entry.scope),
+            scope: names.of(entry.scope),
             topic: clean(&entry.topic),
             content: clean(&entry.content),
             context: entry.context.as_deref().map(clean),
@@ -168,10 +175,10 @@ pub struct TripleItem {
 }
 
 impl TripleItem {
-    pub fn new(id: String, tx_id: u64, triple: &Triple) -> TripleItem {
+    pub fn new(id: String, tx_id: u64, triple: &Triple, names: &ScopeNames) -> TripleItem {
         TripleItem {
             id,
-            scope: scope_name(triple.scope),
+            scope: names.of(triple.scope),
             subject: clean(&triple.subject),
             predicate: clean(&triple.predicate),
             object: clean(&triple.object),
@@ -185,9 +192,9 @@ impl TripleItem {
         }
     }
 
-    pub fn of(stored: &Stored) -> Option<TripleItem> {
+    pub fn of(stored: &Stored, names: &ScopeNames) -> Option<TripleItem> {
         let triple = stored.record.as_triple()?;
-        Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple))
+        Some(TripleItem::new(stored.id.to_string(), stored.tx_id.0, triple, names))
     }
 
     fn shortened(mut self, bytes: usize) -> TripleItem {
@@ -206,9 +213,112 @@ impl TripleItem {
     }
 }
 
-pub fn entry_item(stored: &Stored) -> Option<EntryItem> {
-    let entry = stored.record.as_entry()?;
-    Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry))
+/// Entries with the names of their scopes, as of a snapshot.
+pub fn entry_items<'a>(
+    snapshot: &Snapshot<'_>,
+    stored: impl Iterator<Item = &'a Stored> + Clone,
+) -> Result<Vec<EntryItem>, Stop> {
+    let names = names_of(snapshot, stored.clone().map(|stored| &stored.record))?;
+    let item = |stored: &Stored| {
+        let entry = stored.record.as_entry()?;
+        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names))
+    };
+    Ok(stored.filter_map(item).collect())
+}
+
+pub fn triple_items(snapshot: &Snapshot<'_>, stored: &[Stored]) -> Result<Vec<TripleItem>, Stop> {
+    let names = names_of(snapshot, stored.iter().map(|stored| &stored.record))?;
+    Ok(stored.iter().filter_map(|stored| TripleItem::of(stored, &names)).collect())
+}
+
+pub fn transaction_items(
+    snapshot: &Snapshot<'_>,
+    transactions: &[Transaction],
+) -> Result<Vec<TransactionItem>, Stop> {
+    let changes = transactions.iter().flat_map(|tx| tx.changes.iter().take(CHANGES_MAX));
+    let sides =
+        changes.flat_map(|change| change.before.iter().map(|before| &before.record).chain(&change.after));
+    let names = names_of(snapshot, sides)?;
+    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names)).collect())
+}
+
+/// What the scopes are called that these records live in or speak of.
+fn names_of<'a>(
+    snapshot: &Snapshot<'_>,
+    records: impl Iterator<Item = &'a Record>,
+) -> Result<ScopeNames, Stop> {
+    let mut scopes: BTreeSet<ScopeId> = BTreeSet::new();
+    for record in records {
+        scopes.extend(record.scope());
+        if let Record::Scope(scope) = record {
+            scopes.insert(scope.number);
+            scopes.extend(&scope.parents);
+        }
+    }
+    Ok(snapshot.scope_names(&scopes.into_iter().collect::<Vec<_>>())?)
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NamespaceItem {
+    pub name: String,
+    pub description: String,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub updated_at: Option<String>,
+    pub tx_id: u64,
+}
+
+impl NamespaceItem {
+    fn new(tx_id: u64, namespace: &Namespace) -> NamespaceItem {
+        NamespaceItem {
+            name: namespace.name.clone(),
+            description: clean(&namespace.description),
+            actor: clean(&namespace.actor),
+            version: namespace.version,
+            recorded_at: moment(namespace.recorded_at),
+            updated_at: namespace.updated_at.map(moment),
+            tx_id,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScopeItem {
+    pub scope: String,
+    pub description: String,
+    pub parents: Vec<String>,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub updated_at: Option<String>,
+    pub tx_id: u64,
+}
+
+impl ScopeItem {
+    fn new(tx_id: u64, scope: &Scope, names: &ScopeNames) -> ScopeItem {
+        let now = names.of(scope.number);
+        let namespace = now.split(':').next().unwrap_or_default();
+        let mut parents: Vec<String> = scope.parents.iter().map(|parent| names.of(*parent)).collect();
+        if scope.name != DEFAULT {
+            parents.push(format!("{namespace}:{DEFAULT}"));
+        }
+        ScopeItem {
+            // The name that this version had, in the namespace as it is called now.
+            scope: format!("{namespace}:{}", scope.name),
+            description: clean(&scope.description),
+            parents,
+            actor: clean(&scope.actor),
+            version: scope.version,
+            recorded_at: moment(scope.recorded_at),
+            updated_at: scope.updated_at.map(moment),
+            tx_id,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +326,33 @@ pub fn entry_item(stored: &Stored) -> Option<EntryItem> {
 pub enum RecordItem {
     Entry(Box<EntryItem>),
     Triple(Box<TripleItem>),
+    Scope(Box<ScopeItem>),
+    Namespace(Box<NamespaceItem>),
+}
+
+impl RecordItem {
+    fn place(&self) -> Option<String> {
+        match self {
+            RecordItem::Entry(entry) => Some(place(&entry.scope)),
+            RecordItem::Triple(triple) => Some(place(&triple.scope)),
+            RecordItem::Scope(_) | RecordItem::Namespace(_) => None,
+        }
+    }
+
+    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames) -> RecordItem {
+        match record {
+            Record::Entry(entry) => {
+                RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names)))
+            }
+            Record::Triple(triple) => {
+                RecordItem::Triple(Box::new(TripleItem::new(id.to_owned(), tx_id, triple, names)))
+            }
+            Record::Scope(scope) => RecordItem::Scope(Box::new(ScopeItem::new(tx_id, scope, names))),
+            Record::Namespace(namespace) => {
+                RecordItem::Namespace(Box::new(NamespaceItem::new(tx_id, namespace)))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -223,6 +360,8 @@ pub enum RecordItem {
 pub enum Kind {
     Entry,
     Triple,
+    Scope,
+    Namespace,
 }
 
 impl From<EntityType> for Kind {
@@ -230,6 +369,8 @@ impl From<EntityType> for Kind {
         match entity_type {
             EntityType::Entry => Kind::Entry,
             EntityType::Triple => Kind::Triple,
+            EntityType::Scope => Kind::Scope,
+            EntityType::Namespace => Kind::Namespace,
         }
     }
 }
@@ -239,6 +380,8 @@ impl From<Kind> for EntityType {
         match kind {
             Kind::Entry => EntityType::Entry,
             Kind::Triple => EntityType::Triple,
+            Kind::Scope => EntityType::Scope,
+            Kind::Namespace => EntityType::Namespace,
         }
     }
 }
@@ -259,15 +402,8 @@ pub struct ChangeItem {
 
 impl ChangeItem {
     /// `tx_id` is the transaction that made the change.
-    pub fn new(change: &Change, tx_id: u64) -> ChangeItem {
-        let item = |record: &Record, tx_id: u64| match record {
-            Record::Entry(entry) => {
-                RecordItem::Entry(Box::new(EntryItem::new(change.id.to_string(), tx_id, entry)))
-            }
-            Record::Triple(triple) => {
-                RecordItem::Triple(Box::new(TripleItem::new(change.id.to_string(), tx_id, triple)))
-            }
-        };
+    pub fn new(change: &Change, tx_id: u64, names: &ScopeNames) -> ChangeItem {
+        let item = |record: &Record, tx_id| RecordItem::new(change.id.as_str(), tx_id, record, names);
         ChangeItem {
             entity_type: change.entity_type.into(),
             id: change.id.to_string(),
@@ -281,6 +417,8 @@ impl ChangeItem {
         let shorten = |record: RecordItem| match record {
             RecordItem::Entry(entry) => RecordItem::Entry(Box::new(entry.shortened(bytes))),
             RecordItem::Triple(triple) => RecordItem::Triple(Box::new(triple.shortened(bytes))),
+            // Their caps leave room for all that a transaction shows.
+            other => other,
         };
         self.before = self.before.map(shorten);
         self.after = self.after.map(shorten);
@@ -288,15 +426,32 @@ impl ChangeItem {
     }
 
     fn lines(&self, excerpt: usize) -> String {
-        let mut lines = format!("  {} {} {}", self.op, kind_word(self.entity_type), self.id);
+        let place = [&self.after, &self.before].into_iter().flatten().find_map(RecordItem::place);
+        let place = place.unwrap_or_default();
+        let mut lines = format!("  {} {} {}{place}", self.op, kind_word(self.entity_type), self.id);
         for (name, side) in [("before", &self.before), ("after", &self.after)] {
             match side {
                 Some(RecordItem::Entry(entry)) => {
-                    let text = format!("{}: {}", entry.topic, entry.content);
+                    let topic =
+                        if entry.topic.is_empty() { String::new() } else { format!("{}: ", entry.topic) };
+                    let hidden = if entry.status == State::Suppressed { "(suppressed) " } else { "" };
+                    let text = format!("{hidden}{topic}{}", entry.content);
                     lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
                 }
                 Some(RecordItem::Triple(triple)) => {
                     lines.push_str(&format!("\n    {name}: {}", triple.line(excerpt)));
+                }
+                Some(RecordItem::Scope(scope)) => {
+                    let parents = match scope.parents.is_empty() {
+                        true => String::new(),
+                        false => format!(" (inherits from {})", scope.parents.join(", ")),
+                    };
+                    let text = format!("{}{parents}: {}", scope.scope, scope.description);
+                    lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
+                }
+                Some(RecordItem::Namespace(namespace)) => {
+                    let text = format!("{}: {}", namespace.name, namespace.description);
+                    lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
                 }
                 None => {}
             }
@@ -324,15 +479,21 @@ pub struct TransactionItem {
 }
 
 impl TransactionItem {
-    pub fn new(tx: &Transaction) -> TransactionItem {
+    /// So much of a transaction is shown to who sees these scopes.
+    pub fn view(scopes: Option<&[ScopeId]>) -> View<'_> {
+        View { scopes, changes_max: CHANGES_MAX }
+    }
+
+    fn new(tx: &Transaction, names: &ScopeNames) -> TransactionItem {
         let shown = tx.changes.iter().take(CHANGES_MAX);
+        let left_out = tx.left_out + tx.changes.len().saturating_sub(CHANGES_MAX);
         TransactionItem {
             tx_id: tx.id.0,
             at: moment(tx.at),
             actor: clean(&tx.actor),
             tool: tx.tool.clone(),
-            changes: shown.map(|change| ChangeItem::new(change, tx.id.0)).collect(),
-            changes_left_out: Some(tx.changes.len().saturating_sub(CHANGES_MAX)).filter(|left| *left > 0),
+            changes: shown.map(|change| ChangeItem::new(change, tx.id.0, names)).collect(),
+            changes_left_out: Some(left_out).filter(|left| *left > 0),
             undoes: tx.undoes.iter().map(|tx| tx.0).collect(),
             undone_by: tx.undone_by.map(|tx| tx.0),
         }
@@ -385,15 +546,36 @@ pub fn as_data(lines: &str) -> String {
 /// An entry for the text channel: its first line begins with its id, the lines of its content are indented, so content
 /// can't pass for another entry.
 pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
-    let topic = one_line(&item.topic, (excerpt / 3).max(20));
+    let topic = match item.topic.is_empty() {
+        true => String::new(),
+        false => format!(" {}", one_line(&item.topic, (excerpt / 3).max(20))),
+    };
     let tags = match item.tags.is_empty() || excerpt < 200 {
         true => String::new(),
         false => format!(" [{}]", one_line(&item.tags.join(", "), excerpt / 4)),
     };
     let content = item.content.replace('\n', "\n  ");
-    let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len()));
-    format!("{} v{} {topic}{tags}\n  {content}", item.id, item.version)
+    let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len() + place(&item.scope).len()));
+    format!("{} v{}{}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
 }
+
+/// Where something is, unless it is where everyone sees it.
+pub(crate) fn place(scope: &str) -> String {
+    match scope {
+        GLOBAL_DEFAULT => String::new(),
+        scope => format!(" ({scope})"),
+    }
+}
+
+/// ` in scope `acme:web``, for a reply that tells where something was written; nothing for where everyone sees it.
+pub(crate) fn in_scope(scope: &str) -> String {
+    match scope {
+        GLOBAL_DEFAULT => String::new(),
+        scope => format!(" in scope `{scope}`"),
+    }
+}
+
+const GLOBAL_DEFAULT: &str = "global:default";
 
 pub fn one_line(text: &str, bytes_max: usize) -> String {
     cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), bytes_max)

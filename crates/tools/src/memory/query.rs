@@ -1,17 +1,17 @@
 //! `query`: find entries by words, tags and time.
 
 use kenning_engine::{Explanation, Question};
-use kenning_model::{ScopeId, TxId};
+use kenning_model::{ScopeName, TxId};
 use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes, take_rows};
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::item::{EntryItem, as_data, entry_item, entry_lines, one_line};
+use super::item::{EntryItem, as_data, entry_items, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
 use crate::code::counted;
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, closure};
 use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct Query;
@@ -69,6 +69,7 @@ struct Why {
 /// What was asked, for the first line of the text and the address of the resource.
 #[derive(Default)]
 struct Asked {
+    scope: Option<String>,
     topic: Option<String>,
     content: Option<String>,
     tags: Vec<String>,
@@ -92,9 +93,9 @@ impl Tool for Query {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let scopes = ctx.closure(scope);
+        let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let asked = Asked {
+            scope: input.scope.map(|scope| scope.0),
             topic: input.topic.map(|topic| topic.0),
             content: input.content.map(|content| content.0),
             tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
@@ -105,28 +106,29 @@ impl Tool for Query {
         let words = [asked.topic.as_deref(), asked.content.as_deref()];
         let listing = Listing::begin(
             ctx.engine,
-            listing_name(scope, words, &asked.tags, at, suppressed_too),
+            listing_name(&scope, words, &asked.tags, at, suppressed_too),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
+        let scopes = closure(&listing.snapshot, &scope)?;
         let question = Question {
             scopes: &scopes,
             topic: asked.topic.as_deref(),
             content: asked.content.as_deref(),
             tags: &asked.tags,
             visible_at: (!suppressed_too).then_some(listing.asked_at),
+            relevant_only: false,
             explain: input.explain.unwrap_or(false),
         };
         let found = listing.snapshot.search(&question, listing.rows())?;
-        let items = found
-            .hits
-            .into_iter()
-            .filter_map(|hit| {
-                let entry = entry_item(&hit.stored)?;
-                Some(Item { explain: hit.explanation.map(|why| Why::new(why, &entry)), entry })
-            })
-            .collect();
+        let entries = entry_items(&listing.snapshot, found.hits.iter().map(|hit| &hit.stored))?;
+        let explained = found.hits.into_iter().map(|hit| hit.explanation);
+        let item = |(entry, why): (EntryItem, Option<Explanation>)| Item {
+            explain: why.map(|why| Why::new(why, &entry)),
+            entry,
+        };
+        let items = entries.into_iter().zip(explained).map(item).collect();
         let items = take_rows(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {
             entry: item.entry.cut_to_fit(),
             ..item
@@ -152,17 +154,18 @@ impl Tool for Query {
     }
 
     fn meta(output: &Output) -> Map<String, Value> {
-        let mut meta = Map::new();
-        if output.is_degraded {
-            let why = "by words only: vectors are still being made";
-            meta.insert("io.kenning/degraded".to_owned(), why.into());
-        }
-        meta
+        degraded(output.is_degraded)
     }
 
     fn resource(output: &Output) -> Option<String> {
         Some(output.asked.address())
     }
+}
+
+/// What a reply says when words alone decided.
+pub(crate) fn degraded(is_degraded: bool) -> Map<String, Value> {
+    let why = "by words only: vectors are still being made";
+    is_degraded.then(|| ("io.kenning/degraded".to_owned(), why.into())).into_iter().collect()
 }
 
 impl Item {
@@ -193,13 +196,13 @@ impl Why {
 
 /// The name of a listing of entries; the resource `knowledge://entries` uses it too, so a cursor goes on in either.
 pub fn listing_name(
-    scope: ScopeId,
+    scope: &ScopeName,
     [topic, content]: [Option<&str>; 2],
     tags: &[String],
     at: Option<TxId>,
     suppressed_too: bool,
 ) -> String {
-    format!("entries {scope:?} {topic:?} {content:?} {tags:?} {at:?} {suppressed_too}")
+    format!("entries {scope} {topic:?} {content:?} {tags:?} {at:?} {suppressed_too}")
 }
 
 impl Asked {
@@ -207,6 +210,7 @@ impl Asked {
     fn address(&self) -> String {
         const ENTRIES: &str = "knowledge://entries";
         let mut parameters: Vec<(&str, String)> = Vec::new();
+        parameters.extend(self.scope.as_ref().map(|scope| ("scope", percent_encoded(scope))));
         parameters.extend(self.topic.as_ref().map(|topic| ("topic", percent_encoded(topic))));
         parameters.extend(self.content.as_ref().map(|content| ("content", percent_encoded(content))));
         if !self.tags.is_empty() {
@@ -239,7 +243,7 @@ impl Asked {
 }
 
 /// How to go on when a page is not the whole list.
-pub(super) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> String {
+pub(crate) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> String {
     match next_cursor {
         Some(cursor) => format!("\n{shown} of {total} shown; for more pass `cursor`: \"{cursor}\"."),
         None => String::new(),

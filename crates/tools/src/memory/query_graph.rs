@@ -5,10 +5,10 @@ use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::item::{TripleItem, as_data};
+use super::item::{TripleItem, as_data, place, triple_items};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, closure};
 use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct QueryGraph;
@@ -37,21 +37,21 @@ impl Tool for QueryGraph {
     type Output = List<TripleItem>;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<List<TripleItem>, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let scopes = ctx.closure(scope);
+        let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
         let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
         let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
         let listing = Listing::begin(
             ctx.engine,
-            format!("query_graph {scope:?} {subject:?} {predicate:?} {object:?} {at:?}"),
+            format!("query_graph {scope} {subject:?} {predicate:?} {object:?} {at:?}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
         let fact = [subject.as_deref(), predicate.as_deref(), object.as_deref()];
+        let scopes = closure(&listing.snapshot, &scope)?;
         let (triples, total) = listing.snapshot.triples(&scopes, fact, listing.rows())?;
-        let items = triples.iter().filter_map(TripleItem::of).collect();
+        let items = triple_items(&listing.snapshot, &triples)?;
         // A triple is 3 KiB at most, far below what a reply holds.
         let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
         listing.end(items, total)
@@ -62,7 +62,9 @@ impl Tool for QueryGraph {
         if output.items.is_empty() {
             return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
         }
-        let line = |item: &TripleItem| format!("{} {} (tx {})", item.id, item.line(usize::MAX), item.tx_id);
+        let line = |item: &TripleItem| {
+            format!("{}{} {} (tx {})", item.id, place(&item.scope), item.line(usize::MAX), item.tx_id)
+        };
         let lines: Vec<String> = output.items.iter().map(line).collect();
         let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
         format!(

@@ -6,7 +6,7 @@ use kenning_storage::{NewTriple, OnConflict, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{TripleItem, as_data};
+use super::item::{TripleItem, as_data, in_scope};
 use crate::arguments::{Confidence, NAME_BYTES_MAX, TERM_BYTES_MAX, TOPIC_BYTES_MAX, Text};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -63,7 +63,6 @@ impl Tool for Relate {
         let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let triple = NewTriple {
             scope,
-            closure: ctx.closure(scope),
             subject: input.subject.0,
             predicate: input.predicate.0,
             object: input.object.0,
@@ -80,18 +79,18 @@ impl Tool for Relate {
             let triple = match &done.existing {
                 // With `replace` the triple may be there while others give way: the transaction that closed them is
                 // the one that an undo needs. Without any change it is the triple's own.
-                Some(existing) => {
-                    TripleItem::of(existing).map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple })
-                }
+                Some(existing) => TripleItem::of(existing, &done.names)
+                    .map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple }),
                 None => done.tx.changes.iter().find_map(|change| match &change.after {
                     Some(Record::Triple(triple)) => {
-                        Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple))
+                        Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple, &done.names))
                     }
                     _ => None,
                 }),
             };
             // The triple itself needs room beside them.
-            let rows = done.conflicts.iter().filter_map(TripleItem::of).collect();
+            let rows =
+                done.conflicts.iter().filter_map(|stored| TripleItem::of(stored, &done.names)).collect();
             let conflicts = take_rows(rows, ROWS_BYTES_MAX / 2, |row| row);
             let left_out = done.conflict_count - conflicts.len() as u64;
             Output {
@@ -107,7 +106,10 @@ impl Tool for Relate {
     fn text(output: &Output) -> String {
         let Output { triple, conflicts, .. } = output;
         let written = match (output.written, output.replaced) {
-            (true, _) => format!("Wrote triple `{}` in transaction {}.", triple.id, triple.tx_id),
+            (true, _) => {
+                let TripleItem { id, tx_id, scope, .. } = triple;
+                format!("Wrote triple `{id}`{} in transaction {tx_id}.", in_scope(scope))
+            }
             (false, false) => {
                 format!("Triple `{}` was there already, since transaction {}.", triple.id, triple.tx_id)
             }
@@ -147,7 +149,7 @@ mod tests {
         let store = TempStore::new();
         let engine = store.engine();
         let [actor, origin] = ["test"; 2].map(str::to_owned);
-        let caller = Caller { actor, origin, scope: "global:default".to_owned() };
+        let caller = Caller::new(Some(&actor), origin, "global:default".to_owned());
         let call = |tool: &str, arguments: Value| {
             let tool = find(tool).expect("a tool of this name");
             let arguments = arguments.as_object().expect("arguments are an object").clone();

@@ -1,18 +1,18 @@
 //! `store`: keep a piece of knowledge.
 
-use kenning_engine::Similar;
-use kenning_model::Record;
+use kenning_engine::{Similar, Snapshot};
+use kenning_model::{Record, ScopeId};
 use kenning_presentation::text::{clean, cut};
 use kenning_storage::{NewEntry, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{as_data, moment, one_line};
+use super::item::{as_data, in_scope, moment, one_line};
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
     Text,
 };
-use crate::tool::{Effect, Tool, scope_name};
+use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
 pub(crate) struct Store;
@@ -67,12 +67,13 @@ impl Tool for Store {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let closure = ctx.closure(scope);
+        let name = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let snapshot = ctx.engine.snapshot()?;
+        let scope = snapshot.scope(&name)?;
         let (topic, content) = (input.topic.0, input.content.0);
         // A hint must not stand in the way of a write.
-        let question = Similar { scopes: &closure, topic: &topic, content: &content };
-        let similar = similar(ctx, &question).unwrap_or_default();
+        let similar = similar(ctx, &snapshot, scope, &topic, &content).unwrap_or_default();
+        drop(snapshot);
         let new = NewEntry {
             scope,
             topic,
@@ -87,7 +88,7 @@ impl Tool for Store {
         };
         ctx.commit(Write::Store(new), move |done| Output {
             id: done.tx.changes[0].id.to_string(),
-            scope: scope_name(scope),
+            scope: done.names.of(scope),
             tx_id: done.tx.id.0,
             version: 1,
             recorded_at: moment(done.tx.at),
@@ -96,7 +97,8 @@ impl Tool for Store {
     }
 
     fn text(output: &Output) -> String {
-        let stored = format!("Stored `{}` in transaction {}.", output.id, output.tx_id);
+        let Output { id, tx_id, .. } = output;
+        let stored = format!("Stored `{id}`{} in transaction {tx_id}.", in_scope(&output.scope));
         if output.similar.is_empty() {
             return stored;
         }
@@ -115,10 +117,16 @@ impl Tool for Store {
     }
 }
 
-fn similar(ctx: &Context<'_>, question: &Similar<'_>) -> Result<Vec<SimilarEntry>, Stop> {
-    let snapshot = ctx.engine.snapshot()?;
+fn similar(
+    ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
+    scope: ScopeId,
+    topic: &str,
+    content: &str,
+) -> Result<Vec<SimilarEntry>, Stop> {
+    let scopes = snapshot.closure(scope)?;
     let mut similar = Vec::new();
-    for id in ctx.engine.similar(&snapshot, question)? {
+    for id in ctx.engine.similar(snapshot, &Similar { scopes: &scopes, topic, content })? {
         if let Some(stored) = snapshot.entry(id)?
             && let Record::Entry(entry) = &stored.record
         {

@@ -1,15 +1,15 @@
 //! `undo`: take transactions back by committing what reverses them.
 
-use kenning_model::{Transaction, TxId};
+use kenning_model::{Change, Record, ScopeId, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
-use kenning_storage::{UndoPlan, UndoTarget, Write};
+use kenning_storage::{UndoPlan, UndoTarget, UndoWish, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{ChangeItem, TransactionItem, as_data, change_lines};
+use super::item::{ChangeItem, as_data, change_lines, transaction_items};
 use crate::arguments::{NAME_BYTES_MAX, TX_MAX, Text, Whole};
 use crate::code::counted;
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, closure};
 use crate::{Context, Stop};
 
 pub(crate) struct Undo;
@@ -23,6 +23,7 @@ pub(crate) struct Input {
     count: Option<Whole<1, 50>>,
     /// Only show what it would do.
     dry_run: Option<bool>,
+    /// Only what changed nothing outside it.
     scope: Option<Text<NAME_BYTES_MAX>>,
     /// Also transactions of others.
     any_actor: Option<bool>,
@@ -37,6 +38,10 @@ pub(crate) struct Output {
     #[schemars(with = "u64")]
     tx_id: Option<u64>,
     changed_ids: Vec<String>,
+    /// How many more ids changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    changed_ids_left_out: Option<usize>,
     /// What a dry run would do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<ChangeItem>")]
@@ -46,6 +51,8 @@ pub(crate) struct Output {
     changes_left_out: Option<usize>,
 }
 
+/// How many ids a reply names; a namespace may have had any number.
+const IDS_MAX: usize = 200;
 /// How much of a record the text of a dry run shows.
 const EXCERPT_BYTES: usize = 300;
 
@@ -60,30 +67,36 @@ impl Tool for Undo {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        // The scope bounds what may be undone once there is more than one.
-        ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let target = match (input.tx_id, input.count) {
             (Some(_), Some(_)) => return Err(Stop::invalid("give `tx_id` or `count`, not both")),
             (Some(tx), None) => UndoTarget::Tx(TxId(tx.0)),
             (None, count) => UndoTarget::Newest(count.map_or(1, |count| count.0 as u32)),
         };
-        let any_actor = input.any_actor.unwrap_or(false);
+        let within = match &input.scope {
+            None => None,
+            Some(scope) => {
+                let name = ctx.scope_name(Some(&scope.0))?;
+                Some((ctx.engine.snapshot()?.scope(&name)?, name))
+            }
+        };
+        let wish = UndoWish { target, any_actor: input.any_actor.unwrap_or(false), within };
         if input.dry_run.unwrap_or(false) {
             let (actor, origin) = (&ctx.caller.actor, &ctx.caller.origin);
-            let plan = UndoPlan { target, any_actor, actor, origin };
-            return Ok(previewed(&ctx.engine.storage()?.plan_undo(&plan)?));
+            let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, actor, origin })?;
+            return previewed(ctx, input.scope.as_ref().map(|scope| scope.0.as_str()), planned);
         }
-        ctx.commit(Write::Undo { target, any_actor }, |done| Output {
-            tx_id: Some(done.tx.id.0),
-            ..summary(&done.tx)
-        })
+        ctx.commit(Write::Undo(wish), |done| Output { tx_id: Some(done.tx.id.0), ..summary(&done.tx) })
     }
 
     fn text(output: &Output) -> String {
         let undone: Vec<String> = output.undone.iter().map(u64::to_string).collect();
         let noun = if undone.len() == 1 { "transaction" } else { "transactions" };
         let undone = format!("{noun} {}", undone.join(", "));
-        let ids = output.changed_ids.join(", ");
+        let mut ids = output.changed_ids.join(", ");
+        let left_out = output.changed_ids_left_out.unwrap_or(0);
+        if left_out > 0 {
+            ids.push_str(&format!(" and {left_out} more"));
+        }
         let changed = match output.changed_ids.is_empty() {
             true => "Nothing was left to change.".to_owned(),
             false => format!("Changed: {ids}."),
@@ -95,7 +108,7 @@ impl Tool for Undo {
                 let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
                 format!(
                     "Dry run: would undo {undone} by {} ({ids}). Nothing was written. {}",
-                    counted(output.changed_ids.len(), "change"),
+                    counted(output.changed_ids.len() + left_out, "change"),
                     as_data(lines.trim_start_matches('\n'))
                 )
             }
@@ -107,16 +120,33 @@ fn summary(tx: &Transaction) -> Output {
     Output {
         undone: tx.undoes.iter().map(|tx| tx.0).collect(),
         tx_id: None,
-        changed_ids: tx.changes.iter().map(|change| change.id.to_string()).collect(),
+        changed_ids: tx.changes.iter().take(IDS_MAX).map(|change| change.id.to_string()).collect(),
+        changed_ids_left_out: Some(tx.changes.len().saturating_sub(IDS_MAX)).filter(|left_out| *left_out > 0),
         changes: None,
         changes_left_out: None,
     }
 }
 
-fn previewed(tx: &Transaction) -> Output {
-    let mut item = TransactionItem::new(tx);
+/// Of the changes only those are shown that the caller's scope sees.
+fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Result<Output, Stop> {
+    let summary = summary(&tx);
+    let snapshot = ctx.engine.snapshot()?;
+    if !ctx.caller.is_owner {
+        // A scope that is gone sees nothing, but what took it away can be undone.
+        let scopes = ctx.scope_name(named).and_then(|name| closure(&snapshot, &name)).unwrap_or_default();
+        let all = tx.changes.len();
+        tx.changes.retain(|change| is_seen(change, &scopes));
+        tx.left_out = all - tx.changes.len();
+    }
+    let mut items = transaction_items(&snapshot, &[tx])?;
+    let mut item = items.remove(0);
     if json_bytes(&item) > ROWS_BYTES_MAX {
         item = item.cut_to_fit();
     }
-    Output { changes: Some(item.changes), changes_left_out: item.changes_left_out, ..summary(tx) }
+    Ok(Output { changes: Some(item.changes), changes_left_out: item.changes_left_out, ..summary })
+}
+
+fn is_seen(change: &Change, scopes: &[ScopeId]) -> bool {
+    let sides = change.before.iter().map(|before| &before.record).chain(&change.after);
+    sides.map(Record::scope).all(|scope| scope.is_none_or(|scope| scopes.contains(&scope)))
 }

@@ -10,7 +10,7 @@ use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
     Text, Whole, parse_id,
 };
-use crate::tool::{Effect, Tool, scope_name};
+use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
 pub(crate) struct Update;
@@ -76,7 +76,7 @@ impl Tool for Update {
             };
             Output {
                 id: id.to_string(),
-                scope: scope_name(entry.scope),
+                scope: done.names.of(entry.scope),
                 tx_id: done.tx.id.0,
                 version: entry.version,
                 updated_at: moment(done.tx.at),

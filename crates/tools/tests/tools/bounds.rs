@@ -14,6 +14,7 @@ fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
         actor: "alice".to_owned(),
         origin: "session".to_owned(),
         scope: "global:default".to_owned(),
+        is_owner: false,
     };
     let arguments = arguments.as_object().expect("arguments are an object").clone();
     let reply = dispatch(engine, &caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);

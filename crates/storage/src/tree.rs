@@ -1,0 +1,369 @@
+//! The scopes of a store as of one transaction: who inherits from whom, what each of them sees, and whether the whole
+//! is sound.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use kenning_model::{
+    Change, DEFAULT, EntityType, GLOBAL, GLOBAL_ABOUT, Id, Namespace, Record, Scope, ScopeId, ScopeName,
+    ScopeNames, Timestamp, TxId,
+};
+
+use crate::backend::{Reader, Stored};
+use crate::{Error, Missing};
+
+/// How many parents may stand above each other between a scope and its namespace's `default`.
+pub const DEPTH_MAX: usize = 16;
+
+/// The live namespaces and scopes. The built-in ones are among them, as version 0.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    namespaces: BTreeMap<Id, Namespace>,
+    scopes: BTreeMap<ScopeId, (Id, Scope)>,
+    /// The `default` of each namespace.
+    defaults: BTreeMap<Id, ScopeId>,
+}
+
+impl Tree {
+    pub fn read(reader: &dyn Reader, at: TxId) -> Result<Tree, Error> {
+        let mut tree = Tree::built_in();
+        for entity_type in [EntityType::Namespace, EntityType::Scope] {
+            for Stored { id, record, .. } in reader.live(entity_type, at)? {
+                tree.set(id, record);
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The scopes of one namespace, and nothing else but what is built in.
+    pub(crate) fn of_scopes(scopes: impl IntoIterator<Item = (Id, Scope)>) -> Tree {
+        let mut tree = Tree::built_in();
+        scopes.into_iter().for_each(|(id, scope)| tree.set(id, Record::Scope(scope)));
+        tree
+    }
+
+    fn built_in() -> Tree {
+        let (description, actor) = (GLOBAL_ABOUT.to_owned(), GLOBAL.to_owned());
+        let recorded_at = Timestamp::UNIX_EPOCH;
+        let namespace = Namespace {
+            name: GLOBAL.to_owned(),
+            description: description.clone(),
+            actor: actor.clone(),
+            version: 0,
+            recorded_at,
+            updated_at: None,
+        };
+        let scope = Scope {
+            number: ScopeId::GLOBAL_DEFAULT,
+            namespace: Namespace::GLOBAL_ID,
+            name: DEFAULT.to_owned(),
+            description,
+            parents: Vec::new(),
+            actor,
+            version: 0,
+            recorded_at,
+            updated_at: None,
+        };
+        Tree {
+            namespaces: BTreeMap::from([(Namespace::GLOBAL_ID, namespace)]),
+            scopes: BTreeMap::from([(scope.number, (Namespace::GLOBAL_ID, scope))]),
+            defaults: BTreeMap::from([(Namespace::GLOBAL_ID, ScopeId::GLOBAL_DEFAULT)]),
+        }
+    }
+
+    fn set(&mut self, id: Id, record: Record) {
+        match record {
+            Record::Namespace(namespace) => drop(self.namespaces.insert(id, namespace)),
+            Record::Scope(scope) => {
+                if scope.name == DEFAULT {
+                    self.defaults.insert(scope.namespace, scope.number);
+                }
+                self.scopes.insert(scope.number, (id, scope));
+            }
+            Record::Entry(_) | Record::Triple(_) => {}
+        }
+    }
+
+    /// What the tree is after these changes.
+    pub(crate) fn after(mut self, changes: &[Change]) -> Tree {
+        for change in changes {
+            match &change.after {
+                Some(record) => self.set(change.id, record.clone()),
+                None => {
+                    self.namespaces.remove(&change.id);
+                    self.scopes.retain(|_, (id, _)| *id != change.id);
+                    self.defaults.retain(|_, number| self.scopes.contains_key(number));
+                }
+            }
+        }
+        self
+    }
+
+    /// `global` first, the others by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = (Id, &Namespace)> {
+        let mut all: Vec<(Id, &Namespace)> = self.namespaces.iter().map(|(id, it)| (*id, it)).collect();
+        all.sort_by_key(|(id, namespace)| (*id != Namespace::GLOBAL_ID, &namespace.name));
+        all.into_iter()
+    }
+
+    pub fn namespace(&self, name: &str) -> Option<(Id, &Namespace)> {
+        let found = self.namespaces.iter().find(|(_, namespace)| namespace.name == name);
+        found.map(|(id, namespace)| (*id, namespace))
+    }
+
+    /// `default` first, then in the order in which they were made.
+    pub fn scopes(&self, namespace: Id) -> impl Iterator<Item = (Id, &Scope)> {
+        let mut all: Vec<(Id, &Scope)> = self
+            .scopes
+            .values()
+            .filter(|(_, scope)| scope.namespace == namespace)
+            .map(|(id, it)| (*id, it))
+            .collect();
+        all.sort_by_key(|(_, scope)| (scope.name != DEFAULT, scope.number));
+        all.into_iter()
+    }
+
+    pub fn scope(&self, name: &ScopeName) -> Option<(Id, &Scope)> {
+        let (namespace, _) = self.namespace(&name.namespace)?;
+        self.scopes(namespace).find(|(_, scope)| scope.name == name.name)
+    }
+
+    pub fn get(&self, scope: ScopeId) -> Option<&Scope> {
+        self.scopes.get(&scope).map(|(_, scope)| scope)
+    }
+
+    pub fn name(&self, scope: &Scope) -> ScopeName {
+        let namespace = self.namespaces.get(&scope.namespace).map_or("?", |namespace| &namespace.name);
+        ScopeName::new(namespace, &scope.name)
+    }
+
+    /// What all of its scopes are called.
+    pub fn names(&self) -> ScopeNames {
+        let name = |scope: &Scope| (scope.number, self.name(scope));
+        ScopeNames(self.scopes.values().map(|(_, scope)| name(scope)).collect())
+    }
+
+    fn default_of(&self, namespace: Id) -> Option<ScopeId> {
+        self.defaults.get(&namespace).copied()
+    }
+
+    /// Its parents, the namespace's `default` last; none for a `default`.
+    pub fn parents(&self, scope: &Scope) -> Vec<ScopeId> {
+        let default = self.default_of(scope.namespace).filter(|default| *default != scope.number);
+        scope.parents.iter().copied().chain(default).collect()
+    }
+
+    /// Those that inherit from it directly.
+    pub(crate) fn children(&self, parent: ScopeId) -> impl Iterator<Item = (Id, &Scope)> {
+        let is_child = move |(_, scope): &&(Id, Scope)| scope.parents.contains(&parent);
+        self.scopes.values().filter(is_child).map(|(id, scope)| (*id, scope))
+    }
+
+    /// What a scope sees, nearest first: itself, its parents in the order given, theirs, and so on, each once; then
+    /// the `default` of the namespace, then `global:default`.
+    pub(crate) fn closure(&self, scope: &Scope) -> Vec<ScopeId> {
+        let last = [self.default_of(scope.namespace), Some(ScopeId::GLOBAL_DEFAULT)];
+        let is_last = |scope: &ScopeId| last.contains(&Some(*scope));
+        let mut seen = Vec::new();
+        let mut next = VecDeque::from([scope.number]);
+        while let Some(number) = next.pop_front() {
+            if !seen.contains(&number) && !is_last(&number) {
+                seen.push(number);
+                next.extend(self.get(number).into_iter().flat_map(|scope| scope.parents.iter().copied()));
+            }
+        }
+        for number in last.into_iter().flatten() {
+            if !seen.contains(&number) {
+                seen.push(number);
+            }
+        }
+        seen
+    }
+
+    /// Why the tree can't be like this, if it can't.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for namespace in self.namespaces.values() {
+            if !names.insert(&namespace.name) {
+                return Err(format!("there would be two namespaces `{}`", namespace.name));
+            }
+        }
+        let mut names = BTreeSet::new();
+        for (_, scope) in self.scopes.values() {
+            let name = self.name(scope);
+            if !self.namespaces.contains_key(&scope.namespace) {
+                return Err(format!("the namespace of scope `{}` would be gone", scope.name));
+            }
+            if !names.insert(name.clone()) {
+                return Err(format!("there would be two scopes `{name}`"));
+            }
+            for parent in &scope.parents {
+                match self.get(*parent) {
+                    Some(parent) if parent.namespace == scope.namespace => {}
+                    _ => return Err(format!("a parent of `{name}` would be gone")),
+                }
+            }
+        }
+        self.check_depths()
+    }
+
+    fn check_depths(&self) -> Result<(), String> {
+        let mut depths = BTreeMap::new();
+        for (_, scope) in self.scopes.values() {
+            self.depth(scope, &mut depths, &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// How many parents stand above each other from here, at most. From the first of `below` it came to this one.
+    fn depth(
+        &self,
+        scope: &Scope,
+        depths: &mut BTreeMap<ScopeId, usize>,
+        below: &mut Vec<ScopeId>,
+    ) -> Result<usize, String> {
+        if let Some(depth) = depths.get(&scope.number) {
+            return Ok(*depth);
+        }
+        let name =
+            |number: &ScopeId| self.get(*number).map_or_else(String::new, |it| self.name(it).to_string());
+        if let Some(start) = below.iter().position(|number| *number == scope.number) {
+            let mut circle: Vec<String> = below[start..].iter().map(name).collect();
+            circle.push(self.name(scope).to_string());
+            return Err(format!("`{}` would inherit from itself: {}", circle[0], circle.join(" > ")));
+        }
+        // So that no chain, however long, can exhaust the stack.
+        if below.len() > DEPTH_MAX {
+            let lowest = name(&below[0]);
+            return Err(format!("`{lowest}` would be more than {DEPTH_MAX} levels below `{DEFAULT}`"));
+        }
+        below.push(scope.number);
+        let mut depth = usize::from(scope.name != DEFAULT);
+        for parent in scope.parents.iter().filter_map(|parent| self.get(*parent)) {
+            depth = depth.max(1 + self.depth(parent, depths, below)?);
+        }
+        below.pop();
+        if depth > DEPTH_MAX {
+            let name = self.name(scope);
+            return Err(format!(
+                "`{name}` would be {depth} levels below `{DEFAULT}`; {DEPTH_MAX} is the most"
+            ));
+        }
+        depths.insert(scope.number, depth);
+        Ok(depth)
+    }
+
+    pub(crate) fn unknown_namespace(&self, name: &str) -> Error {
+        let names = self.namespaces.values().map(|namespace| namespace.name.clone());
+        Error::UnknownNamespace { namespace: name.to_owned(), nearest: nearest(name, names) }
+    }
+}
+
+/// What a scope with this name is as of `at`: by the name that it had then, or else by the one that it has now.
+pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId) -> Result<ScopeId, Error> {
+    if let Some(scope) = reader.scope_named(name, at)? {
+        return Ok(scope);
+    }
+    let head = reader.head()?;
+    match reader.scope_named(name, head)? {
+        Some(scope) if !reader.closure(scope, at)?.is_empty() => Ok(scope),
+        Some(_) => Err(Error::UnknownScope { scope: name.clone(), missing: Missing::NotYet { at } }),
+        None => Err(unknown_scope(reader, name, head)?),
+    }
+}
+
+/// Why there is no scope of this name, and what was meant perhaps.
+pub(crate) fn unknown_scope(reader: &dyn Reader, name: &ScopeName, head: TxId) -> Result<Error, Error> {
+    let missing = match reader.scope_once_named(name)? {
+        Some((scope, _)) if !reader.closure(scope, head)?.is_empty() => {
+            Missing::Renamed { to: reader.scope_names(&[scope], head)?.of(scope) }
+        }
+        Some((_, by)) => Missing::Deleted { by },
+        None => {
+            let tree = Tree::read(reader, head)?;
+            let names = tree.names().0.into_values().map(|name| name.to_string());
+            Missing::Never {
+                nearest: nearest(&name.to_string(), names),
+                has_namespace: tree.namespace(&name.namespace).is_some(),
+            }
+        }
+    };
+    Ok(Error::UnknownScope { scope: name.clone(), missing })
+}
+
+/// The known name that is spelt most like this one, if any is much like it.
+fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    let distance = |known: &String| strsim::damerau_levenshtein(name, known);
+    let (distance, known) = known.map(|known| (distance(&known), known)).min()?;
+    (distance <= name.len().max(known.len()) / 3).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(scopes: &[(u32, &str, &[u32])]) -> Tree {
+        let scope = |(number, name, parents): &(u32, &str, &[u32])| {
+            let built_in = Tree::built_in().get(ScopeId::GLOBAL_DEFAULT).expect("built in").clone();
+            let parents = parents.iter().map(|parent| ScopeId(*parent)).collect();
+            let scope = Scope { number: ScopeId(*number), name: (*name).to_owned(), parents, ..built_in };
+            (Id::from_bits(u64::from(*number)), Scope { namespace: Id::from_bits(99), ..scope })
+        };
+        let mut tree = Tree::of_scopes(scopes.iter().map(scope));
+        let global = tree.namespaces[&Namespace::GLOBAL_ID].clone();
+        tree.namespaces.insert(Id::from_bits(99), Namespace { name: "acme".to_owned(), ..global });
+        tree
+    }
+
+    #[track_caller]
+    fn check(tree: &Tree, scope: u32, expected: &[u32]) {
+        let closure = tree.closure(tree.get(ScopeId(scope)).expect("there"));
+        assert_eq!(closure.iter().map(|scope| scope.0).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn nearest_come_first_each_once_and_the_defaults_last() {
+        let tree = tree(&[
+            (2, "default", &[]),
+            (3, "mobile", &[5, 2]),
+            (4, "payments", &[5]),
+            (5, "platform", &[]),
+            (6, "shop", &[4, 3]),
+            (7, "alone", &[]),
+        ]);
+        check(&tree, 1, &[1]);
+        check(&tree, 2, &[2, 1]);
+        check(&tree, 7, &[7, 2, 1]);
+        check(&tree, 6, &[6, 4, 3, 5, 2, 1]);
+        assert_eq!(tree.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_sound_is_said() {
+        let said = |scopes: &[(u32, &str, &[u32])]| tree(scopes).check().unwrap_err();
+        let circle = said(&[(2, "default", &[]), (3, "aa", &[4]), (4, "bb", &[5]), (5, "cc", &[3])]);
+        assert_eq!(circle, "`acme:aa` would inherit from itself: acme:aa > acme:bb > acme:cc > acme:aa");
+        assert_eq!(said(&[(2, "default", &[]), (3, "aa", &[9])]), "a parent of `acme:aa` would be gone");
+        assert_eq!(
+            said(&[(2, "default", &[]), (3, "aa", &[]), (4, "aa", &[])]),
+            "there would be two scopes `acme:aa`"
+        );
+    }
+
+    #[test]
+    fn sixteen_levels_are_the_most() {
+        let chain = |many: u32| {
+            let parents: Vec<u32> = (0..=many).collect();
+            let mut scopes: Vec<(u32, String, Vec<u32>)> = vec![(2, DEFAULT.to_owned(), vec![])];
+            scopes.extend((1..=many).map(|level| {
+                let above = parents[level as usize - 1];
+                (level + 2, format!("s{level}"), if above == 0 { vec![] } else { vec![above + 2] })
+            }));
+            let scopes: Vec<(u32, &str, &[u32])> =
+                scopes.iter().map(|(number, name, parents)| (*number, &**name, &**parents)).collect();
+            tree(&scopes).check()
+        };
+        assert_eq!(chain(16), Ok(()));
+        assert!(chain(17).is_err());
+        assert!(chain(5_000).is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! Settling which of several entries that contradict each other holds.
+
+use kenning_model::{Change, EntityType, Id, Record, Status};
+
+use super::{Draft, Plan};
+use crate::Error;
+use crate::backend::Stored;
+
+impl Plan<'_> {
+    pub(super) fn resolve(&self, active: Id, suppressed: &[Id]) -> Result<Draft, Error> {
+        let mut changes = Vec::new();
+        let mut newest = None;
+        changes.extend(self.with_status(active, Status::Active)?);
+        for (at, id) in suppressed.iter().enumerate() {
+            if *id == active || suppressed[..at].contains(id) {
+                let what = format!("`{id}` is named twice; an entry is either active or suppressed");
+                return Err(Error::Invalid { what });
+            }
+            changes.extend(self.with_status(*id, Status::Suppressed)?);
+            let hidden = self.live(EntityType::Entry, *id)?;
+            newest = newest.filter(|newest: &Stored| newest.tx_id > hidden.tx_id).or(Some(hidden));
+        }
+        // If all is settled already, the answer is the transaction that settled it, which is the one to undo.
+        Ok(Draft { changes, existing: newest, ..Draft::default() })
+    }
+
+    /// The change that gives an entry this status; none if it has it. Its author stays: the content is theirs.
+    fn with_status(&self, id: Id, status: Status) -> Result<Option<Change>, Error> {
+        let before = self.live(EntityType::Entry, id)?;
+        let Record::Entry(current) = &before.record else {
+            return Err(Error::damaged(format!("`{id}` is not an entry")));
+        };
+        if current.status == status {
+            return Ok(None);
+        }
+        let mut entry = current.clone();
+        entry.status = status;
+        entry.version += 1;
+        entry.updated_at = Some(self.now);
+        let after = Some(Record::Entry(entry));
+        Ok(Some(Change { entity_type: EntityType::Entry, id, before: Some(before.into()), after }))
+    }
+}

@@ -1,0 +1,42 @@
+//! `create_namespace`: a place for an organisation or a project, with its `default` scope.
+
+use kenning_storage::{NewNamespace, Write};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::NamespaceOutput;
+use crate::arguments::{Name, TOPIC_BYTES_MAX, Text};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct CreateNamespace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    name: Name,
+    description: Text<TOPIC_BYTES_MAX>,
+}
+
+impl Tool for CreateNamespace {
+    const NAME: &'static str = "create_namespace";
+    const ABOUT: &'static str = "Make a namespace with its scope `default`. \
+        Use when `get_namespaces` shows none that fits the organisation or project. Do not use per task or topic. \
+        Returns name, description, scopes, tx_id. Then put `scope: NAME:default` into CLAUDE.md or AGENTS.md.";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = Input;
+    type Output = NamespaceOutput;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<NamespaceOutput, Stop> {
+        let new = NewNamespace { name: input.name.0, description: input.description.0 };
+        ctx.commit(Write::CreateNamespace(new), NamespaceOutput::new)
+    }
+
+    fn text(output: &NamespaceOutput) -> String {
+        let NamespaceOutput { name, tx_id, .. } = output;
+        format!(
+            "Created namespace `{name}` with scope `{name}:default` in transaction {tx_id}. Pass `scope` `{name}:default`, \
+             or put the line `scope: {name}:default` into the project's CLAUDE.md or AGENTS.md."
+        )
+    }
+}

@@ -1,0 +1,56 @@
+//! `delete_namespace`: a namespace goes with all that is in it, in one transaction.
+
+use kenning_storage::Write;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::Name;
+use crate::code::counted;
+use crate::tool::{Effect, Tool, count_of};
+use crate::{Context, Stop};
+use kenning_model::EntityType;
+
+pub(crate) struct DeleteNamespace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    name: Name,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    name: String,
+    scopes_count: usize,
+    knowledge_count: usize,
+    tx_id: u64,
+}
+
+impl Tool for DeleteNamespace {
+    const NAME: &'static str = "delete_namespace";
+    const ABOUT: &'static str = "Remove a namespace with its scopes, entries and triples. \
+        Use when the organisation or project is gone. Do not use to tidy up (`delete_scope`, `delete_knowledge`). \
+        Returns scopes_count, knowledge_count, tx_id; `undo` with it brings all back.";
+    const EFFECT: Effect = Effect::Removes;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let name = input.name.0.clone();
+        ctx.commit(Write::DeleteNamespace { name: input.name.0 }, move |done| Output {
+            name: name.clone(),
+            scopes_count: count_of(done, EntityType::Scope),
+            knowledge_count: count_of(done, EntityType::Entry),
+            tx_id: done.tx.id.0,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let Output { name, scopes_count, knowledge_count, tx_id } = output;
+        format!(
+            "Deleted namespace `{name}` with {} and {} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
+            counted(*scopes_count, "scope"),
+            counted(*knowledge_count, "entry")
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! Knowledge: namespaces and scopes that inherit from each other, entries in them, and what they say about a task.
+
+mod create_namespace;
+mod create_scope;
+mod delete_knowledge;
+mod delete_namespace;
+mod delete_scope;
+mod get_namespaces;
+mod get_task_context;
+mod resolve_knowledge_collision;
+mod update_knowledge;
+mod update_namespace;
+mod update_scope;
+mod write_knowledge;
+
+use kenning_model::ScopeName;
+use kenning_presentation::text::clean;
+use kenning_storage::{Committed, Tree};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Stop;
+use crate::arguments::Parents;
+use crate::keyed::{ByName, Keyed};
+use crate::tool::{Row, row, scope_name_in};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![
+        row::<get_task_context::GetTaskContext>(),
+        row::<write_knowledge::WriteKnowledge>(),
+        row::<update_knowledge::UpdateKnowledge>(),
+        row::<delete_knowledge::DeleteKnowledge>(),
+        row::<resolve_knowledge_collision::ResolveKnowledgeCollision>(),
+        row::<get_namespaces::GetNamespaces>(),
+        row::<create_namespace::CreateNamespace>(),
+        row::<update_namespace::UpdateNamespace>(),
+        row::<delete_namespace::DeleteNamespace>(),
+        row::<create_scope::CreateScope>(),
+        row::<update_scope::UpdateScope>(),
+        row::<delete_scope::DeleteScope>(),
+    ]
+}
+
+/// A namespace as the tools that write it show it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct NamespaceOutput {
+    name: String,
+    description: String,
+    scopes: Keyed<Described, ByName>,
+    /// How many scopes did not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    scopes_left_out: Option<usize>,
+    tx_id: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+struct Described {
+    description: String,
+}
+
+/// So many scopes fit into a reply, whatever their descriptions.
+const SCOPES_SHOWN_MAX: usize = 50;
+
+impl NamespaceOutput {
+    fn new(done: &Committed) -> NamespaceOutput {
+        let tree = tree_of(done);
+        let changed = done
+            .tx
+            .changes
+            .iter()
+            .find_map(|change| Some((change.id, change.after.as_ref()?.as_namespace()?)));
+        let (id, namespace) = changed.expect("the change of a namespace leaves one");
+        let scopes: Vec<(String, Described)> = tree
+            .scopes(id)
+            .map(|(_, scope)| (scope.name.clone(), Described { description: clean(&scope.description) }))
+            .collect();
+        let left_out = scopes.len().saturating_sub(SCOPES_SHOWN_MAX);
+        NamespaceOutput {
+            name: namespace.name.clone(),
+            description: clean(&namespace.description),
+            scopes: Keyed::new(scopes.into_iter().take(SCOPES_SHOWN_MAX).collect()),
+            scopes_left_out: Some(left_out).filter(|left_out| *left_out > 0),
+            tx_id: done.tx.id.0,
+        }
+    }
+}
+
+/// A scope as the tools that write it show it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ScopeOutput {
+    scope: String,
+    description: String,
+    parents: Vec<String>,
+    tx_id: u64,
+}
+
+impl ScopeOutput {
+    fn new(done: &Committed) -> ScopeOutput {
+        let (tree, names) = (tree_of(done), tree_of(done).names());
+        let changed = done.tx.changes.iter().find_map(|change| change.after.as_ref()?.as_scope());
+        let scope = changed.expect("the change of a scope leaves one");
+        ScopeOutput {
+            scope: names.of(scope.number),
+            description: clean(&scope.description),
+            parents: tree.parents(scope).into_iter().map(|parent| names.of(parent)).collect(),
+            tx_id: done.tx.id.0,
+        }
+    }
+
+    /// `inherits from acme:mobile, acme:default, global:default`
+    fn inheritance(&self) -> String {
+        const LAST: &str = "global:default";
+        let parents = self.parents.iter().map(String::as_str).filter(|parent| *parent != LAST);
+        let parents: Vec<&str> = parents.chain([LAST]).collect();
+        format!("inherits from {}", parents.join(", "))
+    }
+}
+
+/// Of a scope of this namespace.
+fn parents(namespace: &str, named: Parents) -> Result<Vec<ScopeName>, Stop> {
+    let parent = |text: &String| scope_name_in("parents", text, |name| format!("write `{namespace}:{name}`"));
+    named.0.iter().map(parent).collect()
+}
+
+fn tree_of(done: &Committed) -> &Tree {
+    done.tree.as_ref().expect("a change of namespaces or scopes tells what they are now")
+}

@@ -1,0 +1,69 @@
+//! `update_knowledge`: change an entry, or move it to another scope.
+
+use kenning_model::{EntityType, Record};
+use kenning_storage::{EntryPatch, Write};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::{
+    CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Text, parse_id,
+};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct UpdateKnowledge;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    id: Text<NAME_BYTES_MAX>,
+    content: Option<Text<CONTENT_BYTES_MAX>>,
+    context: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// Moves it there.
+    scope: Option<Text<NAME_BYTES_MAX>>,
+    topic: Option<Text<TOPIC_BYTES_MAX>>,
+    task_sizes: Option<Sizes>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Output {
+    id: String,
+    scope: String,
+    tx_id: u64,
+}
+
+impl Tool for UpdateKnowledge {
+    const NAME: &'static str = "update_knowledge";
+    const ABOUT: &'static str = "Change an entry's content, context, topic or sizes, or move it to another scope; the rest stays. \
+        Use when it is outdated or in the wrong place. Do not use for a new fact (`write_knowledge`). Returns id, scope, tx_id.";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let id = parse_id(EntityType::Entry, &input.id.0)?;
+        let patch = EntryPatch {
+            scope: input.scope.map(|scope| ctx.scope(Some(&scope.0))).transpose()?,
+            topic: input.topic.map(|topic| topic.0),
+            content: input.content.map(|content| content.0),
+            context: input.context.map(|context| Some(context.0)),
+            task_sizes: input.task_sizes.map(|sizes| sizes.0),
+            ..EntryPatch::default()
+        };
+        if patch == EntryPatch::default() {
+            return Err(Stop::invalid(
+                "nothing to update: give `content`, `context`, `scope`, `topic` or `task_sizes`",
+            ));
+        }
+        ctx.commit(Write::Update { id, patch, expected_version: None }, move |done| {
+            let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
+                unreachable!("an update leaves an entry")
+            };
+            Output { id: id.to_string(), scope: done.names.of(entry.scope), tx_id: done.tx.id.0 }
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        format!("Updated `{}` in scope `{}` in transaction {}.", output.id, output.scope, output.tx_id)
+    }
+}

@@ -1,0 +1,50 @@
+//! `update_namespace`: give a namespace another name or description.
+
+use kenning_storage::{NamespacePatch, Write};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::NamespaceOutput;
+use crate::arguments::{Name, TOPIC_BYTES_MAX, Text};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct UpdateNamespace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    name: Name,
+    new_name: Option<Name>,
+    description: Option<Text<TOPIC_BYTES_MAX>>,
+}
+
+impl Tool for UpdateNamespace {
+    const NAME: &'static str = "update_namespace";
+    const ABOUT: &'static str = "Rename or describe a namespace; all that is in it follows. \
+        Use when its name or purpose changed. Do not use for `global`, or for one scope (`update_scope`). \
+        Returns name, description, scopes, tx_id.";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = Input;
+    type Output = NamespaceOutput;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<NamespaceOutput, Stop> {
+        let patch = NamespacePatch {
+            name: input.new_name.map(|name| name.0),
+            description: input.description.map(|text| text.0),
+        };
+        if patch.name.is_none() && patch.description.is_none() {
+            return Err(Stop::invalid("nothing to update: give `new_name` or `description`"));
+        }
+        ctx.commit(Write::UpdateNamespace { name: input.name.0, patch }, NamespaceOutput::new)
+    }
+
+    fn text(output: &NamespaceOutput) -> String {
+        let NamespaceOutput { name, tx_id, scopes, scopes_left_out, .. } = output;
+        let many = scopes.0.len() + scopes_left_out.unwrap_or(0);
+        let scopes = crate::code::counted(many, "scope");
+        format!(
+            "Updated namespace `{name}` ({scopes}) in transaction {tx_id}. Names given in CLAUDE.md or --scope do not follow."
+        )
+    }
+}
