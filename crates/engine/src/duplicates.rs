@@ -1,6 +1,7 @@
 //! Entries by what they share with others, to tell a caller that it stores what is there already. Every write asks, so
 //! nothing may be read through: entries with a like set of words meet in a bucket (MinHash).
 
+use std::cell::LazyCell;
 use std::hash::{Hash, Hasher};
 
 use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
@@ -8,17 +9,17 @@ use kenning_storage::Error;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::Snapshot;
+use crate::likeness::{ALIKE_MIN, Statement};
 
 const SIMILAR_MAX: usize = 3;
-/// Shared words of all words: "Use blue-green deploys." and "We use blue-green deploys" are 4 of 5.
-const SIMILAR_MIN: f64 = 0.6;
 /// A set of words is known by this many of its smallest hashes, four to a bucket: two sets that share 0.8 of their words
 /// have a bucket in common in 99 of 100 cases, 0.6 in 75, and 0.1, as any two texts may, in one of a thousand.
 const HASHES: usize = 40;
 const BUCKETS: usize = HASHES / 4;
 /// A bucket as full as this is a form letter; only its newest are looked at.
 const LOOKED_AT_MAX: usize = 64;
-/// So many equal hashes are worth reading the entry; it is a little below what `SIMILAR_MIN` makes likely.
+/// So many equal hashes are worth reading the entry: about half of the words are shared, which is what `ALIKE_MIN`
+/// makes likely.
 const EQUAL_MIN: usize = HASHES * 45 / 100;
 const READ_MAX: usize = 12;
 /// What was asked for and never written is forgotten at some point.
@@ -98,7 +99,7 @@ impl Duplicates {
     }
 
     /// The entries that may share most of their words with the question, likeliest first.
-    pub(crate) fn candidates(&mut self, asked: &Asked) -> Vec<Id> {
+    pub(crate) fn candidates(&mut self, asked: &Asked<'_>) -> Vec<Id> {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
@@ -120,16 +121,16 @@ impl Duplicates {
 }
 
 /// A question made ready, before the lock on `Duplicates` is taken.
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     key: u64,
-    words: Vec<u64>,
+    question: &'a Similar<'a>,
     sketch: Sketch,
 }
 
-impl Asked {
-    pub(crate) fn new(question: &Similar<'_>) -> Asked {
+impl<'a> Asked<'a> {
+    pub(crate) fn new(question: &'a Similar<'a>) -> Asked<'a> {
         let words = word_set(question.topic, question.content);
-        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words }
+        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), question }
     }
 
     /// By these the segments of the index find what may be alike.
@@ -137,35 +138,32 @@ impl Asked {
         sketch_marks(&self.sketch)
     }
 
-    /// Those candidates that are visible and do share most of their words, best first, the newest of equals first.
+    /// Those candidates that are visible and do say much the same, best first, the newest of equals first.
     pub(crate) fn choose(
         &self,
         candidates: Vec<Id>,
         snapshot: &Snapshot<'_>,
-        scopes: &[ScopeId],
         now: Timestamp,
     ) -> Result<Vec<Id>, Error> {
+        let Similar { scopes, topic, content } = self.question;
+        let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
         for id in candidates {
             let Some(stored) = snapshot.entry(id)? else { continue };
             let Some(entry) = stored.record.as_entry() else { continue };
             let valid =
                 entry.valid_from.is_none_or(|from| from <= now) && entry.valid_to.is_none_or(|to| now < to);
-            let shared = overlap(&self.words, &word_set(&entry.topic, &entry.content));
-            if valid && scopes.contains(&entry.scope) && shared >= SIMILAR_MIN {
-                found.push((shared, stored.tx_id, id));
+            if !valid || !scopes.contains(&entry.scope) {
+                continue;
+            }
+            let likeness = statement.likeness(&Statement::new(&entry.topic, &entry.content));
+            if likeness >= ALIKE_MIN {
+                found.push((likeness, stored.tx_id, id));
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(found.into_iter().take(SIMILAR_MAX).map(|(_, _, id)| id).collect())
     }
-}
-
-/// Whether two entries most likely say different things about the same matter: nearly the same words, but not the
-/// same.
-pub fn collide(one: &Entry, other: &Entry) -> bool {
-    let [one, other] = [one, other].map(|entry| word_set(&entry.topic, &entry.content));
-    one != other && overlap(&one, &other) >= SIMILAR_MIN
 }
 
 /// Those of the entries with most marks in common.
@@ -215,21 +213,6 @@ fn word_set(topic: &str, content: &str) -> Vec<u64> {
     hashes.sort_unstable();
     hashes.dedup();
     hashes
-}
-
-/// Shared words divided by all words, of two sorted sets.
-fn overlap(one: &[u64], other: &[u64]) -> f64 {
-    let (mut at, mut shared) = (0, 0);
-    for word in one {
-        while at < other.len() && other[at] < *word {
-            at += 1;
-        }
-        shared += usize::from(other.get(at) == Some(word));
-    }
-    match one.len() + other.len() - shared {
-        0 => 0.0,
-        all => shared as f64 / all as f64,
-    }
 }
 
 /// The hashes of the words (FNV-1a), without case. Every write passes here twice, so plain text takes a short way.

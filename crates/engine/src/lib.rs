@@ -3,6 +3,7 @@
 
 mod duplicates;
 mod indexed;
+mod likeness;
 mod search;
 mod snapshot;
 mod watch;
@@ -15,10 +16,11 @@ use kenning_model::{Id, Timestamp, TxId};
 use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
 use tokio::sync::watch::Sender;
 
-pub use duplicates::{Similar, collide};
+pub use duplicates::Similar;
 pub use kenning_retrieval::Embedder;
 pub use kenning_retrieval::evidence::{Quote, Source};
 pub use kenning_storage::{Error, Sources, Stored};
+pub use likeness::collisions;
 pub use search::{EntryHit, Explanation, Found, Question};
 pub use snapshot::Snapshot;
 
@@ -150,7 +152,7 @@ impl Engine {
         candidates.extend(duplicates::likeliest(marked));
         candidates.sort_unstable();
         candidates.dedup();
-        asked.choose(candidates, snapshot, question.scopes, self.now())
+        asked.choose(candidates, snapshot, self.now())
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {

@@ -60,15 +60,6 @@ impl Embedder {
         }
     }
 
-    /// How near a text must be to be relevant by its meaning alone (`score::RELEVANT` is for words).
-    pub(crate) fn relevant(&self) -> f32 {
-        match self {
-            Embedder::Table => 0.40,
-            #[cfg(feature = "minilm")]
-            Embedder::MiniLm(_) => 0.40,
-        }
-    }
-
     /// What all the counts say together decides which words of a question are rare; an encoder knows by itself.
     pub(crate) fn question(&self, text: &str, counts: &[&TokenCounts]) -> Result<Vec<f32>, Error> {
         match self {

@@ -13,7 +13,9 @@ use crate::lanes::{count_above, largest};
 use crate::lex;
 use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Link, count_links, link_to};
-use crate::score::{Fusion, HIDDEN, Population, RELEVANT, Spread, Worth, counted};
+use crate::score::{
+    Fusion, HIDDEN, NEARNESS_WEIGHT, Population, RELEVANT, RELEVANT_BY_WORDS, Spread, Worth, counted,
+};
 use crate::trigrams::{dice, trigram_bits, trigrams};
 use crate::vectors::Quantised;
 
@@ -179,7 +181,7 @@ impl Index {
             by: question.by,
             by_meaning,
             relevant_only: question.relevant_only,
-            floor: if question.relevant_only { self.embedder.relevant() } else { self.embedder.floor() },
+            floor: self.embedder.floor(),
         };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
@@ -528,9 +530,9 @@ impl Judge<'_> {
         (buffer, NO_MATCH)
     }
 
-    /// More words than this are a match.
+    /// Without meaning, more words than this are a match.
     fn lexical_bar(&self, side: usize) -> f32 {
-        if self.relevant_only { RELEVANT * self.asks[side].weight } else { 0.0 }
+        if self.relevant_only { RELEVANT_BY_WORDS * self.asks[side].weight } else { 0.0 }
     }
 
     /// The score of each of these texts, or `NO_MATCH`.
@@ -575,6 +577,15 @@ impl Judge<'_> {
             (true, _) => {
                 for (out, cosine) in out.iter_mut().zip(&cosines[locals]) {
                     *out = if *cosine >= floor { fusion.total(0.0, *cosine) } else { NO_MATCH };
+                }
+            }
+            (false, false) if self.relevant_only && self.by_meaning => {
+                let per_weight = 1.0 / self.asks[side].weight.max(f32::MIN_POSITIVE);
+                for ((out, lexical), cosine) in
+                    out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
+                {
+                    let relevance = *lexical * per_weight + NEARNESS_WEIGHT * *cosine;
+                    *out = if relevance >= RELEVANT { fusion.total(*lexical, *cosine) } else { NO_MATCH };
                 }
             }
             (false, false) => {

@@ -1,11 +1,12 @@
 //! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
-//! time, the promises of a backend, and a disk that fails on demand.
+//! time, the promises of a backend, a disk that fails on demand, and texts and clocks to measure with.
 
 pub mod backend;
+pub mod corpus;
 pub mod damage;
 #[cfg(unix)]
 pub mod fault;
-
+pub mod measure;
 pub mod transcript;
 
 use std::path::Path;

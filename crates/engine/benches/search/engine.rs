@@ -7,10 +7,11 @@ use std::time::Instant;
 use kenning_engine::{Engine, Question};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
+use kenning_testkit::corpus::{SCOPES, Text, corpus, questions, text, visible};
+use kenning_testkit::measure::p50;
 use kenning_testkit::{TempStore, make_scopes};
 
-use crate::corpus::corpus;
-use crate::{Asked, QUESTIONS, p50};
+use crate::{Asked, QUESTIONS};
 
 /// The flag with which this program opens a store that another run of it has filled.
 pub const OPEN: &str = "--open";
@@ -19,8 +20,8 @@ const AT_ONCE: usize = 1_000;
 pub fn measure(many: usize, asked: &Asked) {
     let store = TempStore::new();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
-    make_scopes(&engine, crate::corpus::SCOPES as u32);
-    let new = |text: crate::corpus::Text| NewEntry::new(ScopeId(text.scope + 1), text.title, text.body);
+    make_scopes(&engine, SCOPES as u32);
+    let new = |text: Text| NewEntry::new(ScopeId(text.scope + 1), text.title, text.body);
     let mut entries = corpus(many).map(new).collect::<Vec<_>>().into_iter();
     let since = Instant::now();
     while entries.len() > 0 {
@@ -46,7 +47,7 @@ pub fn measure(many: usize, asked: &Asked) {
     let all = ids(&asked.all);
     p50("query in process, all visible", QUESTIONS, |n| ask(&engine, &asked.questions[n], &all));
     p50("query in process, 4 % visible, after a write", QUESTIONS, |n| {
-        let text = crate::corpus::text(n);
+        let text = text(n);
         load(&engine, vec![NewEntry::new(ScopeId(text.scope + 1), text.title, text.body)]);
         ask(&engine, &asked.questions[n], &scopes[n]);
     });
@@ -54,8 +55,8 @@ pub fn measure(many: usize, asked: &Asked) {
 
 /// In a process of its own: how long until the first answer, and how much memory it takes in the end.
 pub fn open(dir: &Path) {
-    let asked: Vec<String> = crate::questions::questions(QUESTIONS);
-    let some: Vec<ScopeId> = ids(&crate::questions::visible(1, 0.04));
+    let asked: Vec<String> = questions(QUESTIONS);
+    let some: Vec<ScopeId> = ids(&visible(1, 0.04));
     let engine = Engine::new(dir.to_owned(), Engine::real_sources());
     let since = Instant::now();
     ask(&engine, &asked[0], &some);
@@ -65,7 +66,7 @@ pub fn open(dir: &Path) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     println!("  all vectors in memory after {:.0} ms  (at most 1000)", since.elapsed().as_secs_f64() * 1e3);
-    let all = ids(&crate::questions::visible(0, 1.0));
+    let all = ids(&visible(0, 1.0));
     asked.iter().for_each(|question| ask(&engine, question, &all));
     println!(
         "  resident: {before} MB after the first answer, {} MB after {QUESTIONS} more  (at most 400)",

@@ -4,7 +4,7 @@ use kenning_retrieval::lex;
 use kenning_testkit::TempStore;
 use rusqlite::{Connection, params};
 
-use crate::corpus::Text;
+use kenning_testkit::corpus::Text;
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA mmap_size = 4294967296; PRAGMA cache_size = -262144;

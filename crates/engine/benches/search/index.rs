@@ -9,11 +9,12 @@ use kenning_retrieval::{
     embed,
 };
 
-use crate::corpus::{Text, corpus};
 use crate::fts5::Fts5;
 use crate::naive::Naive;
 use crate::tantivy_peer::Tantivy;
-use crate::{Asked, QUESTIONS, SHARE, bandwidth, exact, p50, ratio};
+use crate::{Asked, QUESTIONS, SHARE, bandwidth, exact};
+use kenning_testkit::corpus::{Text, corpus};
+use kenning_testkit::measure::{p50, ratio};
 
 /// For what takes a second each at a million.
 const FEW: usize = 20;

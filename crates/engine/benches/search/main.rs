@@ -5,19 +5,14 @@
 #![allow(clippy::print_stdout)]
 
 mod bandwidth;
-mod chance;
-mod corpus;
 mod engine;
 mod exact;
 mod fts5;
 mod index;
 mod naive;
-mod questions;
 mod tantivy_peer;
 
-use std::time::Instant;
-
-use crate::questions::{questions, visible};
+use kenning_testkit::corpus::{questions, visible};
 
 const TEXTS: usize = 100_000;
 const QUESTIONS: usize = 200;
@@ -54,23 +49,4 @@ fn main() {
             engine::measure(many, &asked);
         }
     }
-}
-
-/// Asks once for warmth, then once for the time; gives the median in microseconds.
-pub fn p50(name: &str, many: usize, mut ask: impl FnMut(usize)) -> f64 {
-    (0..many).for_each(&mut ask);
-    let mut times: Vec<f64> = (0..many)
-        .map(|number| {
-            let since = Instant::now();
-            ask(number);
-            since.elapsed().as_secs_f64() * 1e6
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!("{name:<52} p50 {:>8.0} µs, p99 {:>8.0} µs", times[many / 2], times[many * 99 / 100]);
-    times[many / 2]
-}
-
-pub fn ratio(name: &str, ours: f64, theirs: f64, bar: f64) {
-    println!("  {name:<50} {:>8.3}  (at most {bar})", ours / theirs);
 }

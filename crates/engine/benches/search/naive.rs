@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kenning_retrieval::lex;
 
-use crate::corpus::{SCOPES, Text};
 use crate::exact::best10;
+use kenning_testkit::corpus::{SCOPES, Text};
 
 const K1: f32 = 1.2;
 const B: f32 = 0.75;

@@ -11,7 +11,7 @@ use tantivy::query::{BooleanQuery, Occur, Query, TermQuery, TermSetQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::{DocAddress, Index, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
-use crate::corpus::Text;
+use kenning_testkit::corpus::Text;
 
 const SEGMENTS: usize = 8;
 /// Enough for an eighth of a million texts, so that a segment is written only when it is told to.

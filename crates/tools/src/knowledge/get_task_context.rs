@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kenning_engine::{Question, Snapshot, collide};
+use kenning_engine::{Question, Snapshot};
 use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, TaskSize, Timestamp};
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::text::clean;
@@ -296,14 +296,9 @@ fn content(entry: &Entry) -> String {
 
 /// Pairs that most likely contradict each other, the nearer first.
 fn collisions(shown: &[Found]) -> Vec<[Id; 2]> {
-    let compared = &shown[..shown.len().min(COMPARED_MAX)];
-    let mut pairs = Vec::new();
-    for (at, one) in compared.iter().enumerate() {
-        let others = compared[at + 1..].iter().filter(|other| collide(&one.entry, &other.entry));
-        pairs.extend(others.map(|other| [one.id, other.id]));
-    }
-    pairs.truncate(COLLISIONS_MAX);
-    pairs
+    let compared: Vec<&Entry> = shown.iter().take(COMPARED_MAX).map(|found| &found.entry).collect();
+    let pairs = kenning_engine::collisions(&compared).into_iter().take(COLLISIONS_MAX);
+    pairs.map(|pair| pair.map(|at| shown[at].id)).collect()
 }
 
 /// What is left of the tokens, in each channel.

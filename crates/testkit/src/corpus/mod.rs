@@ -1,12 +1,16 @@
 //! Texts that are spread as real ones are: few words in many texts, most words in few; few large scopes, many small
 //! ones; and in each scope some words that are its own.
 
+mod chance;
+mod questions;
+
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use kenning_retrieval::lex;
 
-use crate::chance::Chance;
+use chance::Chance;
+pub use questions::{questions, visible};
 
 pub const SCOPES: usize = 1000;
 /// Makes the largest scope a tenth of all texts.

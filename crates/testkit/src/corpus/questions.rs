@@ -1,7 +1,7 @@
 //! Questions that have an answer, and which scopes the one who asks may see.
 
-use crate::chance::{Chance, rank_share};
-use crate::corpus::{SCOPE_OFFSET, SCOPES, text};
+use super::chance::{Chance, rank_share};
+use super::{SCOPE_OFFSET, SCOPES, text};
 
 const WORDS: (usize, usize) = (3, 8);
 /// Questions are about the first texts, so that they have an answer in a corpus of any size.

@@ -1,6 +1,6 @@
 //! Chance that is the same on every machine and in every run.
 
-use kenning_testkit::scrambled;
+use crate::scrambled;
 
 pub struct Chance(u64);
 

@@ -1,0 +1,23 @@
+//! Medians and ratios, as benchmarks print them.
+#![allow(clippy::print_stdout)]
+
+use std::time::Instant;
+
+/// Asks once for warmth, then once for the time; gives the median in microseconds.
+pub fn p50(name: &str, many: usize, mut ask: impl FnMut(usize)) -> f64 {
+    (0..many).for_each(&mut ask);
+    let mut times: Vec<f64> = (0..many)
+        .map(|number| {
+            let since = Instant::now();
+            ask(number);
+            since.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("{name:<52} p50 {:>8.0} µs, p99 {:>8.0} µs", times[many / 2], times[many * 99 / 100]);
+    times[many / 2]
+}
+
+pub fn ratio(name: &str, ours: f64, theirs: f64, bar: f64) {
+    println!("  {name:<50} {:>8.3}  (at most {bar})", ours / theirs);
+}
