@@ -25,6 +25,7 @@ pub fn run() -> anyhow::Result<Outcome> {
     let mut second = share(dir.path(), &deploy)?;
     correct(&mut first, &mut second, &deploy)?;
     relate(&mut second)?;
+    inherit(&mut second)?;
     let survivors = kill(&mut first)?;
     let mut third = survive(dir.path(), survivors)?;
     take_back(&mut third, &deploy)?;
@@ -38,7 +39,8 @@ pub fn run() -> anyhow::Result<Outcome> {
 
 fn start(dir: &Path) -> anyhow::Result<Client> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("serve").arg("--data-dir").arg(dir);
+    // Whatever scope the user works in is not in this store.
+    command.arg("serve").arg("--data-dir").arg(dir).args(["--scope", "global:default"]);
     Ok(Client::start(command, Era::Modern, "demo-agent")?)
 }
 
@@ -125,6 +127,26 @@ fn relate(client: &mut Client) -> anyhow::Result<()> {
         json!({"subject": "Checkout", "predicate": "owned by", "object": "team blue"}),
     )?;
     ensure!(reply["conflicts"][0]["object"] == "team red", "the other owner is named: {reply}");
+    Ok(())
+}
+
+fn inherit(client: &mut Client) -> anyhow::Result<()> {
+    step("Each project has a scope: its own rules come first, then those it inherits")?;
+    call(client, "create_namespace", json!({"name": "acme", "description": "ACME Corporation"}))?;
+    for scope in ["acme:web", "acme:mobile"] {
+        client.call("create_scope", json!({"scope": scope, "description": "A project"}))?;
+    }
+    let rule = |scope: &str, content: &str| json!({"scope": scope, "content": content, "context": "auth session expiry jwt lifetime login"});
+    call(client, "write_knowledge", rule("acme:default", "Access tokens live 60 minutes."))?;
+    call(client, "write_knowledge", rule("acme:web", "Access tokens live 15 minutes."))?;
+    let asked = json!({"queries": ["session token lifetime", "login expiry"], "scope": "acme:web"});
+    let reply = call(client, "get_task_context", asked)?;
+    let scopes: Vec<&String> = reply.as_object().context("a reply by scope")?.keys().collect();
+    ensure!(scopes == ["acme:web", "acme:default"], "the nearer scope comes first: {reply}");
+    let asked = json!({"queries": ["session token lifetime"], "scope": "acme:mobile"});
+    let reply = call(client, "get_task_context", asked)?;
+    let scopes: Vec<&String> = reply.as_object().context("a reply by scope")?.keys().collect();
+    ensure!(scopes == ["acme:default"], "another project does not see it: {reply}");
     Ok(())
 }
 

@@ -269,3 +269,75 @@ fn arguments_above_their_caps_are_refused_by_name() {
         assert!(call(&engine, "relate", arguments).is_error, "{name} above its cap");
     }
 }
+
+#[test]
+fn a_context_keeps_to_its_tokens_and_names_what_it_leaves_out() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    call(&engine, "create_namespace", json!({"name": "acme", "description": "ACME"}));
+    let fillings = ["rule ", "\n", "\"", "語", "`"];
+    for number in 0..60usize {
+        let scope = ["acme:default", "global:default"][number % 2];
+        let content = format!("Deploy rule {number}: {}", fillings[number % 5].repeat(number * 4));
+        call(
+            &engine,
+            "write_knowledge",
+            json!({"content": content, "context": "deploy rules", "scope": scope}),
+        );
+    }
+    for tokens in [100, 101, 150, 250, 399, 400, 1_000, 4_000, 16_000u64] {
+        let asked = json!({"queries": ["deploy rule"], "scope": "acme:default", "max_tokens": tokens});
+        let reply = call(&engine, "get_task_context", asked);
+        let bytes = [reply.structured.to_string().len(), reply.text().len()];
+        assert!(bytes.iter().all(|bytes| *bytes as u64 <= 4 * tokens), "{tokens} tokens: {bytes:?} bytes");
+        let shown: usize =
+            scopes(&reply).values().filter_map(Value::as_object).map(serde_json::Map::len).sum();
+        let about = &reply.meta["io.kenning/context"];
+        let left_out = about["left_out"]["count"].as_u64().expect("a count") as usize;
+        assert_eq!(shown + left_out, 50, "{tokens} tokens: the best fifty are shown or named");
+        assert_eq!(about["left_out"]["ids"].as_array().map(Vec::len), Some(left_out));
+        assert_eq!(about["provenance"].as_object().map(serde_json::Map::len), Some(shown));
+        if tokens <= 1_000 {
+            let nearest = scopes(&reply).keys().next().map(String::as_str);
+            assert!(
+                nearest.is_none_or(|scope| scope == "acme:default"),
+                "{tokens} tokens: the nearer comes first"
+            );
+        }
+    }
+}
+
+fn scopes(reply: &Reply) -> &serde_json::Map<String, Value> {
+    reply.structured.as_object().expect("a reply by scope")
+}
+
+#[test]
+fn hundreds_of_scopes_fit_into_a_reply_or_are_counted() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    const SCOPES: usize = 360;
+    let description = "\"".repeat(512);
+    call(&engine, "create_namespace", json!({"name": "acme", "description": description}));
+    let name = |number: usize| format!("acme:scope-{number:04}-{}", "x".repeat(50));
+    for number in 0..SCOPES {
+        let parents: Vec<String> =
+            (number.saturating_sub(8)..number).map(name).filter(|_| number % 100 < 9).collect();
+        let made = call(
+            &engine,
+            "create_scope",
+            json!({"scope": name(number), "description": description, "parents": parents}),
+        );
+        assert!(!made.is_error, "{}", made.text());
+    }
+    for style in ["short", "long", "details"] {
+        let reply = call(&engine, "get_namespaces", json!({"style": style}));
+        let shown = reply.structured["namespaces"]["acme"]["scopes"]
+            .as_object()
+            .map_or(SCOPES + 1, serde_json::Map::len);
+        let left_out = reply.meta["io.kenning/context"]["left_out"]["count"].as_u64().unwrap_or(0) as usize;
+        assert_eq!(shown + left_out, SCOPES + 1, "{style}");
+        assert!(shown > 200, "{style}: {shown}");
+    }
+    let renamed = call(&engine, "update_namespace", json!({"name": "acme", "new_name": "acme-corp"}));
+    assert_eq!(renamed.structured["scopes_left_out"], SCOPES + 1 - 50);
+}
