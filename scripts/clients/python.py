@@ -29,12 +29,13 @@ async def main(command: str, data_dir: str, mode: str) -> None:
         entry, transactions = await tools(client)
         await resources(client, entry, transactions)
         await prompts(client)
+        await scopes(client)
         await news(client, mode, notices)
 
 
 async def lists(client: Client) -> None:
     tool_names = {tool.name for tool in (await client.list_tools()).tools}
-    known = {"store", "update", "query", "delete", "relate", "query_graph", "undo", "history"}
+    known = {"get_task_context", "store", "update", "query", "delete", "relate", "query_graph", "undo", "history"}
     assert known <= tool_names, tool_names
     listed = (await client.list_resources()).resources
     assert sorted(row.name for row in listed) == ["entries", "transactions", "triples"]
@@ -128,6 +129,29 @@ async def prompts(client: Client) -> None:
     ref = types.PromptReference(type="ref/prompt", name="correct_stale_facts")
     completed = await client.complete(ref, {"name": "topic", "value": "dep"})
     assert completed.completion.values == ["deploys"]
+
+
+async def scopes(client: Client) -> None:
+    async def call(tool: str, **arguments) -> dict:
+        result = await client.call_tool(tool, arguments)
+        assert not result.is_error, (tool, result)
+        return result.structured_content
+
+    await call("create_namespace", name="acme", description="ACME Corporation")
+    await call("create_scope", scope="acme:shop", description="The shop", parents=["acme:default"])
+    rule = {"content": "Token lifetime is 15 minutes", "context": "auth session expiry login"}
+    near = await call("write_knowledge", scope="acme:shop", **rule)
+    context = await call("get_task_context", queries=["token lifetime", "session expiry"], scope="acme:shop")
+    assert context == {"acme:shop": {near["id"]: rule["content"]}}, context
+    assert await call("get_task_context", queries=["giraffes of the savanna"]) == {}
+    refused = await client.call_tool("get_task_context", {"queries": [], "scope": "acme:shop"})
+    assert refused.is_error and refused.structured_content["error"]["code"] == "INVALID_ARGUMENT", refused
+    namespaces = (await call("get_namespaces", style="details"))["namespaces"]
+    assert namespaces["acme"]["scopes"]["shop"]["parents"] == ["default"]
+    gone = await call("delete_namespace", name="acme")
+    assert (gone["scopes_count"], gone["knowledge_count"]) == (2, 1)
+    await call("undo", tx_id=gone["tx_id"])
+    assert (await call("query", scope="acme:shop", content="lifetime"))["total_count"] == 1
 
 
 async def news(client: Client, mode: str, notices: asyncio.Queue) -> None:

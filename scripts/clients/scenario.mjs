@@ -7,16 +7,18 @@ const NOTICE_MAX_MS = 10_000;
 
 export async function scenario(client, watch) {
   await lists(client);
-  const ids = await tools(client);
+  const asking = { call: call(client), refused: refused(client) };
+  const ids = await tools(client, asking);
   await resources(client, ids);
   await prompts(client);
+  await scopes(asking);
   await notices(client, watch);
 }
 
 async function lists(client) {
   const names = (items) => items.map((item) => item.name).sort();
   const { tools } = await client.listTools();
-  const known = ["delete", "history", "query", "query_graph", "relate", "store", "undo", "update"];
+  const known = ["delete", "get_task_context", "history", "query", "query_graph", "relate", "store", "undo", "update"];
   assert.deepEqual(names(tools).filter((name) => known.includes(name)), known);
   const { resources } = await client.listResources();
   assert.deepEqual(names(resources), ["entries", "transactions", "triples"]);
@@ -27,20 +29,21 @@ async function lists(client) {
   assert.deepEqual(names(prompts), ["correct_stale_facts", "ingest_memory", "retrieve_context"]);
 }
 
-async function tools(client) {
-  const call = async (name, args) => {
-    const result = await client.callTool({ name, arguments: args });
-    assert.ok(!result.isError, `${name}: ${JSON.stringify(result)}`);
-    assert.equal(result.content[0].type, "text");
-    return result.structuredContent;
-  };
-  const refused = async (name, args, code) => {
-    const result = await client.callTool({ name, arguments: args });
-    assert.equal(result.isError, true, `${name}: ${JSON.stringify(result)}`);
-    assert.equal(result.structuredContent.error.code, code);
-    assert.ok(result.content[0].text.startsWith(code), result.content[0].text);
-  };
+const call = (client) => async (name, args) => {
+  const result = await client.callTool({ name, arguments: args });
+  assert.ok(!result.isError, `${name}: ${JSON.stringify(result)}`);
+  assert.equal(result.content[0].type, "text");
+  return result.structuredContent;
+};
 
+const refused = (client) => async (name, args, code) => {
+  const result = await client.callTool({ name, arguments: args });
+  assert.equal(result.isError, true, `${name}: ${JSON.stringify(result)}`);
+  assert.equal(result.structuredContent.error.code, code);
+  assert.ok(result.content[0].text.startsWith(code), result.content[0].text);
+};
+
+async function tools(client, { call, refused }) {
   const entry = await call("store", { topic: "deploys", content: "Blue-green.", tags: ["ops"], confidence: 0.9 });
   const other = await call("store", { topic: "rollback", content: "Within five minutes.", task_sizes: ["S"] });
   await refused("store", { topic: "deploys" }, "INVALID_ARGUMENT");
@@ -113,6 +116,46 @@ async function prompts(client) {
   const ref = { type: "ref/prompt", name: "correct_stale_facts" };
   const { completion } = await client.complete({ ref, argument: { name: "topic", value: "dep" } });
   assert.deepEqual(completion.values, ["deploys"]);
+}
+
+async function scopes({ call, refused }) {
+  const named = await call("create_namespace", { name: "acme", description: "ACME Corporation" });
+  assert.deepEqual(Object.keys(named.scopes), ["default"]);
+  await refused("create_namespace", { name: "acme", description: "Again" }, "CONFLICT");
+  for (const scope of ["acme:mobile", "acme:shop"]) {
+    await call("create_scope", { scope, description: "A project" });
+  }
+  const shop = await call("update_scope", { scope: "acme:shop", parents: ["acme:mobile"] });
+  assert.deepEqual(shop.parents, ["acme:mobile", "acme:default"]);
+  const circle = { scope: "acme:mobile", parents: ["acme:shop"] };
+  await refused("update_scope", circle, "INVALID_ARGUMENT");
+  const { namespaces } = await call("get_namespaces", { style: "details" });
+  assert.deepEqual(namespaces.acme.scopes.shop.parents, ["mobile", "default"]);
+  assert.deepEqual(await call("get_namespaces", { namespace: "none" }), { namespaces: {} });
+
+  const rule = (scope, content) => ({ scope, content, context: "auth session expiry login" });
+  const near = await call("write_knowledge", rule("acme:shop", "Token lifetime is 15 minutes"));
+  const far = await call("write_knowledge", rule("global:default", "Token lifetime is 60 minutes"));
+  const asked = { queries: ["token lifetime", "session expiry"], scope: "acme:shop", task_size: "M" };
+  const context = await call("get_task_context", asked);
+  assert.deepEqual(Object.keys(context), ["acme:shop", "global:default"]);
+  assert.equal(context["acme:shop"][near.id], "Token lifetime is 15 minutes");
+  assert.deepEqual(await call("get_task_context", { queries: ["giraffes of the savanna"] }), {});
+  await refused("get_task_context", { queries: ["x"], scope: "acme:nowhere" }, "NOT_FOUND");
+  await call("resolve_knowledge_collision", { active_id: near.id, suppressed_ids: [far.id] });
+  assert.deepEqual(Object.keys(await call("get_task_context", asked)), ["acme:shop"]);
+
+  await call("update_knowledge", { id: near.id, scope: "acme:mobile" });
+  await call("delete_knowledge", { id: near.id });
+  await call("undo", {});
+  await call("update_namespace", { name: "acme", new_name: "acme-corp" });
+  assert.equal((await call("delete_scope", { scope: "acme-corp:mobile" })).knowledge_deleted, 1);
+  await call("undo", {});
+  const gone = await call("delete_namespace", { name: "acme-corp" });
+  assert.deepEqual([gone.scopes_count, gone.knowledge_count], [3, 1]);
+  await refused("query", { scope: "acme-corp:shop" }, "NOT_FOUND");
+  await call("undo", { tx_id: gone.tx_id });
+  assert.equal((await call("query", { scope: "acme-corp:shop", content: "lifetime" })).total_count, 1);
 }
 
 async function notices(client, watch) {
