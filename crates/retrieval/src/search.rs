@@ -579,7 +579,7 @@ impl Judge<'_> {
                     *out = if *cosine >= floor { fusion.total(0.0, *cosine) } else { NO_MATCH };
                 }
             }
-            (false, false) if self.relevant_only && self.by_meaning => {
+            (false, false) if self.relevant_only && self.by_meaning && !self.asks[side].title_only => {
                 let per_weight = 1.0 / self.asks[side].weight.max(f32::MIN_POSITIVE);
                 for ((out, lexical), cosine) in
                     out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])

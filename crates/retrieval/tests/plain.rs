@@ -79,6 +79,7 @@ struct Asked {
     groups: Vec<u32>,
     labelled: bool,
     with_suppressed: bool,
+    relevant_only: bool,
     at: u64,
 }
 
@@ -86,13 +87,14 @@ fn asked() -> impl Strategy<Value = Asked> {
     let title = prop::option::weighted(0.3, text(1..3));
     let content = prop::option::weighted(0.9, text(1..6));
     let groups = prop::sample::subsequence(vec![0, 1, 2], 1..=3);
-    (title, content, groups, any::<[bool; 3]>(), 1..LAST + 2).prop_map(
-        |(title, text, groups, [a, b, c], at)| Asked {
+    (title, content, groups, any::<[bool; 4]>(), 1..LAST + 2).prop_map(
+        |(title, text, groups, [a, b, c, d], at)| Asked {
             title,
             text,
             groups,
             labelled: a && b,
             with_suppressed: c,
+            relevant_only: d,
             at,
         },
     )
@@ -220,9 +222,22 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         return None;
     }
     let best = seen.iter().map(|at| lexical[*at]).fold(0.0, f64::max);
+    // What a text of usual length has that has every term once.
+    let weight: f64 = terms.iter().map(|term| (1.0 + (many - df(term) + 0.5) / (df(term) + 0.5)).ln()).sum();
+    let relevance = |at: usize| match title_only {
+        true => lexical[at] / weight / 0.6,
+        false => (lexical[at] / weight + 1.5 * cosines[at]) / 0.9,
+    };
+    // Bytes instead of floats may decide about what is exactly at the bar.
+    if asked.relevant_only && (0..live.len()).any(|at| (relevance(at) - 1.0).abs() < 0.02) {
+        return None;
+    }
     let scores = (0..live.len())
         .map(|at| {
-            let matches = lexical[at] > 0.0 || (!title_only && cosines[at] >= 0.24);
+            let matches = match asked.relevant_only {
+                true => relevance(at) >= 1.0,
+                false => lexical[at] > 0.0 || (!title_only && cosines[at] >= 0.24),
+            };
             let words = if best > 0.0 { lexical[at] / best } else { 0.0 };
             let meaning = dense(at).clamp(0.0, 1.0);
             matches.then_some(0.6 * words + 0.4 * meaning)
@@ -247,7 +262,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         text: asked.text.as_deref(),
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
-        relevant_only: false,
+        relevant_only: asked.relevant_only,
         explain: false,
     };
     let results = index.search(&question, 0..1000).expect("readable");
