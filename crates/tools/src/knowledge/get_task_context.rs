@@ -131,7 +131,7 @@ impl Tool for GetTaskContext {
         let left_out = output.left_out_line();
         if output.scopes.0.is_empty() {
             let hint = match output.left_out.is_empty() {
-                true => " Write what you learn with `write_knowledge`.",
+                true => " `query` also lists weaker matches; keep what you learn with `write_knowledge`.",
                 false => "",
             };
             let queries = if output.queries == 1 { "query" } else { "queries" };
