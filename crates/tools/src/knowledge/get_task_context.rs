@@ -212,14 +212,17 @@ impl Output {
     }
 }
 
-/// The best rank of each entry over all queries, which are answered one by one, and the query that gave it.
+/// The best rank of each entry over all queries, and the query that gave it.
+type Ranks = HashMap<Id, (usize, usize)>;
+
+/// The queries are answered one by one. Tells also whether words alone decided.
 fn ranked(
     snapshot: &Snapshot<'_>,
     queries: &[String],
     scopes: &[ScopeId],
     now: Timestamp,
-) -> Result<(HashMap<Id, (usize, usize)>, bool), Stop> {
-    let mut ranks: HashMap<Id, (usize, usize)> = HashMap::new();
+) -> Result<(Ranks, bool), Stop> {
+    let mut ranks = Ranks::new();
     let mut is_degraded = false;
     for (number, query) in queries.iter().enumerate() {
         let question = Question {
@@ -250,7 +253,7 @@ struct Found {
 /// The entries that are meant for tasks of this size, nearest scope first, then by rank.
 fn found(
     snapshot: &Snapshot<'_>,
-    ranks: HashMap<Id, (usize, usize)>,
+    ranks: Ranks,
     scopes: &[ScopeId],
     size: Option<TaskSize>,
 ) -> Result<Vec<Found>, Stop> {
