@@ -3,6 +3,7 @@
 
 mod hammer;
 mod idempotency;
+mod isolation;
 mod kill;
 mod kill_index;
 mod many;

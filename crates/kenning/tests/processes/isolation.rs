@@ -1,0 +1,300 @@
+//! No reply shows what the scope does not see. The server itself lists what it can be asked; each of these has a row
+//! that says how, and is asked from every scope.
+
+mod rows;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use kenning_server::client::{Client, Era};
+use kenning_testkit::TempStore;
+use serde_json::{Value, json};
+
+use self::rows::{Answers, Asker, Call, Item, Row, Shows, rows};
+use self::world::{Reach, World, markers};
+use crate::subscriptions::SOON;
+use crate::{server, start, text};
+
+/// Names that scopes had once. From there nothing is seen any more.
+const GONE: [&str; 3] = ["acme:doomed", "gone:default", "zeta:lab"];
+/// Scopes that are also asked from by a server that was started for them.
+const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:tools", "acme:doomed"];
+
+#[test]
+fn no_reply_shows_what_the_scope_does_not_see() {
+    let store = TempStore::new();
+    let mut client = start(store.path(), Era::Modern, "isolation");
+    let world = World::build(&mut client);
+    let listed = Listed::ask(&mut client);
+    let rows = rows();
+    listed.check_rows(&rows);
+    check_writes(&world, &rows);
+    let names = world.now().names().chain(GONE);
+    let askers: Vec<Asker> = names.map(|name| Asker { name: name.to_owned(), is_default: false }).collect();
+    for row in &rows {
+        let (mut may_show, mut has_shown) = (false, false);
+        for asker in &askers {
+            let calls = listed.calls(row, &world, asker);
+            listed.check_arguments(row, &calls);
+            for call in calls {
+                may_show |= call.reach != Reach::Nothing;
+                has_shown |= Asking { client: &mut client, world: &world, asker }.check(&call);
+            }
+        }
+        assert_eq!(has_shown, may_show, "{:?} has shown what was stored", row.item);
+    }
+    client.finish().expect("the server ends");
+
+    // Once more with all entries in segments of the index, and from where the server was started.
+    let mut rebuild = Command::new(env!("CARGO_BIN_EXE_kenning"));
+    let rebuilt = rebuild.arg("rebuild").arg("--data-dir").arg(store.path()).output().expect("it runs");
+    assert!(rebuilt.status.success(), "{rebuilt:?}");
+    for name in DEFAULTS {
+        let mut command = server(store.path());
+        command.args(["--scope", name]);
+        let mut client = Client::start(command, Era::Legacy, "isolation").expect("the server starts");
+        let asker = Asker { name: name.to_owned(), is_default: true };
+        for call in rows.iter().flat_map(|row| listed.calls(row, &world, &asker)) {
+            Asking { client: &mut client, world: &world, asker: &asker }.check(&call);
+        }
+    }
+}
+
+#[test]
+fn a_cursor_of_another_scope_is_refused() {
+    let store = TempStore::new();
+    let mut client = start(store.path(), Era::Modern, "isolation");
+    let world = World::build(&mut client);
+    for tool in ["query", "query_graph", "history"] {
+        let first = crate::call(&mut client, tool, json!({"scope": "acme:shop", "limit": 1}));
+        for name in world.now().names().filter(|name| *name != "acme:shop") {
+            let arguments = json!({"scope": name, "limit": 1, "cursor": first["next_cursor"]});
+            let refused = client.call(tool, arguments).expect("the server answers");
+            assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{tool} from {name}: {refused}");
+        }
+    }
+}
+
+/// What the server says that it can be asked.
+struct Listed {
+    items: BTreeSet<Item>,
+    /// The arguments of tools that only read.
+    arguments: BTreeMap<String, BTreeSet<String>>,
+    /// What has an argument or a variable of this name.
+    completed: BTreeMap<String, Vec<Value>>,
+}
+
+impl Listed {
+    fn ask(client: &mut Client) -> Listed {
+        let mut listed =
+            Listed { items: BTreeSet::new(), arguments: BTreeMap::new(), completed: BTreeMap::new() };
+        for tool in list(client, "tools/list", "tools") {
+            let name = text(&tool["name"]).to_owned();
+            if tool["annotations"]["readOnlyHint"] == true {
+                let properties = tool["inputSchema"]["properties"].as_object().expect("a schema");
+                listed.arguments.insert(name.clone(), properties.keys().cloned().collect());
+            }
+            listed.items.insert(Item::Tool(name));
+        }
+        for resource in list(client, "resources/list", "resources") {
+            listed.items.insert(Item::Resource(text(&resource["uri"]).to_owned()));
+        }
+        for template in list(client, "resources/templates/list", "resourceTemplates") {
+            let template = text(&template["uriTemplate"]).to_owned();
+            for variable in variables(&template) {
+                listed.add_completion(variable, json!({"type": "ref/resource", "uri": template}));
+            }
+            listed.items.insert(Item::Template(template));
+        }
+        for prompt in list(client, "prompts/list", "prompts") {
+            for argument in prompt["arguments"].as_array().into_iter().flatten() {
+                let completed = json!({"type": "ref/prompt", "name": prompt["name"]});
+                listed.add_completion(text(&argument["name"]), completed);
+            }
+            listed.items.insert(Item::Prompt(text(&prompt["name"]).to_owned()));
+        }
+        listed
+    }
+
+    fn add_completion(&mut self, argument: &str, completed: Value) {
+        self.items.insert(Item::Completion(argument.to_owned()));
+        self.completed.entry(argument.to_owned()).or_default().push(completed);
+    }
+
+    fn check_rows(&self, rows: &[Row]) {
+        let told: BTreeSet<Item> = rows.iter().map(|row| row.item.clone()).collect();
+        let without: Vec<&Item> = self.items.difference(&told).collect();
+        assert!(without.is_empty(), "listed, but no row says how to ask it from a scope: {without:?}");
+        let stale: Vec<&Item> = told.difference(&self.items).collect();
+        assert!(stale.is_empty(), "has a row, but is not listed: {stale:?}");
+    }
+
+    /// The calls of a row. A completion is asked of all that have the argument.
+    fn calls<'a>(&self, row: &Row, world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+        let calls = match row.answers {
+            Answers::Stored(calls) => calls(world, asker),
+            Answers::OwnWordsOnly(_) => Vec::new(),
+        };
+        let Item::Completion(argument) = &row.item else { return calls };
+        let each = |call: &Call<'a>, completed: &Value| {
+            let mut params = call.params.clone();
+            params["ref"] = completed.clone();
+            Call { params, ..*call }
+        };
+        let completed = &self.completed[argument];
+        calls.iter().flat_map(|call| completed.iter().map(move |it| each(call, it))).collect()
+    }
+
+    /// A tool that only reads is asked with every argument that it takes.
+    fn check_arguments(&self, row: &Row, calls: &[Call<'_>]) {
+        let Item::Tool(name) = &row.item else { return };
+        let Some(arguments) = self.arguments.get(name) else { return };
+        let given = calls.iter().filter_map(|call| call.params["arguments"].as_object());
+        let given: BTreeSet<&String> = given.flat_map(|given| given.keys()).collect();
+        // A cursor is what a call goes on with.
+        let never: Vec<&String> =
+            arguments.iter().filter(|name| !given.contains(name) && *name != "cursor").collect();
+        assert!(never.is_empty(), "no call of {name} has {never:?}");
+    }
+}
+
+fn list(client: &mut Client, method: &str, of: &str) -> Vec<Value> {
+    let mut listed = client.request(method, json!({})).expect("a list");
+    let Value::Array(items) = listed[of].take() else { panic!("{method}: {listed}") };
+    items
+}
+
+/// `knowledge://graph/triples{?limit,cursor}` has two.
+fn variables(template: &str) -> impl Iterator<Item = &str> {
+    let (_, expression) = template.split_once('{').expect("a template has variables");
+    expression.trim_start_matches('?').trim_end_matches('}').split(',')
+}
+
+/// The tools that say nothing of what was stored have all been called while the store was filled.
+fn check_writes(world: &World, rows: &[Row]) {
+    for row in rows {
+        let (Item::Tool(name), Answers::OwnWordsOnly(why)) = (&row.item, &row.answers) else { continue };
+        let replies: Vec<&String> =
+            world.written.iter().filter(|(tool, _)| tool == name).map(|(_, reply)| reply).collect();
+        assert!(!replies.is_empty(), "{name} was never called");
+        for reply in replies {
+            assert_eq!(markers(reply), BTreeSet::new(), "{name} ({why}): {reply}");
+        }
+    }
+}
+
+/// One scope's questions.
+struct Asking<'a> {
+    client: &'a mut Client,
+    world: &'a World,
+    asker: &'a Asker,
+}
+
+impl Asking<'_> {
+    /// Whether something that was stored is shown. It is all in sight, and as much as it has to be.
+    fn check(&mut self, call: &Call<'_>) -> bool {
+        let replies = self.pages(call);
+        let asked = format!("{} {} from {}", call.method, call.params, self.asker.name);
+        let within = self.world.within(&self.asker.name, call.reach);
+        let unseen = self.world.ids_without(&within);
+        let mut shown = BTreeSet::new();
+        for reply in &replies {
+            let named = unseen.iter().find(|id| reply.contains(**id) && !may_name(call, id));
+            assert_eq!(named, None, "{asked} names it: {reply}");
+            for marker in markers(reply) {
+                // A long text may end in the middle of a word.
+                let known = within.iter().find(|word| word.starts_with(marker));
+                let known = known.unwrap_or_else(|| panic!("{asked} shows {marker}: {reply}"));
+                shown.insert(*known);
+            }
+        }
+        self.check_enough(&asked, call.shows, &replies, (&within, &shown));
+        !shown.is_empty()
+    }
+
+    /// Whether of what is in reach there is shown what has to be.
+    fn check_enough(
+        &self,
+        asked: &str,
+        shows: Shows<'_>,
+        replies: &[String],
+        (within, shown): (&BTreeSet<&str>, &BTreeSet<&str>),
+    ) {
+        let of = |kind| within & &self.world.of_kind(kind);
+        match shows {
+            Shows::All(kinds) => {
+                let wanted: BTreeSet<&str> = kinds.iter().flat_map(|kind| of(*kind)).collect();
+                let missing = &wanted - shown;
+                assert!(missing.is_empty(), "{asked} does not show {missing:?}: {replies:?}");
+            }
+            Shows::One(kind) => {
+                let is_enough = of(kind).is_empty() || !of(kind).is_disjoint(shown);
+                assert!(is_enough, "{asked} shows nothing: {replies:?}");
+            }
+            Shows::Of(id) => {
+                let is_in_reach = !(within & &self.world.of_id(id)).is_empty();
+                let is_refused = replies.iter().all(|reply| is_refusal(reply));
+                assert_eq!(is_in_reach, !is_refused, "{asked}: {replies:?}");
+                assert_eq!(is_in_reach, !shown.is_empty(), "{asked}: {replies:?}");
+            }
+            Shows::Some => {}
+        }
+    }
+
+    /// Every page of the answer: whole messages, as they came.
+    fn pages(&mut self, call: &Call<'_>) -> Vec<String> {
+        let mut params = call.params.clone();
+        let mut pages = Vec::new();
+        loop {
+            let reply = self.answer(call.method, params.clone());
+            pages.push(reply.to_string());
+            self.take_back(&call.params, &reply["result"]["structuredContent"]);
+            let Some(cursor) = next_cursor(&reply["result"]) else { return pages };
+            match call.method {
+                "tools/call" => params["arguments"]["cursor"] = json!(cursor),
+                _ => {
+                    let uri = text(&call.params["uri"]);
+                    let joint = if uri.contains('?') { '&' } else { '?' };
+                    params["uri"] = json!(format!("{uri}{joint}cursor={cursor}"));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, method: &str, params: Value) -> Value {
+        let id = self.client.begin(method, params).expect("the server lives");
+        loop {
+            let message = self.client.receive(SOON).expect("an answer");
+            if message["id"] == json!(id) {
+                return message;
+            }
+        }
+    }
+
+    /// What was written to see what is said about it goes again, so that every scope finds the same store.
+    fn take_back(&mut self, params: &Value, written: &Value) {
+        let is_writing = ["store", "relate"].iter().any(|tool| params["name"] == *tool);
+        if is_writing && written["tx_id"].is_u64() && written["written"] != false {
+            crate::call(self.client, "undo", json!({"tx_id": written["tx_id"]}));
+        }
+    }
+}
+
+fn is_refusal(reply: &str) -> bool {
+    let reply: Value = serde_json::from_str(reply).expect("a message");
+    reply["result"]["isError"] == true || reply["error"].is_object()
+}
+
+/// Whoever gave an id may hear it again, and an undo says what it would change, wherever that is.
+fn may_name(call: &Call<'_>, id: &str) -> bool {
+    call.params["name"] == "undo" || call.params.to_string().contains(id)
+}
+
+fn next_cursor(result: &Value) -> Option<String> {
+    let page = match result["contents"][0]["text"].as_str() {
+        Some(text) => &serde_json::from_str(text).expect("resources are JSON"),
+        None => &result["structuredContent"],
+    };
+    page["next_cursor"].as_str().map(str::to_owned)
+}

@@ -1,0 +1,386 @@
+//! How each listed thing is asked from a scope, in each of its ways, and how far its answers may reach.
+
+use serde_json::{Value, json};
+
+use super::world::{
+    COMMON, Kind, Mark, PREDICATE, Reach, SECOND_OBJECT, SECOND_PREDICATE, SENTENCE, TAG, World,
+};
+
+/// Something that a server lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Item {
+    Tool(String),
+    Resource(String),
+    Template(String),
+    Prompt(String),
+    /// An argument of a prompt or a variable of a template, whichever has it.
+    Completion(String),
+}
+
+pub struct Row {
+    pub item: Item,
+    pub answers: Answers,
+}
+
+pub enum Answers {
+    /// With what was stored: these calls show how far.
+    Stored(for<'a> fn(&'a World, &Asker) -> Vec<Call<'a>>),
+    /// A tool that writes and whose reply has nothing of what was stored; why.
+    OwnWordsOnly(&'static str),
+}
+
+/// Whoever asks, from the scope of this name.
+pub struct Asker {
+    pub name: String,
+    /// It is the server's own scope, so calls do not name it.
+    pub is_default: bool,
+}
+
+pub struct Call<'a> {
+    pub method: &'static str,
+    pub params: Value,
+    pub reach: Reach,
+    pub shows: Shows<'a>,
+}
+
+/// How much of what is in reach the answer has.
+#[derive(Clone, Copy)]
+pub enum Shows<'a> {
+    /// All texts of these kinds.
+    All(&'static [Kind]),
+    /// At least one text of this kind, if there is any.
+    One(Kind),
+    /// What has this id, or a refusal.
+    Of(&'a str),
+    /// What it happens to be.
+    Some,
+}
+
+const ENTRIES: Shows<'_> = Shows::All(&[Kind::Entry]);
+const TRIPLES: Shows<'_> = Shows::All(&[Kind::Triple]);
+const BOTH: Shows<'_> = Shows::All(&[Kind::Entry, Kind::Triple]);
+const NOW: Option<u64> = None;
+/// So many are answered in one call.
+const QUERIES_MAX: usize = 15;
+/// What is said of itself by a tool that takes an id.
+const IDS_AND_NUMBERS: &str = "it returns ids, names of scopes, versions and transaction numbers";
+/// Names and descriptions of namespaces and scopes are seen from everywhere.
+const NAMES: &str =
+    "it returns names and descriptions, which are seen from everywhere, and how many entries went";
+
+pub fn rows() -> Vec<Row> {
+    use Answers::{OwnWordsOnly, Stored};
+    use Item::{Completion, Prompt, Resource, Template, Tool};
+    let row = |item: fn(String) -> Item, name: &str, answers| Row { item: item(name.to_owned()), answers };
+    vec![
+        row(Tool, "query", Stored(query)),
+        row(Tool, "query_graph", Stored(query_graph)),
+        row(Tool, "history", Stored(history)),
+        row(Tool, "get_task_context", Stored(get_task_context)),
+        row(Tool, "get_namespaces", Stored(get_namespaces)),
+        row(Tool, "undo", Stored(undo)),
+        row(Tool, "update", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "delete", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "write_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "update_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "delete_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "resolve_knowledge_collision", OwnWordsOnly(IDS_AND_NUMBERS)),
+        row(Tool, "create_namespace", OwnWordsOnly(NAMES)),
+        row(Tool, "update_namespace", OwnWordsOnly(NAMES)),
+        row(Tool, "delete_namespace", OwnWordsOnly(NAMES)),
+        row(Tool, "create_scope", OwnWordsOnly(NAMES)),
+        row(Tool, "update_scope", OwnWordsOnly(NAMES)),
+        row(Tool, "delete_scope", OwnWordsOnly(NAMES)),
+        row(Resource, "knowledge://entries", Stored(entries)),
+        row(Resource, "knowledge://graph/triples", Stored(triples)),
+        row(Resource, "knowledge://history/transactions", Stored(transactions)),
+        row(Template, ENTRIES_TEMPLATE, Stored(entries_with_parameters)),
+        row(
+            Template,
+            "knowledge://graph/triples{?limit,cursor,scope,as_of_tx_id}",
+            Stored(triples_with_parameters),
+        ),
+        row(
+            Template,
+            "knowledge://history/transactions{?limit,cursor,scope,as_of_tx_id,since_tx_id}",
+            Stored(transactions_with_parameters),
+        ),
+        row(Template, "knowledge://entries/{id}", Stored(entry)),
+        row(Prompt, "ingest_memory", Stored(|_, asker| vec![prompt("ingest_memory", "text", asker)])),
+        row(Prompt, "retrieve_context", Stored(|_, asker| vec![prompt("retrieve_context", "task", asker)])),
+        row(
+            Prompt,
+            "correct_stale_facts",
+            Stored(|_, asker| vec![prompt("correct_stale_facts", "topic", asker)]),
+        ),
+        row(Completion, "topic", Stored(topics)),
+        row(Completion, "scope", Stored(|_, asker| completions("scope", asker))),
+        row(Completion, "text", Stored(|_, asker| completions("text", asker))),
+        row(Completion, "task", Stored(|_, asker| completions("task", asker))),
+        row(Completion, "id", Stored(|_, asker| completions("id", asker))),
+        row(Completion, "limit", Stored(|_, asker| completions("limit", asker))),
+        row(Completion, "cursor", Stored(|_, asker| completions("cursor", asker))),
+        row(Completion, "content", Stored(|_, asker| completions("content", asker))),
+        row(Completion, "tags", Stored(|_, asker| completions("tags", asker))),
+        row(Completion, "as_of_tx_id", Stored(|_, asker| completions("as_of_tx_id", asker))),
+        row(Completion, "since_tx_id", Stored(|_, asker| completions("since_tx_id", asker))),
+        row(Completion, "include_suppressed", Stored(|_, asker| completions("include_suppressed", asker))),
+        // These write, which makes histories longer, so they come last.
+        row(Tool, "store", Stored(store)),
+        row(Tool, "relate", Stored(relate)),
+    ]
+}
+
+const ENTRIES_TEMPLATE: &str =
+    "knowledge://entries{?limit,cursor,scope,topic,content,tags,as_of_tx_id,include_suppressed}";
+
+fn tool<'a>(name: &str, asker: &Asker, mut arguments: Value, reach: Reach, shows: Shows<'a>) -> Call<'a> {
+    if !asker.is_default {
+        arguments["scope"] = json!(asker.name);
+    }
+    Call { method: "tools/call", params: json!({"name": name, "arguments": arguments}), reach, shows }
+}
+
+fn of_kind(world: &World, kind: Kind) -> impl Iterator<Item = &Mark> {
+    world.marks.iter().filter(move |mark| mark.kind == kind)
+}
+
+fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments: Value, reach, shows| tool("query", asker, arguments, reach, shows);
+    let (live, suppressed_too) = (Reach::Live(NOW), Reach::LiveOrSuppressed(NOW));
+    let mut calls = vec![
+        ask(json!({}), live, ENTRIES),
+        ask(json!({"limit": 4}), live, ENTRIES),
+        ask(json!({"content": COMMON, "limit": 200}), live, ENTRIES),
+        ask(json!({"content": COMMON, "limit": 5, "explain": true}), live, ENTRIES),
+        ask(json!({"topic": COMMON}), live, ENTRIES),
+        ask(json!({"topic": COMMON, "content": SENTENCE, "tags": [TAG]}), live, Shows::One(Kind::Entry)),
+        ask(json!({"tags": [TAG]}), live, Shows::One(Kind::Entry)),
+        ask(json!({"include_suppressed": true}), suppressed_too, ENTRIES),
+        ask(json!({"content": COMMON, "include_suppressed": true, "explain": true}), suppressed_too, ENTRIES),
+    ];
+    for at in world.moments.iter().map(|at| Some(*at)) {
+        let (live, suppressed_too) = (Reach::Live(at), Reach::LiveOrSuppressed(at));
+        calls.extend([
+            ask(json!({"as_of_tx_id": at}), live, ENTRIES),
+            ask(json!({"as_of_tx_id": at, "content": COMMON, "limit": 5}), live, ENTRIES),
+            ask(json!({"as_of_tx_id": at, "tags": [TAG]}), live, Shows::One(Kind::Entry)),
+            ask(json!({"as_of_tx_id": at, "include_suppressed": true}), suppressed_too, ENTRIES),
+        ]);
+    }
+    for Mark { key, .. } in of_kind(world, Kind::Entry) {
+        calls.push(ask(json!({"content": key, "include_suppressed": true}), suppressed_too, Shows::Some));
+        calls.push(ask(json!({"tags": [key], "include_suppressed": true}), suppressed_too, Shows::Some));
+    }
+    calls
+}
+
+fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments: Value, reach, shows| tool("query_graph", asker, arguments, reach, shows);
+    let live = Reach::Live(NOW);
+    let one = Shows::One(Kind::Triple);
+    let mut calls = vec![
+        ask(json!({}), live, TRIPLES),
+        ask(json!({"limit": 3}), live, TRIPLES),
+        ask(json!({"subject": COMMON}), live, one),
+        ask(json!({"predicate": PREDICATE}), live, one),
+        ask(json!({"object": SECOND_OBJECT}), live, one),
+        ask(json!({"predicate": SECOND_PREDICATE, "object": SECOND_OBJECT, "limit": 2}), live, one),
+    ];
+    for at in world.moments.iter().map(|at| Some(*at)) {
+        calls.push(ask(json!({"as_of_tx_id": at}), Reach::Live(at), TRIPLES));
+        calls.push(ask(json!({"as_of_tx_id": at, "subject": COMMON}), Reach::Live(at), Shows::Some));
+    }
+    let subjects = of_kind(world, Kind::Triple).map(|mark| json!({"subject": mark.key}));
+    calls.extend(subjects.map(|subject| ask(subject, live, Shows::Some)));
+    calls
+}
+
+fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let changes = Reach::Changes(NOW);
+    let ask = |arguments: Value, shows| tool("history", asker, arguments, changes, shows);
+    let mut calls = vec![
+        ask(json!({}), BOTH),
+        ask(json!({"limit": 3}), BOTH),
+        ask(json!({"limit": 100, "since_tx_id": world.moments[0]}), Shows::Some),
+        ask(json!({"entity_type": "entry"}), ENTRIES),
+        ask(json!({"entity_type": "triple"}), TRIPLES),
+        ask(json!({"entity_type": "scope"}), Shows::Some),
+        ask(json!({"entity_type": "namespace"}), Shows::Some),
+    ];
+    calls.extend(world.marks.iter().map(|mark| ask(json!({"id": mark.id}), Shows::Of(&mark.id))));
+    calls.extend(world.now().names().map(|name| ask(json!({"id": name}), Shows::Some)));
+    calls.push(ask(json!({"id": "acme", "entity_type": "namespace"}), Shows::Some));
+    calls
+}
+
+fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments: Value, shows| tool("get_task_context", asker, arguments, Reach::Live(NOW), shows);
+    let mut calls = vec![
+        ask(json!({"queries": [SENTENCE], "max_tokens": 16_000}), ENTRIES),
+        ask(json!({"queries": [COMMON, SENTENCE], "task_size": "S", "max_tokens": 16_000}), ENTRIES),
+        // What does not fit is named, and must be in sight like the rest.
+        ask(json!({"queries": [SENTENCE], "max_tokens": 200}), Shows::Some),
+    ];
+    let keys: Vec<&str> = of_kind(world, Kind::Entry).map(|mark| mark.key.as_str()).collect();
+    calls.extend(keys.chunks(QUERIES_MAX).map(|queries| ask(json!({"queries": queries}), Shows::Some)));
+    calls
+}
+
+/// It takes no scope: what namespaces and scopes there are is seen from everywhere, and nothing that is in them.
+fn get_namespaces<'a>(_: &'a World, _: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments: Value| Call {
+        method: "tools/call",
+        params: json!({"name": "get_namespaces", "arguments": arguments}),
+        reach: Reach::Nothing,
+        shows: Shows::Some,
+    };
+    let styles = ["short", "long", "details"].map(|style| ask(json!({"style": style})));
+    styles.into_iter().chain([ask(json!({"namespace": "acme", "style": "details"}))]).collect()
+}
+
+/// What it calls similar was stored by others.
+fn store<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let new = json!({"topic": COMMON, "content": SENTENCE});
+    // It looks at a few candidates of all scopes, so what is in sight may not be among them.
+    vec![tool("store", asker, new, Reach::Live(NOW), Shows::Some)]
+}
+
+/// The facts that it names beside the new one were related by others, as was the one that is there already.
+fn relate<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |fact: [&str; 3], on_conflict: &str, shows| {
+        let [subject, predicate, object] = fact;
+        let arguments =
+            json!({"subject": subject, "predicate": predicate, "object": object, "on_conflict": on_conflict});
+        tool("relate", asker, arguments, Reach::Live(NOW), shows)
+    };
+    let new = [COMMON, PREDICATE, "nobody"];
+    // A few of them will do: each that is not there is written, and taken back.
+    let known = of_kind(world, Kind::Triple).step_by(7);
+    let known = known.map(|mark| [&*mark.key, SECOND_PREDICATE, SECOND_OBJECT]);
+    let mut calls: Vec<Call> = known.map(|fact| ask(fact, "keep_both", Shows::Some)).collect();
+    calls.push(ask(new, "keep_both", Shows::One(Kind::Triple)));
+    calls.push(ask(new, "reject", Shows::Some));
+    calls
+}
+
+/// It tells what it would change. Really done, it tells only ids: `World` has an undo among its writes.
+fn undo<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |mut arguments: Value| {
+        (arguments["dry_run"], arguments["any_actor"]) = (json!(true), json!(true));
+        tool("undo", asker, arguments, Reach::Changes(NOW), Shows::Some)
+    };
+    let mut calls: Vec<Call> = (1..=world.head).map(|tx| ask(json!({"tx_id": tx}))).collect();
+    calls.push(ask(json!({"count": 1})));
+    calls.push(ask(json!({"count": 5})));
+    calls
+}
+
+fn read<'a>(uri: &str, parameters: &str, asker: &Asker, reach: Reach, shows: Shows<'a>) -> Call<'a> {
+    let scope = if asker.is_default { String::new() } else { format!("scope={}", asker.name) };
+    let parameters: Vec<&str> = [&*scope, parameters].into_iter().filter(|it| !it.is_empty()).collect();
+    let uri = match parameters.is_empty() {
+        true => uri.to_owned(),
+        false => format!("{uri}?{}", parameters.join("&")),
+    };
+    Call { method: "resources/read", params: json!({"uri": uri}), reach, shows }
+}
+
+fn entries<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    vec![read("knowledge://entries", "", asker, Reach::Live(NOW), ENTRIES)]
+}
+
+fn triples<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    vec![read("knowledge://graph/triples", "", asker, Reach::Live(NOW), TRIPLES)]
+}
+
+fn transactions<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    vec![read("knowledge://history/transactions", "", asker, Reach::Changes(NOW), BOTH)]
+}
+
+fn entries_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |parameters: &str, reach, shows| read("knowledge://entries", parameters, asker, reach, shows);
+    let (live, suppressed_too) = (Reach::Live(NOW), Reach::LiveOrSuppressed(NOW));
+    let mut calls = vec![
+        ask("limit=2", live, ENTRIES),
+        ask(&format!("content={COMMON}"), live, ENTRIES),
+        ask(&format!("topic={COMMON}&limit=3"), live, ENTRIES),
+        ask(&format!("tags={TAG}"), live, Shows::One(Kind::Entry)),
+        ask("include_suppressed=true", suppressed_too, ENTRIES),
+        ask(&format!("content={COMMON}&include_suppressed=true"), suppressed_too, ENTRIES),
+    ];
+    for at in &world.moments {
+        calls.push(ask(&format!("as_of_tx_id={at}"), Reach::Live(Some(*at)), ENTRIES));
+        calls.push(ask(&format!("as_of_tx_id={at}&content={COMMON}"), Reach::Live(Some(*at)), ENTRIES));
+    }
+    calls
+}
+
+fn triples_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |parameters: &str, reach| read("knowledge://graph/triples", parameters, asker, reach, TRIPLES);
+    let as_of = world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Live(Some(*at))));
+    as_of.chain([ask("limit=3", Reach::Live(NOW))]).collect()
+}
+
+fn transactions_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |parameters: &str, reach, shows| {
+        read("knowledge://history/transactions", parameters, asker, reach, shows)
+    };
+    let as_of =
+        world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Changes(Some(*at)), BOTH));
+    let since = ask(&format!("since_tx_id={}", world.moments[0]), Reach::Changes(NOW), Shows::Some);
+    as_of.chain([ask("limit=3", Reach::Changes(NOW), BOTH), since]).collect()
+}
+
+fn entry<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let mut calls = Vec::new();
+    for mark in of_kind(world, Kind::Entry) {
+        let uri = format!("knowledge://entries/{}", mark.id);
+        // By its address an entry is read whether it is suppressed or not.
+        calls.push(read(&uri, "", asker, Reach::LiveOrSuppressed(NOW), Shows::Of(&mark.id)));
+        for at in &world.moments {
+            let reach = Reach::LiveOrSuppressed(Some(*at));
+            calls.push(read(&uri, &format!("as_of_tx_id={at}"), asker, reach, Shows::Of(&mark.id)));
+        }
+    }
+    calls
+}
+
+/// Ready instructions around what was given: nothing is read for them.
+fn prompt(name: &str, argument: &str, asker: &Asker) -> Call<'static> {
+    let mut arguments = json!({argument: COMMON});
+    if !asker.is_default {
+        arguments["scope"] = json!(asker.name);
+    }
+    let params = json!({"name": name, "arguments": arguments});
+    Call { method: "prompts/get", params, reach: Reach::Nothing, shows: Shows::Some }
+}
+
+fn topics<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let (prefix, live) = (&COMMON[..3], Reach::Live(NOW));
+    vec![
+        completion("topic", "", asker, live, ENTRIES),
+        completion("topic", prefix, asker, live, ENTRIES),
+        completion("topic", COMMON, asker, live, ENTRIES),
+    ]
+}
+
+/// An argument for which nothing is offered that is in an entry.
+fn completions(argument: &str, asker: &Asker) -> Vec<Call<'static>> {
+    ["", "l", COMMON].map(|typed| completion(argument, typed, asker, Reach::Nothing, Shows::Some)).into()
+}
+
+/// What it completes is added by who knows where the argument belongs.
+fn completion(
+    argument: &str,
+    typed: &str,
+    asker: &Asker,
+    reach: Reach,
+    shows: Shows<'static>,
+) -> Call<'static> {
+    let mut params = json!({"argument": {"name": argument, "value": typed}});
+    if !asker.is_default {
+        params["context"] = json!({"arguments": {"scope": asker.name}});
+    }
+    Call { method: "completion/complete", params, reach, shows }
+}

@@ -1,0 +1,487 @@
+//! A store with scopes of every kind, and what the test knows of it: who inherits from whom and where each word was
+//! written, kept beside the server's own account of it and never asked from there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kenning_server::client::Client;
+use serde_json::{Value, json};
+
+use crate::{number, text};
+
+/// In every entry and every triple, so that each of them answers every question.
+pub const COMMON: &str = "lighthouse";
+pub const TAG: &str = "beacon";
+pub const PREDICATE: &str = "is kept by";
+pub const SECOND_PREDICATE: &str = "looks over";
+pub const SECOND_OBJECT: &str = "the sea";
+/// What all words begin with that tell where a text was written.
+const MARKER: &str = "marker";
+
+/// A scope, whatever it is called.
+type Scope = usize;
+
+#[derive(Clone)]
+struct Place {
+    name: String,
+    parents: Vec<Scope>,
+}
+
+/// The scopes that there are at some time.
+#[derive(Clone, Default)]
+pub struct Tree(BTreeMap<Scope, Place>);
+
+impl Tree {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|place| place.name.as_str())
+    }
+
+    fn named(&self, name: &str) -> Option<Scope> {
+        self.0.iter().find(|(_, place)| place.name == name).map(|(scope, _)| *scope)
+    }
+
+    fn sees(&self, scope: Scope) -> BTreeSet<Scope> {
+        let Place { name, parents } = &self.0[&scope];
+        let (namespace, _) = name.split_once(':').expect("namespace:scope");
+        let defaults = [format!("{namespace}:default"), "global:default".to_owned()];
+        let defaults = defaults.iter().map(|name| self.named(name).expect("every namespace has a default"));
+        let inherited = parents.iter().flat_map(|parent| self.sees(*parent));
+        [scope].into_iter().chain(inherited).chain(defaults).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Entry,
+    Triple,
+}
+
+/// A text that was written, known by a word that nothing else has.
+pub struct Mark {
+    /// In every field that shows what was written.
+    pub word: String,
+    /// To ask for it without saying the word, which a reply may repeat.
+    pub key: String,
+    pub kind: Kind,
+    pub id: String,
+    lives: Vec<Life>,
+}
+
+/// Where a text was, from one transaction to another.
+struct Life {
+    scope: Scope,
+    from: u64,
+    to: Option<u64>,
+    is_suppressed: bool,
+}
+
+/// What a question may be answered with, as of a transaction or of now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reach {
+    /// Nothing that was stored.
+    Nothing,
+    Live(Option<u64>),
+    LiveOrSuppressed(Option<u64>),
+    /// Whatever was in sight at some time.
+    Changes(Option<u64>),
+}
+
+impl Reach {
+    fn at(self) -> Option<u64> {
+        match self {
+            Reach::Nothing => None,
+            Reach::Live(at) | Reach::LiveOrSuppressed(at) | Reach::Changes(at) => at,
+        }
+    }
+
+    fn has(self, life: &Life, at: u64) -> bool {
+        let is_there = life.from <= at && life.to.is_none_or(|to| at < to);
+        match self {
+            Reach::Nothing => false,
+            Reach::Live(_) => is_there && !life.is_suppressed,
+            Reach::LiveOrSuppressed(_) => is_there,
+            Reach::Changes(_) => life.from <= at,
+        }
+    }
+}
+
+pub struct World {
+    /// What the scopes were from each transaction on that changed them.
+    trees: Vec<(u64, Tree)>,
+    pub marks: Vec<Mark>,
+    /// Transactions worth looking back to.
+    pub moments: Vec<u64>,
+    /// Every reply to a write, by tool, as the text of the whole message.
+    pub written: Vec<(String, String)>,
+    scopes: usize,
+    pub head: u64,
+}
+
+impl World {
+    pub fn build(client: &mut Client) -> World {
+        let global = Place { name: "global:default".to_owned(), parents: Vec::new() };
+        let world = World {
+            trees: vec![(0, Tree(BTreeMap::from([(0, global)])))],
+            marks: Vec::new(),
+            moments: Vec::new(),
+            written: Vec::new(),
+            scopes: 1,
+            head: 0,
+        };
+        let mut builder = Builder { client, world };
+        builder.fill();
+        builder.world.moments.push(builder.world.head);
+        builder.rename_and_move();
+        builder.world.moments.push(builder.world.head);
+        builder.suppress_and_delete();
+        builder.world.check_words();
+        builder.world
+    }
+
+    pub fn now(&self) -> &Tree {
+        &self.trees.last().expect("the first is there from the beginning").1
+    }
+
+    fn at(&self, tx: u64) -> &Tree {
+        let (_, tree) = self.trees.iter().rfind(|(from, _)| *from <= tx).expect("the first is from 0 on");
+        tree
+    }
+
+    /// The words that an answer to whoever asks from the scope of this name may have.
+    pub fn within(&self, name: &str, reach: Reach) -> BTreeSet<&str> {
+        let at = reach.at().unwrap_or(u64::MAX);
+        let tree = self.at(at);
+        // By the name that it had then, or else by the one that it has now.
+        let scope = tree.named(name).or_else(|| self.now().named(name).filter(|it| tree.0.contains_key(it)));
+        let seen = scope.map(|scope| tree.sees(scope)).unwrap_or_default();
+        let is_fitting = |life: &Life| seen.contains(&life.scope) && reach.has(life, at);
+        let is_seen = |mark: &&Mark| mark.lives.iter().any(is_fitting);
+        self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
+    }
+
+    /// The words of texts of this kind.
+    pub fn of_kind(&self, kind: Kind) -> BTreeSet<&str> {
+        self.marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.word.as_str()).collect()
+    }
+
+    /// The words of all versions of what has this id.
+    pub fn of_id(&self, id: &str) -> BTreeSet<&str> {
+        self.marks.iter().filter(|mark| mark.id == id).map(|mark| mark.word.as_str()).collect()
+    }
+
+    /// The ids of all that has none of these words.
+    pub fn ids_without(&self, words: &BTreeSet<&str>) -> BTreeSet<&str> {
+        let ids = |is_with: bool| {
+            let marks = self.marks.iter().filter(move |mark| words.contains(&*mark.word) == is_with);
+            marks.map(|mark| mark.id.as_str()).collect::<BTreeSet<&str>>()
+        };
+        &ids(false) - &ids(true)
+    }
+
+    /// One word cut short must not pass for another.
+    fn check_words(&self) {
+        for (at, one) in self.marks.iter().enumerate() {
+            for other in self.marks.iter().skip(at + 1) {
+                let [one, other] = [one, other].map(|mark| mark.word.as_str());
+                assert!(!one.starts_with(other) && !other.starts_with(one), "{one} and {other}");
+            }
+        }
+    }
+}
+
+/// The words in a reply that tell where a text was written, whole or cut short.
+pub fn markers(reply: &str) -> BTreeSet<&str> {
+    let word = |(at, _): (usize, &str)| {
+        let rest = &reply[at..];
+        let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+        end.map_or(rest, |end| &rest[..end])
+    };
+    reply.match_indices(MARKER).map(word).collect()
+}
+
+struct Builder<'a> {
+    client: &'a mut Client,
+    world: World,
+}
+
+impl Builder<'_> {
+    /// A diamond, a chain, siblings, a scope in `global`; in each scope an entry and two triples.
+    fn fill(&mut self) {
+        for namespace in ["acme", "beta", "zeta", "gone"] {
+            self.create_namespace(namespace);
+        }
+        for (name, parents) in [
+            ("global:tools", &[][..]),
+            ("acme:platform", &[]),
+            ("acme:mobile", &["acme:platform"]),
+            ("acme:payments", &["acme:platform"]),
+            ("acme:shop", &["acme:mobile", "acme:payments"]),
+            ("acme:web", &[]),
+            ("acme:first", &[]),
+            ("acme:second", &["acme:first"]),
+            ("acme:third", &["acme:second"]),
+            ("acme:earlier", &["acme:web"]),
+            ("acme:nomad", &["acme:mobile"]),
+            ("acme:doomed", &["acme:platform"]),
+            ("acme:orphan", &["acme:doomed", "acme:web"]),
+            ("beta:api", &[]),
+            ("beta:worker", &["beta:api"]),
+            ("zeta:lab", &[]),
+        ] {
+            self.create_scope(name, parents);
+        }
+        let names: Vec<String> = self.world.now().names().map(str::to_owned).collect();
+        for name in names {
+            self.fill_scope(&name, &name);
+        }
+    }
+
+    /// What is in a scope goes where the scope goes.
+    fn rename_and_move(&mut self) {
+        self.rename_scope("acme:earlier", "acme:later");
+        self.create_scope("acme:earlier", &["acme:payments"]);
+        self.fill_scope("acme:earlier", "acme:reused");
+        self.set_parents("acme:nomad", &["acme:web"]);
+        self.rename_namespace("zeta", "omega");
+
+        let moved = self.store("acme:mobile", "movedfrom");
+        self.move_and_rewrite(moved, "acme:payments", "movedto");
+        let carried = self.store("acme:web", "carried");
+        self.carry(carried, "beta:api");
+    }
+
+    fn suppress_and_delete(&mut self) {
+        let holding = self.write_knowledge("acme:web", "holding");
+        let hidden = self.store("acme:web", "hidden");
+        self.suppress(holding, hidden);
+        let [entry, knowledge] = ["deleted", "removed"].map(|label| self.store("acme:mobile", label));
+        self.delete("delete", json!({}), entry);
+        self.delete("delete_knowledge", json!({}), knowledge);
+        let triple = self.relate("acme:web", "deleted", [COMMON, PREDICATE]);
+        self.delete("delete", json!({"entity_type": "triple"}), triple);
+        let mistaken = self.store("beta:api", "mistaken");
+        self.undo(mistaken);
+        self.delete_scope("acme:doomed");
+        self.delete_namespace("gone");
+    }
+
+    fn write(&mut self, tool: &str, arguments: Value) -> Value {
+        let shown = format!("{tool} {arguments}");
+        let mut reply = self.client.call_whole(tool, arguments).expect("the server answers");
+        assert_eq!(reply["isError"], false, "{shown}: {reply}");
+        self.world.written.push((tool.to_owned(), reply.to_string()));
+        let structured = reply["structuredContent"].take();
+        self.world.head = number(&structured["tx_id"]);
+        structured
+    }
+
+    fn change_tree(&mut self, change: impl FnOnce(&mut Tree)) {
+        let mut tree = self.world.now().clone();
+        change(&mut tree);
+        self.world.trees.push((self.world.head, tree));
+    }
+
+    fn scope(&self, name: &str) -> Scope {
+        self.world.now().named(name).expect("a scope that was made")
+    }
+
+    fn add_scope(&mut self, name: &str, parents: &[&str]) {
+        let (scope, name) = (self.world.scopes, name.to_owned());
+        let parents = parents.iter().map(|parent| self.scope(parent)).collect();
+        self.world.scopes += 1;
+        self.change_tree(|tree| drop(tree.0.insert(scope, Place { name, parents })));
+    }
+
+    fn create_namespace(&mut self, name: &str) {
+        self.write("create_namespace", json!({"name": name, "description": "a namespace"}));
+        self.add_scope(&format!("{name}:default"), &[]);
+    }
+
+    fn create_scope(&mut self, name: &str, parents: &[&str]) {
+        let arguments = json!({"scope": name, "description": "a scope", "parents": parents});
+        self.write("create_scope", arguments);
+        self.add_scope(name, parents);
+    }
+
+    fn rename_scope(&mut self, name: &str, new: &str) {
+        let scope = self.scope(name);
+        self.write("update_scope", json!({"scope": name, "new_scope": new}));
+        self.change_tree(|tree| {
+            tree.0.get_mut(&scope).expect("a scope that was made").name = new.to_owned();
+        });
+    }
+
+    fn set_parents(&mut self, name: &str, parents: &[&str]) {
+        let scope = self.scope(name);
+        self.write("update_scope", json!({"scope": name, "parents": parents}));
+        let parents: Vec<Scope> = parents.iter().map(|parent| self.scope(parent)).collect();
+        self.change_tree(|tree| {
+            tree.0.get_mut(&scope).expect("a scope that was made").parents = parents;
+        });
+    }
+
+    fn rename_namespace(&mut self, name: &str, new: &str) {
+        self.write("update_namespace", json!({"name": name, "new_name": new}));
+        let before = format!("{name}:");
+        self.change_tree(|tree| {
+            for place in tree.0.values_mut() {
+                if let Some(scope) = place.name.strip_prefix(&before) {
+                    place.name = format!("{new}:{scope}");
+                }
+            }
+        });
+    }
+
+    fn delete_scope(&mut self, name: &str) {
+        self.write("delete_scope", json!({"scope": name}));
+        self.take_away(|scope| scope == name);
+    }
+
+    fn delete_namespace(&mut self, name: &str) {
+        self.write("delete_namespace", json!({"name": name}));
+        self.take_away(|scope| scope.split(':').next() == Some(name));
+    }
+
+    /// The scopes go with all that is in them, and are nobody's parents any more.
+    fn take_away(&mut self, is_gone: impl Fn(&str) -> bool) {
+        let gone: BTreeSet<Scope> = self
+            .world
+            .now()
+            .0
+            .iter()
+            .filter(|(_, place)| is_gone(&place.name))
+            .map(|(scope, _)| *scope)
+            .collect();
+        let head = self.world.head;
+        for life in self.world.marks.iter_mut().flat_map(|mark| &mut mark.lives) {
+            if gone.contains(&life.scope) && life.to.is_none() {
+                life.to = Some(head);
+            }
+        }
+        self.change_tree(|tree| {
+            tree.0.retain(|scope, _| !gone.contains(scope));
+            tree.0.values_mut().for_each(|place| place.parents.retain(|parent| !gone.contains(parent)));
+        });
+    }
+
+    fn fill_scope(&mut self, name: &str, label: &str) {
+        self.store(name, label);
+        self.relate(name, label, [COMMON, PREDICATE]);
+        let second = format!("second {label}");
+        self.relate(name, &second, [&key(Kind::Triple, &second), SECOND_PREDICATE]);
+    }
+
+    fn store(&mut self, scope: &str, label: &str) -> usize {
+        let mut arguments = fields(label);
+        arguments["scope"] = json!(scope);
+        let stored = self.write("store", arguments);
+        self.mark(Kind::Entry, label, scope, &stored)
+    }
+
+    fn write_knowledge(&mut self, scope: &str, label: &str) -> usize {
+        let mut arguments = fields(label);
+        arguments["scope"] = json!(scope);
+        for other in ["tags", "source"] {
+            arguments.as_object_mut().expect("arguments").remove(other);
+        }
+        let written = self.write("write_knowledge", arguments);
+        self.mark(Kind::Entry, label, scope, &written)
+    }
+
+    fn relate(&mut self, scope: &str, label: &str, [subject, predicate]: [&str; 2]) -> usize {
+        let (word, key) = (word(Kind::Triple, label), key(Kind::Triple, label));
+        // Whoever asks for the second triple by its three parts says no word that tells where it is.
+        let object = if subject == COMMON { format!("{word} {key}") } else { SECOND_OBJECT.to_owned() };
+        let arguments = json!({
+            "scope": scope, "subject": subject, "predicate": predicate, "object": object, "source": word,
+        });
+        let related = self.write("relate", arguments);
+        self.mark(Kind::Triple, label, scope, &related)
+    }
+
+    fn mark(&mut self, kind: Kind, label: &str, scope: &str, written: &Value) -> usize {
+        let life = Life { scope: self.scope(scope), from: self.world.head, to: None, is_suppressed: false };
+        self.world.marks.push(Mark {
+            word: word(kind, label),
+            key: key(kind, label),
+            kind,
+            id: text(&written["id"]).to_owned(),
+            lives: vec![life],
+        });
+        self.world.marks.len() - 1
+    }
+
+    /// The entry goes elsewhere and says something else there.
+    fn move_and_rewrite(&mut self, mark: usize, scope: &str, label: &str) {
+        let mut arguments = fields(label);
+        arguments["scope"] = json!(scope);
+        arguments["id"] = json!(self.world.marks[mark].id);
+        let updated = self.write("update", arguments);
+        self.end(mark);
+        self.mark(Kind::Entry, label, scope, &updated);
+    }
+
+    /// The entry goes elsewhere as it is.
+    fn carry(&mut self, mark: usize, scope: &str) {
+        self.write("update_knowledge", json!({"id": self.world.marks[mark].id, "scope": scope}));
+        self.end(mark);
+        let life = Life { scope: self.scope(scope), from: self.world.head, to: None, is_suppressed: false };
+        self.world.marks[mark].lives.push(life);
+    }
+
+    fn suppress(&mut self, active: usize, suppressed: usize) {
+        let [active_id, suppressed_id] = [active, suppressed].map(|mark| self.world.marks[mark].id.clone());
+        self.write(
+            "resolve_knowledge_collision",
+            json!({"active_id": active_id, "suppressed_ids": [suppressed_id]}),
+        );
+        let scope = self.world.marks[suppressed].lives[0].scope;
+        self.end(suppressed);
+        let life = Life { scope, from: self.world.head, to: None, is_suppressed: true };
+        self.world.marks[suppressed].lives.push(life);
+    }
+
+    fn delete(&mut self, tool: &str, mut arguments: Value, mark: usize) {
+        arguments["id"] = json!(self.world.marks[mark].id);
+        self.write(tool, arguments);
+        self.end(mark);
+    }
+
+    /// Takes back what wrote this text.
+    fn undo(&mut self, mark: usize) {
+        let tx = self.world.marks[mark].lives[0].from;
+        self.write("undo", json!({"tx_id": tx}));
+        self.end(mark);
+    }
+
+    fn end(&mut self, mark: usize) {
+        let last = self.world.marks[mark].lives.last_mut().expect("it was somewhere");
+        last.to = Some(self.world.head);
+    }
+}
+
+fn word(kind: Kind, label: &str) -> String {
+    format!("{MARKER}{}", joined(kind, label))
+}
+
+fn key(kind: Kind, label: &str) -> String {
+    format!("key{}", joined(kind, label))
+}
+
+fn joined(kind: Kind, label: &str) -> String {
+    format!("{kind:?}{label}").to_lowercase().replace([':', ' '], "")
+}
+
+/// An entry that is nearly the same as all others, with its word wherever a word can be.
+fn fields(label: &str) -> Value {
+    let (word, key) = (word(Kind::Entry, label), key(Kind::Entry, label));
+    json!({
+        "topic": format!("{COMMON} {word}"),
+        "content": format!("{SENTENCE} {word} {key}"),
+        "tags": [TAG, key, word],
+        "context": format!("tower lamp {word}"),
+        "source": word,
+    })
+}
+
+pub const SENTENCE: &str =
+    "Keepers of the lighthouse write each ship that passes by night into the big log on the upper floor:";
