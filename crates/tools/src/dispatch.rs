@@ -14,6 +14,9 @@ use crate::{Caller, Code, Context, Definition, Stop, definitions};
 /// The argument that every writing tool takes besides its own.
 pub(crate) const KEY: &str = "idempotency_key";
 
+/// The argument that says where a call looks or writes.
+const SCOPE: &str = "scope";
+
 /// What the server was started to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -60,6 +63,7 @@ fn run(
             format!("`{}` writes, and this server was started read-only; use a reading tool", tool.name),
         ));
     }
+    let known = tool.argument_names();
     let key = match tool.effect.writes() {
         true => arguments.remove(KEY).filter(|key| !key.is_null()),
         false => None,
@@ -67,22 +71,24 @@ fn run(
     let key = match key {
         None => None,
         Some(Value::String(key)) if !key.trim().is_empty() && key.len() <= NAME_BYTES_MAX => {
-            Some((key, digest(tool.name, &arguments)))
+            // What names no scope goes to the caller's, so it is another call from elsewhere.
+            let names_scope = arguments.get(SCOPE).is_some_and(|scope| !scope.is_null());
+            let scope = (known.contains(&SCOPE) && !names_scope).then_some(caller.scope.as_str());
+            Some((key, digest(tool.name, scope, &arguments)))
         }
         Some(_) => {
             let message = format!("`{KEY}` must be a text of 1 to {NAME_BYTES_MAX} bytes");
             return Err(Stop::invalid(message));
         }
     };
-    let known = tool.argument_names();
     let ctx = Context { engine, caller, tool: tool.name, key };
     (tool.run)(&ctx, arguments, &known)
 }
 
 /// Two calls are the same when tool and arguments are, whatever their order and whether nulls are written out.
-fn digest(tool: &str, arguments: &Map<String, Value>) -> String {
+fn digest(tool: &str, scope: Option<&str>, arguments: &Map<String, Value>) -> String {
     let set: std::collections::BTreeMap<_, _> =
         arguments.iter().filter(|(_, value)| !value.is_null()).collect();
     let canonical = serde_json::to_string(&set).unwrap_or_default();
-    HEXLOWER.encode(&Sha256::digest(format!("{tool}\n{canonical}")))
+    HEXLOWER.encode(&Sha256::digest(format!("{tool} {}\n{canonical}", scope.unwrap_or_default())))
 }

@@ -4,7 +4,7 @@ use kenning_server::client::Era;
 use kenning_testkit::TempStore;
 use serde_json::json;
 
-use crate::{call, start};
+use crate::{call, start, start_in, text};
 
 #[test]
 fn a_key_is_good_after_kill_9() {
@@ -36,6 +36,34 @@ fn a_key_is_good_after_kill_9() {
         assert_eq!(call(&mut second, "query", json!({}))["total_count"], 2);
         assert_eq!(call(&mut second, "store", arguments).to_string(), told.to_string(), "and stays good");
     }
+}
+
+/// The same words from another scope are another call: they would be written there, and what is similar there is
+/// nobody's business here.
+#[test]
+fn a_key_is_of_the_scope_that_it_was_used_in() {
+    let store = TempStore::new();
+    let mut client = start(store.path(), Era::Modern, "agent");
+    call(&mut client, "create_namespace", json!({"name": "acme", "description": "a namespace"}));
+    call(&mut client, "create_scope", json!({"scope": "acme:web", "description": "a scope"}));
+    let mut from = |scope: &str| start_in(store.path(), Era::Modern, "agent", scope);
+    let [mut web, mut acme] = ["acme:web", "acme:default"].map(&mut from);
+    let entry = json!({"topic": "deploys", "content": "Blue-green, by the release train on Thursdays."});
+    let similar = call(&mut web, "store", entry.clone());
+    for (tool, mut arguments) in [
+        ("store", entry.clone()),
+        ("write_knowledge", json!({"content": "Thursdays.", "context": "release train"})),
+        ("relate", json!({"subject": "deploys", "predicate": "are on", "object": "Thursdays"})),
+    ] {
+        arguments["idempotency_key"] = json!(tool);
+        let told = call(&mut web, tool, arguments.clone());
+        let again = call(&mut from("acme:web"), tool, arguments.clone());
+        assert_eq!(again.to_string(), told.to_string(), "the first reply, byte for byte");
+        let refused = acme.call(tool, arguments).expect("the server answers");
+        assert_eq!(refused["error"]["code"], "CONFLICT", "{refused}");
+        assert!(!refused.to_string().contains(text(&similar["id"])), "{refused}");
+    }
+    assert_eq!(call(&mut acme, "query", json!({}))["total_count"], 0);
 }
 
 /// Two processes are asked the same at the same moment, as when a host gives up on one and starts another.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::rows::{Answers, Asker, Call, Item, Row, Shows, rows};
 use self::world::{Reach, World, markers};
 use crate::subscriptions::SOON;
-use crate::{server, start, text};
+use crate::{start, start_in, text};
 
 /// Names that scopes had once. From there nothing is seen any more.
 const GONE: [&str; 3] = ["acme:doomed", "gone:default", "zeta:lab"];
@@ -51,9 +51,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     let rebuilt = rebuild.arg("rebuild").arg("--data-dir").arg(store.path()).output().expect("it runs");
     assert!(rebuilt.status.success(), "{rebuilt:?}");
     for name in DEFAULTS {
-        let mut command = server(store.path());
-        command.args(["--scope", name]);
-        let mut client = Client::start(command, Era::Legacy, "isolation").expect("the server starts");
+        let mut client = start_in(store.path(), Era::Legacy, "isolation", name);
         let asker = Asker { name: name.to_owned(), is_default: true };
         for call in rows.iter().flat_map(|row| listed.calls(row, &world, &asker)) {
             Asking { client: &mut client, world: &world, asker: &asker }.check(&call);

@@ -32,6 +32,13 @@ fn start(dir: &Path, era: Era, name: &str) -> Client {
     Client::start(server(dir), era, name).expect("the server starts")
 }
 
+/// A server whose calls go to this scope when they name none.
+fn start_in(dir: &Path, era: Era, name: &str, scope: &str) -> Client {
+    let mut command = server(dir);
+    command.args(["--scope", scope]);
+    Client::start(command, era, name).expect("the server starts")
+}
+
 /// Calls a tool that is to succeed.
 fn call(client: &mut Client, tool: &str, arguments: Value) -> Value {
     let shown = format!("{tool} {arguments}");
