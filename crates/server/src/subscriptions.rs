@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kenning_engine::Engine;
-use kenning_model::{ScopeId, ScopeName, Transaction, TxId};
+use kenning_engine::{Engine, Error};
+use kenning_model::{Change, EntityType, ScopeId, ScopeName, Transaction, TxId};
 use rmcp::model::{
     NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
 };
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::resources::{Changed, Watched};
+use crate::resources::{Changed, Sight, Watched};
 
 /// The newest transaction when the client asked to subscribe.
 #[derive(Clone, Copy)]
@@ -46,9 +46,9 @@ pub(crate) async fn listen(
             () = ended.cancelled() => return Ok(()),
             next = log.next() => next?,
         };
-        for (transaction, scopes) in &transactions {
+        for seen in &transactions {
             for (uri, watched) in &watched {
-                for notice in notices(uri, *watched, transaction, scopes) {
+                for notice in notices(uri, *watched, seen) {
                     let notice = ResourceUpdatedNotification::new(notice);
                     let sent =
                         subscription.sink().send(ServerNotification::ResourceUpdatedNotification(notice));
@@ -83,8 +83,8 @@ impl Subscription {
         let task = tokio::spawn(async move {
             let mut log = Log::from(engine, scope, since);
             while let Ok(transactions) = log.next().await {
-                for (transaction, scopes) in &transactions {
-                    for notice in notices(&uri, watched, transaction, scopes) {
+                for seen in &transactions {
+                    for notice in notices(&uri, watched, seen) {
                         // An aborted task runs on to its next pause, so being aborted is not enough.
                         let stopped = is_stopped.lock().await;
                         if *stopped || peer.notify_resource_updated(notice).await.is_err() {
@@ -118,7 +118,7 @@ impl Drop for Subscription {
 /// A place in the log that moves on.
 struct Log {
     engine: Arc<Engine>,
-    /// Whose sight decides what is told. Once found, it is followed through renames.
+    /// Whose sight decides what is told. Once found, it is followed through renames until another takes the name.
     scope: String,
     found: Option<ScopeId>,
     at: TxId,
@@ -131,8 +131,8 @@ impl Log {
         Log { engine, scope, found: None, at, grown }
     }
 
-    /// The transactions after this place, as soon as there are any, each with what the scope saw then.
-    async fn next(&mut self) -> Result<Vec<(Transaction, Vec<ScopeId>)>, ErrorData> {
+    /// The transactions after this place, as soon as there are any.
+    async fn next(&mut self) -> Result<Vec<Seen>, ErrorData> {
         loop {
             let (engine, at, scope, found) =
                 (self.engine.clone(), self.at, ScopeName::parse(&self.scope), self.found);
@@ -141,7 +141,7 @@ impl Log {
             let read = tokio::task::spawn_blocking(move || read_on(&engine, at, scope, found)).await;
             match read {
                 Ok(Ok((transactions, found))) if !transactions.is_empty() => {
-                    self.at = transactions.last().map_or(at, |(tx, _)| tx.id);
+                    self.at = transactions.last().map_or(at, |seen| seen.tx.id);
                     self.found = found;
                     return Ok(transactions);
                 }
@@ -158,35 +158,53 @@ impl Log {
     }
 }
 
-type Read = (Vec<(Transaction, Vec<ScopeId>)>, Option<ScopeId>);
+/// A transaction, and what the scope sees before and after it.
+struct Seen {
+    tx: Transaction,
+    before: Sight,
+    after: Sight,
+}
 
 fn read_on(
     engine: &Engine,
     at: TxId,
     scope: Option<ScopeName>,
     mut found: Option<ScopeId>,
-) -> Result<Read, kenning_engine::Error> {
-    let mut transactions = Vec::new();
-    for tx in engine.transactions_after(at, READ_MAX)? {
-        let snapshot = engine.snapshot_at(Some(tx.id))?;
-        // A scope that is not there yet sees nothing yet.
-        if let (None, Some(scope)) = (found, &scope) {
-            found = snapshot.scope(scope).ok();
-        }
-        let scopes = found.map_or(Ok(Vec::new()), |found| snapshot.closure(found))?;
-        transactions.push((tx, scopes));
+) -> Result<(Vec<Seen>, Option<ScopeId>), Error> {
+    let transactions = engine.transactions_after(at, READ_MAX)?;
+    let mut seen = Vec::with_capacity(transactions.len());
+    if transactions.is_empty() {
+        return Ok((seen, found));
     }
-    Ok((transactions, found))
+    let mut look = |at: TxId| -> Result<Sight, Error> {
+        let snapshot = engine.snapshot_at(Some(at))?;
+        match scope.as_ref().map(|scope| snapshot.scope(scope)) {
+            Some(Ok(scope)) => found = Some(scope),
+            // A scope that is not there yet sees nothing yet.
+            None | Some(Err(Error::UnknownScope { .. })) => {}
+            Some(Err(error)) => return Err(error),
+        }
+        found.map_or(Ok(Sight::default()), |scope| Sight::of(scope, &snapshot))
+    };
+    let mut before = look(at)?;
+    for tx in transactions {
+        let is_of_tree =
+            |change: &Change| matches!(change.entity_type, EntityType::Namespace | EntityType::Scope);
+        let after = if tx.changes.iter().any(is_of_tree) { look(tx.id)? } else { before.clone() };
+        let next = after.clone();
+        seen.push(Seen { tx, before, after });
+        before = next;
+    }
+    Ok((seen, found))
 }
 
 /// What one transaction means for one resource: an upsert, a delete, both, or nothing.
 fn notices(
     uri: &str,
     watched: Watched,
-    tx: &Transaction,
-    scopes: &[ScopeId],
+    Seen { tx, before, after }: &Seen,
 ) -> Vec<ResourceUpdatedNotificationParam> {
-    let Changed { upserted, deleted, all } = watched.changed(tx, scopes);
+    let Changed { upserted, deleted, all } = watched.changed(tx, before, after);
     [("upsert", upserted, all), ("delete", deleted, false)]
         .into_iter()
         .filter(|(_, ids, all)| !ids.is_empty() || *all)

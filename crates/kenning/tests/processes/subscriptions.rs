@@ -9,7 +9,7 @@ use kenning_server::client::{Client, ClientError, Era};
 use kenning_testkit::TempStore;
 use serde_json::{Value, json};
 
-use crate::{call, number, start, text};
+use crate::{call, number, start, start_in, text};
 
 pub const TRANSACTIONS: &str = "knowledge://history/transactions";
 const ENTRIES: &str = "knowledge://entries";
@@ -245,6 +245,261 @@ fn an_address_that_nothing_is_told_of_is_left_out_or_refused() {
             Err(ClientError::Refused { code, message }) => assert_eq!(code, -32602, "{uri}: {message}"),
             other => panic!("{uri}: {other:?}"),
         }
+    }
+}
+
+/// `acme:web` sees itself, `acme:platform`, `acme:default` and `global:default`; not `acme:mobile`, and nothing of `beta`.
+const SEEN: [&str; 4] = ["acme:web", "acme:platform", "acme:default", "global:default"];
+const UNSEEN: [&str; 2] = ["acme:mobile", "beta:default"];
+
+/// A server that was started for `acme:web` and watches, and one beside it that writes.
+struct Watched {
+    watcher: Client,
+    other: Client,
+    _store: TempStore,
+}
+
+impl Watched {
+    fn start(era: Era) -> Watched {
+        let store = TempStore::new();
+        let mut other = start(store.path(), Era::Modern, "other");
+        for name in ["acme", "beta"] {
+            call(&mut other, "create_namespace", json!({"name": name, "description": "a namespace"}));
+        }
+        for (name, parents) in
+            [("platform", json!([])), ("web", json!(["acme:platform"])), ("mobile", json!(["acme:platform"]))]
+        {
+            let scope = format!("acme:{name}");
+            call(
+                &mut other,
+                "create_scope",
+                json!({"scope": scope, "description": "a scope", "parents": parents}),
+            );
+        }
+        let mut watcher = start_in(store.path(), era, "watcher", "acme:web");
+        subscribe(&mut watcher, era, &[ENTRIES, TRIPLES]);
+        Watched { watcher, other, _store: store }
+    }
+
+    fn write(&mut self, tool: &str, arguments: Value) -> Value {
+        call(&mut self.other, tool, arguments)
+    }
+
+    fn store(&mut self, scope: &str) -> Value {
+        self.write("store", json!({"topic": "t", "content": format!("in {scope}"), "scope": scope}))
+    }
+
+    fn relate(&mut self, scope: &str) -> Value {
+        self.write("relate", json!({"subject": "s", "predicate": "p", "object": scope, "scope": scope}))
+    }
+
+    /// The next notices, of entries before those of triples; for older clients these are two subscriptions, which do
+    /// not wait for each other.
+    fn told(&mut self, many: usize) -> Vec<Value> {
+        let mut told: Vec<Value> = (0..many).map(|_| next_change(&mut self.watcher)).collect();
+        told.sort_by_key(|change| text(&change["resource_uri"]).len());
+        told
+    }
+
+    /// One notice for each resource: everything may have changed. A second one would be met by whoever looks next.
+    fn assert_all_may_have_changed(&mut self, written: &Value) {
+        let everything = |uri: &str| {
+            let mut change = change(uri, number(&written["tx_id"]), "upsert", &[]);
+            change["truncated"] = json!(true);
+            change
+        };
+        assert_eq!(self.told(2), [ENTRIES, TRIPLES].map(everything));
+    }
+
+    fn assert_told_of_entry(&mut self, change_type: &str, written: &Value, id: &Value) {
+        let tx = number(&written["tx_id"]);
+        assert_eq!(next_change(&mut self.watcher), change(ENTRIES, tx, change_type, &[id]));
+    }
+}
+
+#[test]
+fn a_server_is_told_of_what_its_scope_sees() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        for scope in UNSEEN {
+            let stored = watched.store(scope);
+            watched.write("update", json!({"id": stored["id"], "content": "changed"}));
+            watched.write("delete", json!({"id": stored["id"]}));
+            watched.relate(scope);
+        }
+        watched.write("create_namespace", json!({"name": "gamma", "description": "a namespace"}));
+        watched.write("update_namespace", json!({"name": "gamma", "new_name": "delta"}));
+        watched.write("update_scope", json!({"scope": "acme:mobile", "new_scope": "acme:phone"}));
+        watched.write("update_scope", json!({"scope": "acme:phone", "parents": []}));
+        watched.write("update_scope", json!({"scope": "acme:web", "description": "in other words"}));
+        watched.write("delete_scope", json!({"scope": "acme:phone"}));
+        watched.write("delete_namespace", json!({"name": "delta"}));
+        assert_quiet(&mut watched.watcher);
+        for scope in SEEN {
+            let stored = watched.store(scope);
+            watched.assert_told_of_entry("upsert", &stored, &stored["id"]);
+            let deleted = watched.write("delete", json!({"id": stored["id"]}));
+            watched.assert_told_of_entry("delete", &deleted, &stored["id"]);
+            let related = watched.relate(scope);
+            let told = next_change(&mut watched.watcher);
+            assert_eq!(told, change(TRIPLES, number(&related["tx_id"]), "upsert", &[&related["id"]]));
+        }
+        assert_quiet(&mut watched.watcher);
+    }
+}
+
+#[test]
+fn another_name_or_another_parent_may_concern_everything() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        watched.store("acme:platform");
+        watched.told(1);
+        for (tool, arguments) in [
+            ("update_namespace", json!({"name": "acme", "new_name": "ajax"})),
+            ("update_scope", json!({"scope": "ajax:platform", "new_scope": "ajax:base"})),
+            ("update_scope", json!({"scope": "ajax:web", "new_scope": "ajax:site"})),
+            ("update_scope", json!({"scope": "ajax:site", "parents": []})),
+            ("update_scope", json!({"scope": "ajax:site", "parents": ["ajax:mobile"]})),
+            // A parent's parents are inherited too.
+            ("update_scope", json!({"scope": "ajax:mobile", "parents": []})),
+        ] {
+            let written = watched.write(tool, arguments);
+            watched.assert_all_may_have_changed(&written);
+            let undone = watched.write("undo", json!({"tx_id": written["tx_id"]}));
+            watched.assert_all_may_have_changed(&undone);
+            let again = watched.write("undo", json!({"tx_id": undone["tx_id"]}));
+            watched.assert_all_may_have_changed(&again);
+        }
+        // The scope is followed to its new name.
+        let stored = watched.store("ajax:site");
+        watched.assert_told_of_entry("upsert", &stored, &stored["id"]);
+        let stored = watched.store("ajax:mobile");
+        watched.assert_told_of_entry("upsert", &stored, &stored["id"]);
+        watched.store("ajax:base");
+        assert_quiet(&mut watched.watcher);
+    }
+}
+
+/// Reads go by the name, so what is told does too.
+#[test]
+fn a_scope_that_takes_the_name_is_the_one_that_is_watched() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        let deleted = watched.write("delete_scope", json!({"scope": "acme:web"}));
+        assert_eq!(number(&deleted["knowledge_deleted"]), 0);
+        watched.store("global:default");
+        assert_quiet(&mut watched.watcher);
+        let created = watched.write("create_scope", json!({"scope": "acme:web", "description": "the next"}));
+        watched.assert_all_may_have_changed(&created);
+        let stored = watched.store("acme:web");
+        watched.assert_told_of_entry("upsert", &stored, &stored["id"]);
+    }
+}
+
+#[test]
+fn what_goes_with_its_namespace_is_told_by_its_ids() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        let [entries, triples]: [Vec<Value>; 2] = {
+            let seen =
+                SEEN.map(|scope| [watched.store(scope), watched.relate(scope)].map(|it| it["id"].clone()));
+            // The last is not of the namespace.
+            let of_namespace = &seen[..3];
+            [0, 1].map(|at| of_namespace.iter().map(|ids| ids[at].clone()).collect())
+        };
+        watched.told(2 * SEEN.len());
+        for scope in UNSEEN {
+            watched.store(scope);
+            watched.relate(scope);
+        }
+        let deleted = watched.write("delete_namespace", json!({"name": "acme"}));
+        let told = |uri: &str, written: &Value, change_type: &str, ids: &[Value]| {
+            let mut ids: Vec<&Value> = ids.iter().collect();
+            ids.sort_by_key(|id| text(id));
+            change(uri, number(&written["tx_id"]), change_type, &ids)
+        };
+        let sorted = |mut change: Value| {
+            change["changed_ids"].as_array_mut().expect("ids").sort_by_key(|id| text(id).to_owned());
+            change
+        };
+        let changes: Vec<Value> = watched.told(2).into_iter().map(sorted).collect();
+        assert_eq!(
+            changes,
+            [told(ENTRIES, &deleted, "delete", &entries), told(TRIPLES, &deleted, "delete", &triples)]
+        );
+        assert_quiet(&mut watched.watcher);
+
+        // What the scope inherits from elsewhere is in sight again too, and not counted up.
+        let undone = watched.write("undo", json!({"tx_id": deleted["tx_id"]}));
+        let changes: Vec<Value> = watched.told(2).into_iter().map(sorted).collect();
+        let mut expected =
+            [told(ENTRIES, &undone, "upsert", &entries), told(TRIPLES, &undone, "upsert", &triples)];
+        expected.iter_mut().for_each(|change| change["truncated"] = json!(true));
+        assert_eq!(changes, expected);
+        assert_quiet(&mut watched.watcher);
+    }
+}
+
+#[test]
+fn what_goes_with_a_parent_is_told_by_its_ids() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        let stored = watched.store("acme:platform");
+        watched.told(1);
+        let deleted = watched.write("delete_scope", json!({"scope": "acme:platform"}));
+        let tx = number(&deleted["tx_id"]);
+        let told = watched.told(3);
+        let mut all = [ENTRIES, TRIPLES].map(|uri| change(uri, tx, "upsert", &[]));
+        all.iter_mut().for_each(|change| change["truncated"] = json!(true));
+        let [all_entries, all_triples] = all;
+        assert_eq!(told, [all_entries, change(ENTRIES, tx, "delete", &[&stored["id"]]), all_triples]);
+        assert_quiet(&mut watched.watcher);
+    }
+}
+
+#[test]
+fn suppressing_and_restoring_is_an_upsert() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        let [one, other] = ["acme:web", "acme:platform"].map(|scope| watched.store(scope)["id"].clone());
+        let unseen = watched.store("beta:default")["id"].clone();
+        watched.told(2);
+        let resolve =
+            |active: &Value, suppressed: &Value| json!({"active_id": active, "suppressed_ids": [suppressed]});
+        let suppressed = watched.write("resolve_knowledge_collision", resolve(&one, &other));
+        watched.assert_told_of_entry("upsert", &suppressed, &other);
+        let undone = watched.write("undo", json!({"tx_id": suppressed["tx_id"]}));
+        watched.assert_told_of_entry("upsert", &undone, &other);
+        let again = watched.write("undo", json!({"tx_id": undone["tx_id"]}));
+        watched.assert_told_of_entry("upsert", &again, &other);
+        let turned = watched.write("resolve_knowledge_collision", resolve(&other, &one));
+        let both = change(ENTRIES, number(&turned["tx_id"]), "upsert", &[&other, &one]);
+        assert_eq!(next_change(&mut watched.watcher), both);
+        // Of two entries, the one is told that is in sight.
+        watched.write("resolve_knowledge_collision", resolve(&other, &unseen));
+        let restored = watched.write("resolve_knowledge_collision", resolve(&one, &unseen));
+        watched.assert_told_of_entry("upsert", &restored, &one);
+        assert_quiet(&mut watched.watcher);
+    }
+}
+
+#[test]
+fn moving_out_of_sight_is_a_delete_and_into_sight_an_upsert() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut watched = Watched::start(era);
+        let id = watched.store("acme:mobile")["id"].clone();
+        for (tool, scope, change_type) in [
+            ("update_knowledge", "acme:web", "upsert"),
+            ("update", "acme:platform", "upsert"),
+            ("update_knowledge", "beta:default", "delete"),
+            ("update", "global:default", "upsert"),
+            ("update", "acme:mobile", "delete"),
+        ] {
+            let moved = watched.write(tool, json!({"id": id, "scope": scope}));
+            watched.assert_told_of_entry(change_type, &moved, &id);
+        }
+        watched.write("update_knowledge", json!({"id": id, "scope": "beta:default"}));
+        assert_quiet(&mut watched.watcher);
     }
 }
 

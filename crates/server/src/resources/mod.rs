@@ -3,7 +3,7 @@
 mod uri;
 
 use kenning_engine::{Engine, Error, Question, Snapshot, Stored};
-use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId};
+use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, ScopeNames, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 
 use kenning_tools::memory::item::{EntryItem, TransactionItem, entry_items, transaction_items, triple_items};
@@ -187,36 +187,34 @@ impl Watched {
         }
     }
 
-    /// What a transaction means for this resource, as who sees these scopes reads it.
-    pub(crate) fn changed(self, tx: &Transaction, scopes: &[ScopeId]) -> Changed {
+    /// What a transaction means for this resource, as whoever had this sight before it and has that one after it
+    /// reads it.
+    pub(crate) fn changed(self, tx: &Transaction, before: &Sight, after: &Sight) -> Changed {
         let mut changed = Changed::default();
         let (wanted, only) = match self {
             Watched::Entries => (EntityType::Entry, None),
             Watched::Entry(id) => (EntityType::Entry, Some(id)),
             Watched::Triples => (EntityType::Triple, None),
             Watched::Transactions => {
-                if tx.changes.iter().any(|change| is_seen(change, scopes)) {
+                let is_seen = |change: &Change| before.had(change) || after.has(change);
+                if tx.changes.iter().any(is_seen) {
                     changed.upserted.push(tx.id.to_string());
                 }
                 return changed;
             }
         };
+        // Other names, or other scopes in sight: which entries that concerns is not counted up. Who sees nothing any
+        // more has lost what the transaction took away.
+        changed.all = before != after && !after.scopes.is_empty();
         for change in &tx.changes {
-            if matches!(change.entity_type, EntityType::Namespace | EntityType::Scope) {
-                // Other names, and perhaps another sight: which entries that concerns is not counted up.
-                changed.all |= change.before.is_some() && change.after.is_some();
-            }
-            if change.entity_type != wanted
-                || only.is_some_and(|id| id != change.id)
-                || !is_seen(change, scopes)
-            {
+            if change.entity_type != wanted || only.is_some_and(|id| id != change.id) {
                 continue;
             }
-            // Who no longer sees it has lost it.
-            let is_left =
-                change.after.as_ref().and_then(Record::scope).is_some_and(|own| scopes.contains(&own));
-            let ids = if is_left { &mut changed.upserted } else { &mut changed.deleted };
-            ids.push(change.id.to_string());
+            if after.has(change) {
+                changed.upserted.push(change.id.to_string());
+            } else if before.had(change) {
+                changed.deleted.push(change.id.to_string());
+            }
         }
         changed
     }
@@ -231,9 +229,31 @@ pub(crate) struct Changed {
     pub(crate) all: bool,
 }
 
-fn is_seen(change: &Change, scopes: &[ScopeId]) -> bool {
-    let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
-    sides.any(|record| record.scope().is_none_or(|own| scopes.contains(&own)))
+/// What a scope sees at some transaction, nearest first, and what that is called; nothing for a scope that is not there.
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct Sight {
+    scopes: Vec<ScopeId>,
+    names: ScopeNames,
+}
+
+impl Sight {
+    pub(crate) fn of(scope: ScopeId, snapshot: &Snapshot<'_>) -> Result<Sight, Error> {
+        let scopes = snapshot.closure(scope)?;
+        Ok(Sight { names: snapshot.scope_names(&scopes)?, scopes })
+    }
+
+    fn had(&self, change: &Change) -> bool {
+        change.before.as_ref().is_some_and(|before| self.covers(&before.record))
+    }
+
+    fn has(&self, change: &Change) -> bool {
+        change.after.as_ref().is_some_and(|record| self.covers(record))
+    }
+
+    /// Namespaces and scopes are seen from everywhere.
+    fn covers(&self, record: &Record) -> bool {
+        record.scope().is_none_or(|own| self.scopes.contains(&own))
+    }
 }
 
 pub(crate) fn not_found(uri: &str) -> ErrorData {
