@@ -21,7 +21,9 @@ const LOOKED_AT_MAX: usize = 64;
 /// So many equal hashes are worth reading the entry: about half of the words are shared, which is what `ALIKE_MIN`
 /// makes likely.
 const EQUAL_MIN: usize = HASHES * 45 / 100;
-const READ_MAX: usize = 12;
+/// So many that may be seen are compared with the question. Those of other scopes are passed over: they must not hide
+/// what is in sight.
+const COMPARED_MAX: usize = 12;
 /// What was asked for and never written is forgotten at some point.
 const ASKED_MAX: usize = 1024;
 
@@ -116,7 +118,7 @@ impl Duplicates {
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
-        candidates.into_iter().take(READ_MAX).map(|(_, id)| id).collect()
+        candidates.into_iter().take(LOOKED_AT_MAX).map(|(_, id)| id).collect()
     }
 }
 
@@ -148,7 +150,11 @@ impl<'a> Asked<'a> {
         let Similar { scopes, topic, content } = self.question;
         let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
+        let mut compared = 0;
         for id in candidates {
+            if compared == COMPARED_MAX {
+                break;
+            }
             let Some(stored) = snapshot.entry(id)? else { continue };
             let Some(entry) = stored.record.as_entry() else { continue };
             let valid =
@@ -156,6 +162,7 @@ impl<'a> Asked<'a> {
             if !valid || !scopes.contains(&entry.scope) {
                 continue;
             }
+            compared += 1;
             let likeness = statement.likeness(&Statement::new(&entry.topic, &entry.content));
             if likeness >= ALIKE_MIN {
                 found.push((likeness, stored.tx_id, id));
@@ -169,7 +176,7 @@ impl<'a> Asked<'a> {
 /// Those of the entries with most marks in common.
 pub(crate) fn likeliest(mut marked: Vec<(Id, usize)>) -> impl Iterator<Item = Id> {
     marked.sort_unstable_by_key(|(id, many)| std::cmp::Reverse((*many, *id)));
-    marked.into_iter().take(READ_MAX).map(|(id, _)| id)
+    marked.into_iter().take(LOOKED_AT_MAX).map(|(id, _)| id)
 }
 
 /// By these the segments of the index find an entry that shares most of its words.

@@ -8,6 +8,7 @@ mod search;
 mod snapshot;
 mod watch;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -150,8 +151,8 @@ impl Engine {
             duplicates.candidates(&asked)
         };
         candidates.extend(duplicates::likeliest(marked));
-        candidates.sort_unstable();
-        candidates.dedup();
+        let mut known = HashSet::new();
+        candidates.retain(|id| known.insert(*id));
         asked.choose(candidates, snapshot, self.now())
     }
 

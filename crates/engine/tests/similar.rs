@@ -3,7 +3,7 @@
 use kenning_engine::{Engine, Similar};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{EntryPatch, NewEntry, Request, Write};
-use kenning_testkit::TempStore;
+use kenning_testkit::{TempStore, make_scopes};
 
 const SCOPES: [ScopeId; 1] = [ScopeId::GLOBAL_DEFAULT];
 
@@ -54,4 +54,17 @@ fn wherever_it_lies() {
     // And without any index.
     std::fs::remove_dir_all(store.path().join(kenning_engine::INDEX_DIR)).expect("it is there");
     check(&store.engine());
+}
+
+#[test]
+fn what_is_out_of_sight_hides_nothing_that_is_in_sight() {
+    let store = TempStore::in_memory();
+    let engine = store.engine();
+    make_scopes(&engine, 2);
+    let seen = commit(&engine, Write::Store(entry(1)))[0];
+    let unseen = |_| NewEntry { scope: ScopeId(2), ..entry(1) };
+    commit(&engine, Write::StoreAll((0..40).map(unseen).collect()));
+    assert_eq!(similar(&engine, &entry(1)), [seen]);
+    engine.rebuild().expect("it can be built");
+    assert_eq!(similar(&store.engine(), &entry(1)), [seen]);
 }

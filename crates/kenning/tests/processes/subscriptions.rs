@@ -328,12 +328,9 @@ fn a_server_is_told_of_what_its_scope_sees() {
             watched.relate(scope);
         }
         watched.write("create_namespace", json!({"name": "gamma", "description": "a namespace"}));
-        watched.write("update_namespace", json!({"name": "gamma", "new_name": "delta"}));
-        watched.write("update_scope", json!({"scope": "acme:mobile", "new_scope": "acme:phone"}));
-        watched.write("update_scope", json!({"scope": "acme:phone", "parents": []}));
         watched.write("update_scope", json!({"scope": "acme:web", "description": "in other words"}));
-        watched.write("delete_scope", json!({"scope": "acme:phone"}));
-        watched.write("delete_namespace", json!({"name": "delta"}));
+        watched.write("delete_scope", json!({"scope": "acme:mobile"}));
+        watched.write("delete_namespace", json!({"name": "gamma"}));
         assert_quiet(&mut watched.watcher);
         for scope in SEEN {
             let stored = watched.store(scope);
@@ -362,6 +359,8 @@ fn another_name_or_another_parent_may_concern_everything() {
             ("update_scope", json!({"scope": "ajax:site", "parents": ["ajax:mobile"]})),
             // A parent's parents are inherited too.
             ("update_scope", json!({"scope": "ajax:mobile", "parents": []})),
+            // Names are kept by clients too, also of what is not in sight.
+            ("update_namespace", json!({"name": "beta", "new_name": "gamma"})),
         ] {
             let written = watched.write(tool, arguments);
             watched.assert_all_may_have_changed(&written);

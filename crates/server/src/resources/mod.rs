@@ -205,7 +205,8 @@ impl Watched {
         };
         // Other names, or other scopes in sight: which entries that concerns is not counted up. Who sees nothing any
         // more has lost what the transaction took away.
-        changed.all = before != after && !after.scopes.is_empty();
+        changed.all =
+            (before != after && !after.scopes.is_empty()) || tx.changes.iter().any(renames_or_reparents);
         for change in &tx.changes {
             if change.entity_type != wanted || only.is_some_and(|id| id != change.id) {
                 continue;
@@ -227,6 +228,17 @@ pub(crate) struct Changed {
     pub(crate) deleted: Vec<String>,
     /// A rename or a new parent may concern everything.
     pub(crate) all: bool,
+}
+
+/// A namespace or scope has another name or other parents. That is told to everyone: clients keep names too.
+fn renames_or_reparents(change: &Change) -> bool {
+    match (change.before.as_ref().map(|before| &before.record), &change.after) {
+        (Some(Record::Namespace(before)), Some(Record::Namespace(after))) => before.name != after.name,
+        (Some(Record::Scope(before)), Some(Record::Scope(after))) => {
+            before.name != after.name || before.parents != after.parents
+        }
+        _ => false,
+    }
 }
 
 /// What a scope sees at some transaction, nearest first, and what that is called; nothing for a scope that is not there.
