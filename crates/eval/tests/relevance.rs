@@ -35,10 +35,10 @@ fn what_is_relevant_is_found_and_what_is_not_is_left_out() {
     }
     println!("{counts:?}: {}", counts.summary());
     // Half of what is relevant shares no word with the query that asks for it, by design of the set.
-    assert!(counts.precision() >= 0.64, "{}", counts.summary());
-    assert!(counts.recall() >= 0.58, "{}", counts.summary());
-    assert!(counts.share_answered() >= 0.73, "{}", counts.summary());
-    assert!(counts.share_silent() >= 0.88, "{}", counts.summary());
+    assert!(counts.precision() >= 0.62, "{}", counts.summary());
+    assert!(counts.recall() >= 0.62, "{}", counts.summary());
+    assert!(counts.share_answered() >= 0.76, "{}", counts.summary());
+    assert!(counts.share_silent() >= 0.87, "{}", counts.summary());
 }
 
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use crate::lex;
 use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Link, count_links, link_to};
 use crate::score::{
-    Fusion, HIDDEN, NEARNESS_WEIGHT, Population, RELEVANT, RELEVANT_BY_WORDS, Spread, Worth, counted,
+    Fusion, HIDDEN, Population, RELEVANT, RELEVANT_BY_WORDS, Spread, TITLE_SHARE, Worth, counted,
 };
 use crate::trigrams::{dice, trigram_bits, trigrams};
 use crate::vectors::Quantised;
@@ -82,8 +82,6 @@ pub struct Results {
 struct Ask {
     title_only: bool,
     terms: Vec<AskedTerm>,
-    /// What a text of usual length scores that has every term once, those included that nobody uses.
-    weight: f32,
     vector: Vec<f32>,
     quantised: Quantised,
 }
@@ -93,6 +91,8 @@ struct AskedTerm {
     /// Where each part has it.
     found: Vec<Option<Term>>,
     worth: Worth,
+    /// How much of the question a text has that has this term, from 0 to 1.
+    share: f32,
     /// What comes after it in the question.
     pairs: Vec<(Link, Worth)>,
 }
@@ -117,6 +117,8 @@ impl Scored {
 struct Side {
     lexical: Vec<f32>,
     cosines: Vec<f32>,
+    /// How much of the question each has; empty unless that is asked.
+    shares: Vec<f32>,
     spread: Spread,
 }
 
@@ -381,21 +383,29 @@ impl Index {
         for term in asked {
             let found = self.find(&term);
             let df = then.df(self, &found)?;
-            weight += then.population.idf(df as f32);
+            let share = then.population.rarity(df as f32);
+            weight += share;
             match df {
                 0 => {
-                    for (text, found, df, weight) in self.lookalikes(&term, then)? {
-                        let worth = Worth::new(df as f32, weight, then.population);
-                        terms.push(AskedTerm { text, found, worth, pairs: Vec::new() });
+                    for (text, found, df, likeness) in self.lookalikes(&term, then)? {
+                        let worth = Worth::new(df as f32, likeness, then.population);
+                        terms.push(AskedTerm {
+                            text,
+                            found,
+                            worth,
+                            share: likeness * share,
+                            pairs: Vec::new(),
+                        });
                     }
                 }
                 df => {
                     let worth = Worth::new(df as f32, 1.0, then.population);
-                    terms.push(AskedTerm { text: term.clone(), found, worth, pairs: Vec::new() });
+                    terms.push(AskedTerm { text: term.clone(), found, worth, share, pairs: Vec::new() });
                     known.push((term, df));
                 }
             }
         }
+        terms.iter_mut().for_each(|term| term.share /= weight);
         if !title_only {
             let df =
                 |term: &Arc<str>| known.iter().find(|(known, _)| known == term).map(|(_, df)| *df as f32);
@@ -415,7 +425,7 @@ impl Index {
             By::Words => Vec::new(),
             _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
         };
-        Ok(Ask { title_only, terms, weight, quantised: Quantised::new(&vector), vector })
+        Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
     }
 
     /// The terms of a question, each once, and how rare each is at a moment; the rarest is what nobody uses.
@@ -512,7 +522,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Then the order is that of the words' scores as they stand.
     fn is_by_words(&self) -> bool {
-        self.by == By::Words && self.asks.len() == 1
+        self.by == By::Words && self.asks.len() == 1 && !self.relevant_only
     }
 
     /// The score of each of these texts, and above which they match.
@@ -523,16 +533,11 @@ impl Judge<'_> {
         buffer: &'a mut [f32],
     ) -> (&'a [f32], f32) {
         if self.is_by_words() {
-            return (&scored.sides[0].lexical[locals], self.lexical_bar(0));
+            return (&scored.sides[0].lexical[locals], 0.0);
         }
         let buffer = &mut buffer[..locals.len()];
         self.score(scored, locals, buffer);
         (buffer, NO_MATCH)
-    }
-
-    /// Without meaning, more words than this are a match.
-    fn lexical_bar(&self, side: usize) -> f32 {
-        if self.relevant_only { RELEVANT_BY_WORDS * self.asks[side].weight } else { 0.0 }
     }
 
     /// The score of each of these texts, or `NO_MATCH`.
@@ -561,17 +566,28 @@ impl Judge<'_> {
     }
 
     fn score_side(&self, side: usize, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
-        let (fusion, Side { lexical, cosines, .. }) = (&self.fusions[side], &scored.sides[side]);
+        let (fusion, Side { lexical, cosines, shares, .. }) = (&self.fusions[side], &scored.sides[side]);
+        if self.relevant_only {
+            for (local, out) in locals.zip(out) {
+                let (lexical, cosine) = (lexical[local], cosines.get(local).copied().unwrap_or(0.0));
+                let by_meaning = self.by_meaning && !self.asks[side].title_only;
+                let is_relevant = match by_meaning {
+                    true => shares[local] + cosine >= RELEVANT,
+                    false => shares[local] >= RELEVANT_BY_WORDS,
+                };
+                *out = if is_relevant { fusion.total(lexical, cosine) } else { NO_MATCH };
+            }
+            return;
+        }
         let floor = match self.by {
             By::Meaning => -1.5,
             _ if self.by_meaning && !self.asks[side].title_only => self.floor,
             _ => f32::MAX,
         };
-        let bar = self.lexical_bar(side);
         match (lexical.is_empty(), cosines.is_empty()) {
             (false, true) => {
                 for (out, lexical) in out.iter_mut().zip(&lexical[locals]) {
-                    *out = if *lexical > bar { fusion.total(*lexical, 0.0) } else { NO_MATCH };
+                    *out = if *lexical > 0.0 { fusion.total(*lexical, 0.0) } else { NO_MATCH };
                 }
             }
             (true, _) => {
@@ -579,20 +595,11 @@ impl Judge<'_> {
                     *out = if *cosine >= floor { fusion.total(0.0, *cosine) } else { NO_MATCH };
                 }
             }
-            (false, false) if self.relevant_only && self.by_meaning && !self.asks[side].title_only => {
-                let per_weight = 1.0 / self.asks[side].weight.max(f32::MIN_POSITIVE);
-                for ((out, lexical), cosine) in
-                    out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
-                {
-                    let relevance = *lexical * per_weight + NEARNESS_WEIGHT * *cosine;
-                    *out = if relevance >= RELEVANT { fusion.total(*lexical, *cosine) } else { NO_MATCH };
-                }
-            }
             (false, false) => {
                 for ((out, lexical), cosine) in
                     out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
                 {
-                    let matches = (*lexical > bar) | (*cosine >= floor);
+                    let matches = (*lexical > 0.0) | (*cosine >= floor);
                     *out = if matches { fusion.total(*lexical, *cosine) } else { NO_MATCH };
                 }
             }
@@ -614,23 +621,26 @@ fn score(
     let mut has_vectors = true;
     let mut sides = Vec::with_capacity(asks.len());
     for ask in asks {
-        let (mut lexical, mut cosines) = (Vec::new(), Vec::new());
-        if question.by != By::Meaning {
+        let (mut lexical, mut cosines, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        if question.by != By::Meaning || question.relevant_only {
             lexical = vec![0.0; many];
-            score_words(part, number, ask, &within, &mut lexical)?;
+            shares = vec![0.0; if question.relevant_only { many } else { 0 }];
+            score_words(part, number, ask, &within, &mut lexical, &mut shares)?;
         }
         if question.by != By::Words {
             cosines = vec![0.0; many];
             has_vectors &= part.cosines(&within, &ask.quantised, &mut cosines)?;
         }
-        sides.push(Side { lexical, cosines, spread: Spread::NONE });
+        sides.push(Side { lexical, cosines, shares, spread: Spread::NONE });
     }
     if asks.is_empty() {
-        sides.push(Side { lexical: Vec::new(), cosines: vec![0.0; many], spread: Spread::NONE });
+        let (lexical, shares) = (Vec::new(), Vec::new());
+        sides.push(Side { lexical, cosines: vec![0.0; many], shares, spread: Spread::NONE });
     }
-    for Side { lexical, cosines, spread } in &mut sides {
+    for Side { lexical, cosines, shares, spread } in &mut sides {
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
+            shares.get_mut(*local as usize).into_iter().for_each(|share| *share = 0.0);
             cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
         }
         *spread = Spread::of(lexical, cosines);
@@ -644,6 +654,7 @@ fn score_words(
     ask: &Ask,
     within: &Stretches,
     lexical: &mut [f32],
+    shares: &mut [f32],
 ) -> Result<(), Error> {
     for asked in &ask.terms {
         let Some(term) = &asked.found[number as usize] else { continue };
@@ -659,6 +670,9 @@ fn score_words(
                     }
                 }
                 lexical[local as usize] += score;
+                if let Some(of) = shares.get_mut(local as usize) {
+                    *of += if frequency.title() > 0 { TITLE_SHARE * asked.share } else { asked.share };
+                }
             }
         })?;
     }

@@ -222,11 +222,19 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         return None;
     }
     let best = seen.iter().map(|at| lexical[*at]).fold(0.0, f64::max);
-    // What a text of usual length has that has every term once.
-    let weight: f64 = terms.iter().map(|term| (1.0 + (many - df(term) + 0.5) / (df(term) + 0.5)).ln()).sum();
+    // A store of few texts is judged as if it had 500.
+    let rarity = |term: &String| (1.0 + (many.max(500.0) - df(term) + 0.5) / (df(term) + 0.5)).ln();
+    let weight: f64 = terms.iter().map(rarity).sum();
+    // In the title it says more.
+    let has = |at: usize, term: &String| match read[at].0.get(term) {
+        Some([title, _]) if *title > 0.0 => 1.4 * rarity(term),
+        Some([_, all]) if !title_only && *all > 0.0 => rarity(term),
+        _ => 0.0,
+    };
+    let share = |at: usize| terms.iter().map(|term| has(at, term)).sum::<f64>() / weight;
     let relevance = |at: usize| match title_only {
-        true => lexical[at] / weight / 0.6,
-        false => (lexical[at] / weight + 1.5 * cosines[at]) / 0.9,
+        true => share(at) / 0.5,
+        false => (share(at) + cosines[at]) / 0.68,
     };
     // Bytes instead of floats may decide about what is exactly at the bar.
     if asked.relevant_only && (0..live.len()).any(|at| (relevance(at) - 1.0).abs() < 0.02) {
