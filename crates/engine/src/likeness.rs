@@ -14,6 +14,10 @@ pub(crate) const ALIKE_MIN: f64 = 0.52;
 /// What turns a statement into its opposite.
 const NEGATIONS: [&str; 9] = ["not", "no", "never", "none", "nothing", "without", "cannot", "nor", "neither"];
 
+/// Terms that say how firmly something is said, not what.
+const POLARITY: [&str; 9] =
+    ["never", "alway", "always", "none", "noth", "nothing", "without", "cannot", "neither"];
+
 /// What an entry says, as far as it can be compared.
 pub(crate) struct Statement {
     /// Each term once, with its weight. What a statement is about comes before what it says about it, so the earlier
@@ -26,7 +30,8 @@ impl Statement {
     pub(crate) fn new(topic: &str, content: &str) -> Statement {
         let (topic, content) = (clean(topic), clean(content));
         let mut terms = HashMap::new();
-        for term in lex::terms(&topic).into_iter().chain(lex::terms(&content)) {
+        let is_said = |term: &Arc<str>| !POLARITY.contains(&term.as_ref());
+        for term in lex::terms(&topic).into_iter().chain(lex::terms(&content)).filter(is_said) {
             let weight = 1.0 / (1.0 + terms.len() as f64).sqrt();
             terms.entry(term).or_insert(weight);
         }

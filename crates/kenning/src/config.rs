@@ -114,9 +114,14 @@ impl Config {
         }
     }
 
+    /// The scope that was named on the command line or in the environment.
+    pub fn named_scope(&self) -> Option<&str> {
+        self.scope.as_deref().filter(|scope| !scope.trim().is_empty())
+    }
+
     /// What was asked for, else what the project says, else what everyone sees.
     fn scope(&self) -> String {
-        let asked = self.scope.clone().filter(|scope| !scope.trim().is_empty());
+        let asked = self.named_scope().map(str::to_owned);
         let project = || project::scope(&std::env::current_dir().ok()?);
         asked.or_else(project).unwrap_or_else(|| ScopeName::global_default().to_string())
     }

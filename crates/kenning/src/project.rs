@@ -4,17 +4,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use kenning_model::ScopeName;
-
 /// In this order.
 const FILES: [&str; 3] = ["CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md"];
 /// The line is looked for in so much of a file.
 const BYTES_MAX: u64 = 256 * 1024;
 
 /// The scope of the project that a directory is in: that of the nearest directory that names one, up to the root of
-/// the repository.
+/// the repository. The home directory is nobody's project.
 pub fn scope(dir: &Path) -> Option<String> {
-    for dir in dir.ancestors() {
+    let home = etcetera::home_dir().ok();
+    for dir in dir.ancestors().take_while(|dir| Some(*dir) != home.as_deref()) {
         for file in FILES {
             if let Some(scope) = read(&dir.join(file)).as_deref().and_then(scope_line) {
                 return Some(scope);
@@ -35,19 +34,23 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The first line that is `scope: namespace:scope`, be it an item of a list or set as code.
+/// The first line that is `scope: namespace:scope`, however it is set: as an item of a list, as code, in bold, as a comment.
+/// What was meant as one and is not is given as it stands, so that every call says what is wrong with it.
 fn scope_line(text: &str) -> Option<String> {
+    let around = |c: char| c.is_whitespace() || "-*+>`_\"'<!()[]#".contains(c);
     let value = |line: &str| {
-        let line = line.trim().trim_start_matches(['-', '*', '+', '>', '`', ' ']);
-        let value = line.strip_prefix("scope")?.trim_start_matches(['`', '*']).strip_prefix(':')?;
-        let value = value.trim_matches(['`', '*', ' ', '"', '\'']);
-        let scope = ScopeName::parse(value);
-        if scope.is_none() && value.contains(':') && !value.contains(' ') {
-            tracing::warn!(
-                "`scope: {value}` in the project's instructions is not of the form namespace:scope in a-z, 0-9 and -"
-            );
+        let line = line.trim_start_matches('\u{feff}').trim_matches(around);
+        let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let line = numbered.strip_prefix(['.', ')']).filter(|_| numbered.len() < line.len()).unwrap_or(line);
+        let (name, value) = line.split_once(':')?;
+        if !name.trim_matches(around).eq_ignore_ascii_case("scope") {
+            return None;
         }
-        scope.map(|scope| scope.to_string())
+        let value =
+            value.split(" #").next().unwrap_or_default().trim_matches(around).trim_end_matches(['.', ',']);
+        // `scope: the whole repository` is prose.
+        let is_meant = value.contains(':') && !value.contains(char::is_whitespace);
+        is_meant.then(|| value.to_owned())
     };
     text.lines().find_map(value)
 }
@@ -66,14 +69,25 @@ mod tests {
             "- `scope: acme:web`",
             "scope: `acme:web`",
             "> scope: \"acme:web\"",
+            "\u{feff}Scope: acme:web",
+            "scope : acme:web   # ours",
+            "1. scope: acme:web.",
+            "\tscope:\tacme:web",
+            "<!-- scope: acme:web -->",
+            "_scope_: acme:web",
         ] {
             let text =
                 format!("# Project\r\nSome words on the scope: all of it.\r\n{line}\r\nscope: other:one\r\n");
             assert_eq!(scope_line(&text).as_deref(), Some("acme:web"), "{line}");
         }
+        assert_eq!(
+            scope_line("scope: Acme:Web").as_deref(),
+            Some("Acme:Web"),
+            "calls will say what is wrong"
+        );
         for line in [
             "scope: the whole repository",
-            "scope: Acme:Web",
+            "scope: acme",
             "the scope: acme:web",
             "scopes: acme:web",
             "scope acme:web",

@@ -189,7 +189,7 @@ impl From<Error> for Stop {
             Error::TooFewToUndo { asked, found, any_actor } => {
                 let whose = if any_actor { "the newest transactions" } else { "this session's own transactions" };
                 let instead = match (found, any_actor) {
-                    (0, false) => "there is none; name a `tx_id` from `history` instead".to_owned(),
+                    (0, false) => "there is none to undo here; name a `tx_id` from `history` instead".to_owned(),
                     (0, true) => "there is none that is not undone already".to_owned(),
                     (found, _) => format!("only {found} can be; nothing was undone"),
                 };
@@ -231,9 +231,13 @@ fn unknown_scope(scope: &ScopeName, missing: Missing) -> Stop {
         }
         Missing::Renamed { to } => format!("there is no scope `{scope}` any more: it is called `{to}` now"),
         Missing::NotYet { at } => format!("there was no scope `{scope}` yet as of transaction {at}"),
-        Missing::Never { nearest: Some(name), .. } => {
+        Missing::Never { nearest: Some(name), has_namespace } => {
+            let makes = match has_namespace {
+                true => "`create_scope` makes one",
+                false => "`create_namespace`, then `create_scope` make one",
+            };
             format!(
-                "there is no scope `{scope}`; did you mean `{name}`? `get_namespaces` lists them, `create_scope` makes one"
+                "there is no scope `{scope}`; did you mean `{name}`? `get_namespaces` lists them, {makes}"
             )
         }
         Missing::Never { has_namespace: true, .. } => {

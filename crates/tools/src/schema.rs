@@ -83,6 +83,10 @@ fn tidy(schema: &mut Value, input: bool) {
                 }
                 _ => {}
             }
+            // `Option` of an enum names null among its values.
+            if let (true, Some(Value::Array(values))) = (input, object.get_mut("enum")) {
+                values.retain(|value| !value.is_null());
+            }
             // `Option` of a type with a schema of its own: the null is dropped, the other branch takes its place.
             if input && let Some(Value::Array(branches)) = object.get("anyOf").cloned() {
                 let mut rest: Vec<Value> =

@@ -29,6 +29,8 @@ pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     arguments.insert("count".to_owned(), json!(undo.count));
     arguments.insert("dry_run".to_owned(), json!(undo.dry_run));
     arguments.insert("any_actor".to_owned(), json!(true));
+    // Only what changed nothing elsewhere, if a scope is named.
+    arguments.insert("scope".to_owned(), json!(config.named_scope()));
     let caller = Caller { is_owner: true, ..config.caller() };
     print_reply(&run_tool_as(config, &caller, "undo", arguments)?, undo.json)
 }

@@ -58,7 +58,11 @@ pub(crate) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, 
     let value = argument(&arguments, required)?
         .ok_or_else(|| invalid(format!("`{name}` needs the argument `{required}`")))?;
     let scope = match argument(&arguments, SCOPE)? {
-        Some(scope) => format!("\nPass `scope` {} to every tool that you call.", text::fence_inline(scope)),
+        // `update` would move an entry there.
+        Some(scope) => format!(
+            "\nPass `scope` {} to `get_task_context`, `query`, `query_graph`, `store` and `relate`; not to `update`, which would move the entry.",
+            text::fence_inline(scope)
+        ),
         None => String::new(),
     };
     let message = (row.message)(&text::fence(value), &scope);

@@ -1,6 +1,6 @@
 //! Settling which of several entries that contradict each other holds.
 
-use kenning_model::{Change, EntityType, Id, Record, Status};
+use kenning_model::{Change, EntityType, Id, Record, Status, TxId};
 
 use super::{Draft, Plan};
 use crate::Error;
@@ -17,11 +17,26 @@ impl Plan<'_> {
                 return Err(Error::Invalid { what });
             }
             changes.extend(self.with_status(*id, Status::Suppressed)?);
-            let hidden = self.live(EntityType::Entry, *id)?;
+            let hidden = self.hidden_in(*id)?;
             newest = newest.filter(|newest: &Stored| newest.tx_id > hidden.tx_id).or(Some(hidden));
         }
         // If all is settled already, the answer is the transaction that settled it, which is the one to undo.
         Ok(Draft { changes, existing: newest, ..Draft::default() })
+    }
+
+    /// The version of a suppressed entry that suppressed it; of another, the one that is live.
+    fn hidden_in(&self, id: Id) -> Result<Stored, Error> {
+        let is_hidden = |stored: &Stored| {
+            stored.record.as_entry().is_some_and(|entry| entry.status == Status::Suppressed)
+        };
+        let mut found = self.live(EntityType::Entry, id)?;
+        while is_hidden(&found) {
+            match self.reader.record(EntityType::Entry, id, TxId(found.tx_id.0 - 1))? {
+                Some(before) if is_hidden(&before) => found = before,
+                _ => break,
+            }
+        }
+        Ok(found)
     }
 
     /// The change that gives an entry this status; none if it has it. Its author stays: the content is theirs.

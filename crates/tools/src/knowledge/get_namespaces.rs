@@ -93,6 +93,9 @@ impl Tool for GetNamespaces {
         let many = counted(output.namespaces.0.len(), "namespace");
         let left_out = match output.left_out {
             0 => String::new(),
+            many if output.asked.is_some() => {
+                format!("\n{many} more did not fit; `kenning scopes` shows all on a terminal.")
+            }
             many => format!("\n{many} more did not fit; name one `namespace`, or ask in `style` short."),
         };
         let names = match output.namespaces.0.iter().any(|(_, namespace)| namespace.scopes.is_some()) {

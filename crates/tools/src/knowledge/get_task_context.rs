@@ -36,8 +36,9 @@ const TOKENS_MAX: u64 = 16_000;
 const TOKENS_DEFAULT: u64 = 4_000;
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// So many of the best of each query are looked at.
-const BEST: u64 = 50;
+/// So many of the best of each query are looked at: which of them are near, and meant for the size of the task, is known
+/// only then.
+const BEST: u64 = 400;
 /// So many entries a reply has at most; each has its provenance beside it.
 const ENTRIES_MAX: usize = 200;
 /// So many of them are compared with each other.
@@ -46,8 +47,10 @@ const COLLISIONS_MAX: usize = 20;
 /// What the first line and the fence take in the text, the scope's name aside.
 const HEAD_BYTES: usize = 200;
 /// What the lines after the entries take. Who asks for less than `TAIL_FROM` gets them only if there is room left.
-const TAIL_BYTES: usize = 450;
+const TAIL_BYTES: usize = 480;
 const TAIL_FROM: usize = 1600;
+/// How many were left out, if nothing else.
+const TAIL_SHORT_BYTES: usize = 30;
 
 pub(crate) struct Output {
     /// By scope, nearest first, each entry's content by its id.
@@ -56,7 +59,7 @@ pub(crate) struct Output {
     queries: usize,
     as_of_tx_id: u64,
     provenance: Map<String, Value>,
-    collisions: Vec<[Id; 2]>,
+    collisions: Vec<Collision>,
     left_out: Vec<Id>,
     max_tokens: u64,
     is_degraded: bool,
@@ -130,13 +133,19 @@ impl Tool for GetTaskContext {
         let queries = counted(output.queries, "query");
         let left_out = output.left_out_line();
         if output.scopes.0.is_empty() {
-            let hint = match output.left_out.is_empty() {
-                true => " `query` also lists weaker matches; keep what you learn with `write_knowledge`.",
-                false => "",
-            };
+            if !output.left_out.is_empty() {
+                let many = counted(output.left_out.len(), "relevant entry");
+                return format!(
+                    "No relevant entry fits {} tokens; left out of what `{scope}` sees as of transaction {at}: {many}, {}. \
+                     Ask for more tokens, or read `knowledge://entries/ID`.",
+                    output.max_tokens,
+                    output.left_out_ids()
+                );
+            }
+            let hint = " `query` also lists weaker matches; keep what you learn with `write_knowledge`.";
             let queries = if output.queries == 1 { "query" } else { "queries" };
             return format!(
-                "Nothing is relevant to the {queries} in what `{scope}` sees, as of transaction {at}.{hint}{left_out}"
+                "Nothing is relevant to the {queries} in what `{scope}` sees, as of transaction {at}.{hint}"
             );
         }
         let entry = |(id, content): &(String, String)| format!("{id} {}", content.replace('\n', "\n  "));
@@ -153,9 +162,10 @@ impl Tool for GetTaskContext {
         let mut text = format!(
             "Found {many} for {queries} in what `{scope}` sees, nearest scope first, as of transaction {at}. {data}"
         );
-        for line in [output.collisions_line(), left_out] {
-            if text.len() + line.len() <= (output.max_tokens * BYTES_PER_TOKEN) as usize {
-                text.push_str(&line);
+        let room = (output.max_tokens * BYTES_PER_TOKEN) as usize;
+        for lines in [[output.collisions_line(), String::new()], [left_out, output.left_out_short()]] {
+            if let Some(line) = lines.iter().find(|line| text.len() + line.len() <= room) {
+                text.push_str(line);
             }
         }
         text
@@ -163,7 +173,11 @@ impl Tool for GetTaskContext {
 
     fn meta(output: &Output) -> Map<String, Value> {
         let ids = |ids: &[Id]| ids.iter().map(Id::to_string).collect::<Vec<_>>();
-        let collisions: Vec<Value> = output.collisions.iter().map(|pair| json!({"ids": ids(pair)})).collect();
+        let collisions: Vec<Value> = output
+            .collisions
+            .iter()
+            .map(|it| json!({"ids": ids(&it.ids), "across_scopes": it.is_across}))
+            .collect();
         let about = json!({
             "as_of_tx_id": output.as_of_tx_id,
             "scope": output.scope.to_string(),
@@ -178,38 +192,66 @@ impl Tool for GetTaskContext {
 }
 
 impl Output {
-    /// Which entries most likely contradict each other, the nearer first.
+    /// Which entries most likely contradict each other. Of two in different scopes the nearer holds; nothing is to be
+    /// settled there, since the other may hold elsewhere.
     fn collisions_line(&self) -> String {
         const NAMED_MAX: usize = 3;
-        if self.collisions.is_empty() {
-            return String::new();
-        }
-        let pairs: Vec<String> =
-            self.collisions.iter().take(NAMED_MAX).map(|[one, other]| format!("{one} and {other}")).collect();
-        let more = match self.collisions.len().saturating_sub(NAMED_MAX) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
+        let (across, within): (Vec<&Collision>, Vec<&Collision>) =
+            self.collisions.iter().partition(|collision| collision.is_across);
+        let named = |collisions: &[&Collision]| {
+            let pairs: Vec<String> = collisions
+                .iter()
+                .take(NAMED_MAX)
+                .map(|it| format!("{} and {}", it.ids[0], it.ids[1]))
+                .collect();
+            let more = match collisions.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{}{more}", pairs.join("; "))
         };
-        format!(
-            "\nLikely contradictions, the nearer entry first: {}{more}. Settle them with `resolve_knowledge_collision`.",
-            pairs.join("; ")
-        )
+        let mut line = String::new();
+        if !across.is_empty() {
+            line.push_str(&format!(
+                "\nLikely contradictions, where the first and nearer holds here: {}.",
+                named(&across)
+            ));
+        }
+        if !within.is_empty() {
+            let settle = "settle with `resolve_knowledge_collision`";
+            line.push_str(&format!("\nLikely contradictions in one scope, to {settle}: {}.", named(&within)));
+        }
+        line
     }
 
     fn left_out_line(&self) -> String {
-        const NAMED_MAX: usize = 5;
         if self.left_out.is_empty() {
             return String::new();
         }
         let many = counted(self.left_out.len(), "relevant entry");
-        let ids: Vec<String> = self.left_out.iter().take(NAMED_MAX).map(Id::to_string).collect();
-        let more = if self.left_out.len() > NAMED_MAX { ", ..." } else { "" };
-        format!(
-            "\n{many} did not fit {} tokens: {}{more}. Ask for more, or more narrowly.",
-            self.max_tokens,
-            ids.join(", ")
-        )
+        let ids = self.left_out_ids();
+        format!("\n{many} did not fit {} tokens: {ids}. Ask for more, or more narrowly.", self.max_tokens)
     }
+
+    fn left_out_short(&self) -> String {
+        match self.left_out.len() {
+            0 => String::new(),
+            many => format!("\n{many} more did not fit."),
+        }
+    }
+
+    fn left_out_ids(&self) -> String {
+        const NAMED_MAX: usize = 5;
+        let ids: Vec<String> = self.left_out.iter().take(NAMED_MAX).map(Id::to_string).collect();
+        format!("{}{}", ids.join(", "), if self.left_out.len() > NAMED_MAX { ", ..." } else { "" })
+    }
+}
+
+/// Two entries that most likely contradict each other, the nearer first.
+struct Collision {
+    ids: [Id; 2],
+    /// They are in different scopes.
+    is_across: bool,
 }
 
 /// The best rank of each entry over all queries, and the query that gave it.
@@ -298,10 +340,14 @@ fn content(entry: &Entry) -> String {
 }
 
 /// Pairs that most likely contradict each other, the nearer first.
-fn collisions(shown: &[Found]) -> Vec<[Id; 2]> {
+fn collisions(shown: &[Found]) -> Vec<Collision> {
     let compared: Vec<&Entry> = shown.iter().take(COMPARED_MAX).map(|found| &found.entry).collect();
     let pairs = kenning_engine::collisions(&compared).into_iter().take(COLLISIONS_MAX);
-    pairs.map(|pair| pair.map(|at| shown[at].id)).collect()
+    let collision = |[one, other]: [usize; 2]| Collision {
+        ids: [shown[one].id, shown[other].id],
+        is_across: shown[one].entry.scope != shown[other].entry.scope,
+    };
+    pairs.map(collision).collect()
 }
 
 /// What is left of the tokens, in each channel.
@@ -313,7 +359,7 @@ struct Budget {
 impl Budget {
     fn new(tokens: u64, scope: &ScopeName) -> Budget {
         let bytes = (tokens * BYTES_PER_TOKEN) as usize;
-        let tail = if bytes < TAIL_FROM { 0 } else { TAIL_BYTES };
+        let tail = if bytes < TAIL_FROM { TAIL_SHORT_BYTES } else { TAIL_BYTES };
         let around = HEAD_BYTES + scope.to_string().len() + tail;
         Budget { json: bytes - "{}".len(), text: bytes.saturating_sub(around) }
     }

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Stop;
+use crate::code::counted;
 
 /// What is left of the content of an entry in a transaction that would not fit into a reply by itself: what all its
 /// changes may have together, two versions each, when everything takes twice its bytes in JSON.
@@ -138,6 +139,27 @@ impl EntryItem {
         self.content = cut(&self.content, fits);
         self.context = self.context.map(|context| cut(&context, CONTEXT_BYTES));
         self
+    }
+
+    /// What has changed and does not show in topic and content: `, changed: scope acme:web > acme:app; tags, source`.
+    fn other_changes(&self, before: &EntryItem) -> String {
+        let moved = (self.scope != before.scope).then(|| format!("scope {} > {}", before.scope, self.scope));
+        let others = [
+            ("context", self.context != before.context),
+            ("tags", self.tags != before.tags),
+            ("task_sizes", self.task_sizes != before.task_sizes),
+            ("source", self.source != before.source),
+            ("confidence", self.confidence != before.confidence),
+            ("valid_from", self.valid_from != before.valid_from),
+            ("valid_to", self.valid_to != before.valid_to),
+        ];
+        let others: Vec<&str> =
+            others.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect();
+        let others = Some(others.join(", ")).filter(|names| !names.is_empty());
+        match moved.into_iter().chain(others).collect::<Vec<_>>() {
+            changed if changed.is_empty() => String::new(),
+            changed => format!(", changed: {}", changed.join("; ")),
+        }
     }
 
     /// With at most so many bytes of content, and the rest in proportion.
@@ -429,6 +451,10 @@ impl ChangeItem {
         let place = [&self.after, &self.before].into_iter().flatten().find_map(RecordItem::place);
         let place = place.unwrap_or_default();
         let mut lines = format!("  {} {} {}{place}", self.op, kind_word(self.entity_type), self.id);
+        if let (Some(RecordItem::Entry(before)), Some(RecordItem::Entry(after))) = (&self.before, &self.after)
+        {
+            lines.push_str(&after.other_changes(before));
+        }
         for (name, side) in [("before", &self.before), ("after", &self.after)] {
             match side {
                 Some(RecordItem::Entry(entry)) => {
@@ -529,7 +555,7 @@ pub fn change_lines(changes: &[ChangeItem], left_out: Option<usize>, excerpt: us
         lines.push_str(&change.lines(excerpt));
     }
     if let Some(left_out) = left_out {
-        lines.push_str(&format!("\n  and {left_out} more changes"));
+        lines.push_str(&format!("\n  and {}", counted(left_out, "more change")));
     }
     lines
 }
@@ -556,7 +582,8 @@ pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
     };
     let content = item.content.replace('\n', "\n  ");
     let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len() + place(&item.scope).len()));
-    format!("{} v{}{}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
+    let hidden = if item.status == State::Suppressed { " (suppressed)" } else { "" };
+    format!("{} v{}{}{hidden}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
 }
 
 /// Where something is, unless it is where everyone sees it.

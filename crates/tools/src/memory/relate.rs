@@ -40,7 +40,7 @@ pub(crate) struct Output {
     triple: TripleItem,
     /// False when the identical triple was there already.
     written: bool,
-    /// Whether the conflicts gave way.
+    /// Whether conflicts in the same scope gave way.
     replaced: bool,
     /// The newest live triples with the same subject and predicate and another object.
     conflicts: Vec<TripleItem>,
@@ -96,7 +96,8 @@ impl Tool for Relate {
             Output {
                 triple: triple.expect("relating leaves a triple, old or new"),
                 written: done.existing.is_none(),
-                replaced: replaces && done.conflict_count > 0,
+                // Those that the scope inherits stay: they are another scope's business.
+                replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
                 conflicts,
                 conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
             }
@@ -115,7 +116,7 @@ impl Tool for Relate {
             }
             (false, true) => {
                 format!(
-                    "Triple `{}` was there already; transaction {} made it the only one.",
+                    "Triple `{}` was there already; transaction {} took the others of its scope away.",
                     triple.id, triple.tx_id
                 )
             }
@@ -126,7 +127,7 @@ impl Tool for Relate {
         let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
         let about = match (output.replaced, many) {
             (true, 1) => "It replaced 1 other object".to_owned(),
-            (true, many) => format!("It replaced {many} other objects"),
+            (true, many) => format!("It replaced those of {many} other objects that were in its scope"),
             (false, 1) => "Subject and predicate have 1 other object too".to_owned(),
             (false, many) => format!("Subject and predicate have {many} other objects too"),
         };

@@ -294,7 +294,7 @@ fn a_context_keeps_to_its_tokens_and_names_what_it_leaves_out() {
             scopes(&reply).values().filter_map(Value::as_object).map(serde_json::Map::len).sum();
         let about = &reply.meta["io.kenning/context"];
         let left_out = about["left_out"]["count"].as_u64().expect("a count") as usize;
-        assert_eq!(shown + left_out, 50, "{tokens} tokens: the best fifty are shown or named");
+        assert_eq!(shown + left_out, 60, "{tokens} tokens: all are shown or named");
         assert_eq!(about["left_out"]["ids"].as_array().map(Vec::len), Some(left_out));
         assert_eq!(about["provenance"].as_object().map(serde_json::Map::len), Some(shown));
         if tokens <= 1_000 {
