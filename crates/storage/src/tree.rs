@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_not_sound_is_said() {
-        let said = |scopes: &[(u32, &str, &[u32])]| tree(scopes).check().unwrap_err();
+        let said = |scopes: &[(u32, &str, &[u32])]| tree(scopes).check().expect_err("it is not sound");
         let circle = said(&[(2, "default", &[]), (3, "aa", &[4]), (4, "bb", &[5]), (5, "cc", &[3])]);
         assert_eq!(circle, "`acme:aa` would inherit from itself: acme:aa > acme:bb > acme:cc > acme:aa");
         assert_eq!(said(&[(2, "default", &[]), (3, "aa", &[9])]), "a parent of `acme:aa` would be gone");
