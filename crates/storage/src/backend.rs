@@ -56,7 +56,8 @@ pub trait Reader {
 
     /// The live scope of this name.
     fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error>;
-    /// The scope that had this name last, and the transaction that took the name away.
+    /// The scope that had this name last, and the last transaction that touched it: if it is not live, the one that
+    /// deleted it.
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error>;
     /// What these scopes are called; deleted ones by their last name.
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error>;

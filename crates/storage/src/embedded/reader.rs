@@ -183,20 +183,15 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error> {
+        // Both names were there from the later start to the earlier end, and a name has one owner at a time.
         let sql =
-            "SELECT s.number, s.tx_to, n.tx_to FROM scope AS s LEFT JOIN namespace AS n ON n.id = s.namespace
+            "SELECT s.number, (SELECT max(ifnull(v.tx_to, v.tx_from)) FROM scope AS v WHERE v.number = s.number)
+                   FROM scope AS s LEFT JOIN namespace AS n ON n.id = s.namespace
                    WHERE s.name = ?1 AND (n.name = ?2 OR s.namespace = ?3)
-                   AND (n.tx_from IS NULL OR n.tx_from <= ifnull(s.tx_to, n.tx_from))
-                   AND (n.tx_to IS NULL OR n.tx_to >= s.tx_from)
-                   ORDER BY s.tx_from DESC, n.tx_from DESC LIMIT 1";
-        let ended = self.row(sql, params![name.name, name.namespace, global_id(name)], |row| {
-            Ok((ScopeId(row.get(0)?), row.get::<_, Option<u64>>(1)?, row.get::<_, Option<u64>>(2)?))
-        })?;
-        Ok(ended.and_then(|(scope, one, other)| {
-            // Whichever of the two names went first.
-            let by = one.into_iter().chain(other).min()?;
-            Some((scope, TxId(by)))
-        }))
+                   AND ifnull(n.tx_from, 0) < ifnull(s.tx_to, ?4) AND s.tx_from < ifnull(n.tx_to, ?4)
+                   ORDER BY min(ifnull(s.tx_to, ?4), ifnull(n.tx_to, ?4)) DESC LIMIT 1";
+        let params = params![name.name, name.namespace, global_id(name), i64::MAX];
+        self.row(sql, params, |row| Ok((ScopeId(row.get(0)?), TxId(row.get(1)?))))
     }
 
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error> {

@@ -10,6 +10,7 @@ mod io_errors;
 #[cfg(unix)]
 mod power_loss;
 mod refusals;
+mod scopes;
 #[cfg(unix)]
 mod script;
 
