@@ -134,6 +134,8 @@ pub struct View<'a> {
 
 impl View<'_> {
     pub const WHOLE: View<'static> = View { scopes: None, changes_max: usize::MAX };
+    /// Who did it, when, and what it took back.
+    pub const HEADER: View<'static> = View { scopes: None, changes_max: 0 };
 }
 
 /// Which transactions are asked for.

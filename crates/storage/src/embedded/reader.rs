@@ -302,8 +302,9 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         if id > at {
             return Ok(None);
         }
-        // What is not shown is looked at only so far: a transaction may have changed all there is.
-        let rows_max = view.changes_max.saturating_mul(LOOKED_AT).min(i64::MAX as usize);
+        // The header, and so many changes: what is not shown is looked at only so far, since a transaction may have
+        // changed all there is.
+        let rows_max = view.changes_max.saturating_mul(LOOKED_AT).saturating_add(1).min(i64::MAX as usize);
         let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq LIMIT ?2");
         let rows = self.rows(&sql, params![id.0, rows_max], LogRow::read)?;
         let Some((first, rest)) = rows.split_first() else { return Ok(None) };

@@ -186,7 +186,8 @@ impl Plan<'_> {
         if self.reader.undone_by(id, self.head)?.is_some() {
             return Ok(true);
         }
-        let tx = self.reader.transaction(id, self.head, View::WHOLE)?;
+        // Asked once for every id that a large transaction touched, so nothing more of it is read.
+        let tx = self.reader.transaction(id, self.head, View::HEADER)?;
         let undoes = tx.map(|tx| tx.undoes).unwrap_or_default();
         let here = |target: &&TxId| touches.contains(target);
         Ok(undoes.iter().any(|target| here(&target))

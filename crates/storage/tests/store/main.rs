@@ -13,6 +13,7 @@ mod refusals;
 mod scopes;
 #[cfg(unix)]
 mod script;
+mod undo;
 
 /// The seed of a randomised test: `SEED` from the environment, or always the same.
 #[cfg(unix)]

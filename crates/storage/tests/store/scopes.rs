@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kenning_model::{Id, ScopeId, ScopeName, Transaction, TxId};
 use kenning_storage::{
-    Error, Missing, NamespacePatch, NewNamespace, NewScope, Request, ScopePatch, Sources, Storage,
-    UndoTarget, UndoWish, Write, find_scope,
+    EntryFilter, Error, Missing, NamespacePatch, NewEntry, NewNamespace, NewScope, Request, ScopePatch,
+    Sources, Storage, TripleFilter, UndoTarget, UndoWish, Write, find_scope,
 };
 use kenning_testkit::{TempStore, fixed_sources, scrambled};
 
@@ -63,6 +63,10 @@ pub fn new_scope(text: &str) -> NewScope {
     NewScope { name: name(text), description: "for a test".to_owned(), parents: Vec::new() }
 }
 
+pub fn new_entry(scope: ScopeId) -> NewEntry {
+    NewEntry::new(scope, "deploys", "Blue-green.")
+}
+
 pub fn undo(tx: TxId) -> Write {
     Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: false, within: None })
 }
@@ -74,6 +78,13 @@ pub fn name(text: &str) -> ScopeName {
 pub fn scope_of(storage: &Storage, text: &str) -> ScopeId {
     let reader = storage.reader().expect("a reader");
     find_scope(&*reader, &name(text), head(storage)).expect("the scope is there")
+}
+
+pub fn count_in(storage: &Storage, scope: ScopeId) -> u64 {
+    let (reader, scopes, at) = (storage.reader().expect("a reader"), &[scope], head(storage));
+    let entries = EntryFilter { scopes, at, visible_at: None };
+    let triples = TripleFilter { scopes, at, subject: None, predicate: None, object: None };
+    reader.count_entries(&entries).expect("a count") + reader.count_triples(&triples).expect("a count")
 }
 
 pub fn head(storage: &Storage) -> TxId {
