@@ -1,13 +1,13 @@
 //! Taking transactions back by committing what reverses them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId, Version};
 
 use super::{Draft, Plan};
 use crate::Error;
-use crate::backend::{EntryFilter, Touched, TripleFilter, View};
+use crate::backend::View;
 
 #[derive(Clone, Debug)]
 pub enum UndoTarget {
@@ -56,17 +56,11 @@ impl Plan<'_> {
         let mut changes = Vec::new();
         for (oldest, change) in touched {
             let touches = self.reader.touches(change.entity_type, change.id, None)?;
-            for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
-                if !self.is_cancelled(tx, oldest, &touches)? {
-                    later.push(tx);
-                }
-            }
+            later.extend(self.in_the_way(&touches, oldest, &undoes)?);
             changes.extend(self.restored(change)?);
         }
         if !later.is_empty() {
-            later.sort_unstable();
-            later.dedup();
-            return Err(Error::ChangedSince { targets: undoes, later });
+            return Err(changed_since(undoes, later));
         }
         self.check_places(&changes, &undoes)?;
         Ok(Draft { changes, undoes, ..Draft::default() })
@@ -84,12 +78,9 @@ impl Plan<'_> {
         }
         let after = self.tree()?.after(changes);
         after.check().map_err(|what| Error::Unsound { what })?;
-        for change in changes.iter().filter(is_of_tree) {
-            let closed = change.before.as_ref().and_then(|before| before.record.as_scope());
-            if let (Some(scope), None) = (closed, &change.after) {
-                self.check_empty(scope.number, changes, undoes)?;
-            }
-        }
+        let closed = changes.iter().filter(|change| change.after.is_none());
+        let closed = closed.filter_map(|change| change.before.as_ref()?.record.as_scope());
+        self.check_empty(&closed.map(|scope| scope.number).collect::<Vec<_>>(), changes, undoes)?;
         for scope in restored {
             if after.get(scope).is_none() {
                 return Err(self.gone(scope)?);
@@ -98,33 +89,36 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Refuses to take a scope away while something is in it.
-    fn check_empty(&self, scope: ScopeId, changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
-        let scopes = [scope];
-        let entries = EntryFilter { scopes: &scopes, at: self.head, visible_at: None };
-        let triples =
-            TripleFilter { scopes: &scopes, at: self.head, subject: None, predicate: None, object: None };
-        let live = self.reader.count_entries(&entries)? + self.reader.count_triples(&triples)?;
-        let is_here = |record: &Record| record.scope() == Some(scope);
-        let leaving = changes.iter().filter(|change| {
-            change.before.as_ref().is_some_and(|before| is_here(&before.record))
-                && !change.after.as_ref().is_some_and(is_here)
-        });
-        if live <= leaving.count() as u64 {
+    /// Refuses to take scopes away while something is in them.
+    fn check_empty(&self, scopes: &[ScopeId], changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
+        let leaves = |change: &&Change| {
+            let before = change.before.as_ref().map(|before| &before.record);
+            before.and_then(Record::scope) != change.after.as_ref().and_then(Record::scope)
+        };
+        let leaving: HashSet<Id> = changes.iter().filter(leaves).map(|change| change.id).collect();
+        let mut staying = self.emptied(scopes)?;
+        staying.retain(|change| !leaving.contains(&change.id));
+        if staying.is_empty() {
             return Ok(());
         }
         let oldest = undoes.iter().min().copied().unwrap_or_default();
         let mut later = Vec::new();
-        for entity_type in [EntityType::Entry, EntityType::Triple] {
-            let range = oldest.next()..self.head.next();
-            let touched = Touched { entity_type: Some(entity_type), scopes: Some(&scopes), range };
-            let count = self.reader.count_transactions_with(&touched)?;
-            later.extend(self.reader.transactions_with(&touched, 0..count)?);
+        for change in staying {
+            let touches = self.reader.touches(change.entity_type, change.id, Some(scopes))?;
+            later.extend(self.in_the_way(&touches, oldest, undoes)?);
         }
-        later.retain(|tx| !undoes.contains(tx));
-        later.sort_unstable();
-        later.dedup();
-        Err(Error::ChangedSince { targets: undoes.to_vec(), later })
+        Err(changed_since(undoes.to_vec(), later))
+    }
+
+    /// Of the transactions that touched an id, those since `oldest` that still stand.
+    fn in_the_way(&self, touches: &[TxId], oldest: TxId, undoes: &[TxId]) -> Result<Vec<TxId>, Error> {
+        let mut later = Vec::new();
+        for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
+            if !self.is_cancelled(tx, oldest, touches)? {
+                later.push(tx);
+            }
+        }
+        Ok(later)
     }
 
     /// The change that gives an id the state it had before `change`; none when it has that state already.
@@ -193,6 +187,12 @@ impl Plan<'_> {
         Ok(undoes.iter().any(|target| here(&target))
             && undoes.iter().filter(here).all(|target| *target > oldest))
     }
+}
+
+fn changed_since(targets: Vec<TxId>, mut later: Vec<TxId>) -> Error {
+    later.sort_unstable();
+    later.dedup();
+    Error::ChangedSince { targets, later }
 }
 
 /// Whether a transaction changed nothing but what is in this scope, and the scope itself.

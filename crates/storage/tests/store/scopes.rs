@@ -67,6 +67,10 @@ pub fn new_entry(scope: ScopeId) -> NewEntry {
     NewEntry::new(scope, "deploys", "Blue-green.")
 }
 
+pub fn entry_in(scope: ScopeId) -> Write {
+    Write::Store(new_entry(scope))
+}
+
 pub fn undo(tx: TxId) -> Write {
     Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: false, within: None })
 }
@@ -89,4 +93,10 @@ pub fn count_in(storage: &Storage, scope: ScopeId) -> u64 {
 
 pub fn head(storage: &Storage) -> TxId {
     storage.reader().and_then(|reader| reader.head()).expect("a head")
+}
+
+pub fn check_sound(storage: &Storage) {
+    let mut damages = Vec::new();
+    storage.backend().verify(&mut |damage| damages.push(damage)).expect("the store can be verified");
+    assert_eq!(damages, []);
 }

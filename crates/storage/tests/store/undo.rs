@@ -2,10 +2,37 @@
 
 use std::time::Instant;
 
-use kenning_storage::Write;
+use kenning_model::{EntityType, ScopeId, TxId};
+use kenning_storage::{EntryPatch, Error, Storage, UndoTarget, UndoWish, Write};
 use kenning_testkit::TempStore;
 
-use crate::scopes::{count_in, make_namespace, new_entry, open, scope_of, undo, wrote};
+use crate::scopes::{
+    check_sound, commit, count_in, entry_in, make_namespace, make_scope, new_entry, open, scope_of, undo,
+    wrote,
+};
+
+#[test]
+fn an_undo_that_would_take_a_scope_away_names_only_what_holds_it() {
+    let store = TempStore::new();
+    let storage = open(&store, 0);
+    make_namespace(&storage, "acme");
+    let web = make_scope(&storage, "acme:web");
+    let scope = scope_of(&storage, "acme:web");
+    let store_one = || wrote(&storage, entry_in(scope));
+    let undone = store_one();
+    wrote(&storage, undo(undone.id));
+    let deleted = store_one().changes[0].id;
+    wrote(&storage, Write::Delete { entity_type: EntityType::Entry, id: deleted });
+    let elsewhere = wrote(&storage, entry_in(ScopeId::GLOBAL_DEFAULT)).changes[0].id;
+    let patch = EntryPatch { scope: Some(scope), ..EntryPatch::default() };
+    let moved = wrote(&storage, Write::Update { id: elsewhere, patch, expected_version: None });
+    let stored = store_one();
+    assert_eq!(in_the_way(&storage, web.id), [moved.id, stored.id]);
+    for tx in [stored.id, moved.id, web.id] {
+        wrote(&storage, undo(tx));
+    }
+    check_sound(&storage);
+}
 
 #[test]
 fn undoing_a_large_delete_again_costs_about_what_it_cost_the_first_time() {
@@ -27,4 +54,16 @@ fn undoing_a_large_delete_again_costs_about_what_it_cost_the_first_time() {
     let (_, second) = undone(deletion);
     assert_eq!(count_in(&storage, scope), MANY as u64);
     assert!(second < TIMES_MAX * first, "first {first:?}, then {second:?}");
+}
+
+/// What is named as standing in the way of an undo.
+fn in_the_way(storage: &Storage, tx: TxId) -> Vec<TxId> {
+    let wish = UndoWish { target: UndoTarget::Tx(tx), any_actor: true, within: None };
+    match commit(storage, Write::Undo(wish)) {
+        Err(Error::ChangedSince { targets, later }) => {
+            assert_eq!(targets, [tx]);
+            later
+        }
+        other => panic!("nothing was in the way: {other:?}"),
+    }
 }
