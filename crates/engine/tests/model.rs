@@ -101,7 +101,7 @@ impl Model {
         self.undone_by(tx).is_none() && self.log[tx - 1].undoes.is_empty()
     }
 
-    /// Taken back by a later one, or itself taking back only what came after `oldest`, as far as the id goes.
+    /// Takes back only what came after `oldest`, as far as the id goes.
     fn cancelled(&self, tx: usize, oldest: usize, id: &Id) -> bool {
         let here: Vec<usize> = self.log[tx - 1]
             .undoes
@@ -109,7 +109,7 @@ impl Model {
             .copied()
             .filter(|target| self.log[target - 1].touched.contains(id))
             .collect();
-        self.undone_by(tx).is_some() || (!here.is_empty() && here.iter().all(|target| *target > oldest))
+        !here.is_empty() && here.iter().all(|target| *target > oldest)
     }
 
     /// The newest that stand and that `who` may undo, or `None` if there are too few.
@@ -128,11 +128,11 @@ impl Model {
             for id in &self.log[tx - 1].touched {
                 let oldest =
                     *targets.iter().filter(|t| self.log[*t - 1].touched.contains(id)).min().expect("one");
-                later.extend((oldest + 1..=self.log.len()).filter(|l| {
-                    !targets.contains(l)
-                        && self.log[l - 1].touched.contains(id)
-                        && !self.cancelled(*l, oldest, id)
-                }));
+                let since = (oldest + 1..=self.log.len())
+                    .filter(|l| !targets.contains(l) && self.log[l - 1].touched.contains(id));
+                // What was taken back has what took it back in its place.
+                let standing = since.map(|l| self.undone_by(l).unwrap_or(l));
+                later.extend(standing.filter(|l| !self.cancelled(*l, oldest, id)));
                 match self.states[oldest - 1].get(id) {
                     Some(said) => state.insert(*id, said.clone()),
                     None => state.remove(id),

@@ -110,12 +110,14 @@ impl Plan<'_> {
         Err(changed_since(undoes.to_vec(), later))
     }
 
-    /// Of the transactions that touched an id, those since `oldest` that still stand.
+    /// Of the transactions that touched an id, those since `oldest` that the undo of it would not leave as they are. For
+    /// one that was taken back it is what took it back, which may have found the id gone and so not have touched it.
     fn in_the_way(&self, touches: &[TxId], oldest: TxId, undoes: &[TxId]) -> Result<Vec<TxId>, Error> {
         let mut later = Vec::new();
         for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
-            if !self.is_cancelled(tx, oldest, touches)? {
-                later.push(tx);
+            let standing = self.reader.undone_by(tx, self.head)?.unwrap_or(tx);
+            if !self.is_cancelled(standing, oldest, touches)? {
+                later.push(standing);
             }
         }
         Ok(later)
@@ -174,12 +176,9 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// A transaction and the standing undo of it leave an id as they found it, so neither is in the way of undoing
-    /// `oldest`, provided that both came after it. `touches` are the transactions that touched the id.
+    /// An undo and what it takes back leave an id as they found it, so neither is in the way of undoing `oldest`,
+    /// provided that all of them came after it. `touches` are the transactions that touched the id.
     fn is_cancelled(&self, id: TxId, oldest: TxId, touches: &[TxId]) -> Result<bool, Error> {
-        if self.reader.undone_by(id, self.head)?.is_some() {
-            return Ok(true);
-        }
         // Asked once for every id that a large transaction touched, so nothing more of it is read.
         let tx = self.reader.transaction(id, self.head, View::HEADER)?;
         let undoes = tx.map(|tx| tx.undoes).unwrap_or_default();

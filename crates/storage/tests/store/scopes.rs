@@ -39,7 +39,11 @@ pub fn open(store: &TempStore, process: u64) -> Storage {
 }
 
 pub fn commit(storage: &Storage, write: Write) -> Result<Transaction, Error> {
-    let (actor, origin, tool) = ("tester".to_owned(), "tester".to_owned(), "test".to_owned());
+    commit_as(storage, "tester", write)
+}
+
+pub fn commit_as(storage: &Storage, who: &str, write: Write) -> Result<Transaction, Error> {
+    let (actor, origin, tool) = (who.to_owned(), who.to_owned(), "test".to_owned());
     storage.commit(Request { actor, origin, tool, write, keyed: None }).map(|done| done.tx)
 }
 

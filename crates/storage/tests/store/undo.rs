@@ -7,9 +7,32 @@ use kenning_storage::{EntryPatch, Error, Storage, UndoTarget, UndoWish, Write};
 use kenning_testkit::TempStore;
 
 use crate::scopes::{
-    check_sound, commit, count_in, entry_in, make_namespace, make_scope, new_entry, open, scope_of, undo,
-    wrote,
+    check_sound, commit, commit_as, count_in, entry_in, make_namespace, make_scope, new_entry, open,
+    scope_of, undo, wrote,
 };
+
+#[test]
+fn what_an_undo_found_gone_and_left_so_is_not_brought_back_by_the_undo_of_something_older() {
+    let store = TempStore::new();
+    let storage = open(&store, 0);
+    let done = |who, write| commit_as(&storage, who, write).expect("it is written");
+    let stored = done("one", entry_in(ScopeId::GLOBAL_DEFAULT));
+    let id = stored.changes[0].id;
+    let patch = EntryPatch { content: Some("Canary.".to_owned()), ..EntryPatch::default() };
+    let updated = done("other", Write::Update { id, patch, expected_version: None });
+    let update_undone = done("other", undo(updated.id));
+    let deleted = done("one", Write::Delete { entity_type: EntityType::Entry, id });
+    let newest = UndoWish { target: UndoTarget::Newest(2), any_actor: false, within: None };
+    let all_undone = done("one", Write::Undo(newest));
+    assert_eq!(all_undone.undoes, [deleted.id, stored.id]);
+    assert_eq!(all_undone.changes, [], "what was stored is gone already");
+    assert_eq!(in_the_way(&storage, update_undone.id), [all_undone.id]);
+    for tx in [all_undone.id, deleted.id, update_undone.id] {
+        wrote(&storage, Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: true, within: None }));
+    }
+    assert_eq!(count_in(&storage, ScopeId::GLOBAL_DEFAULT), 1);
+    check_sound(&storage);
+}
 
 #[test]
 fn an_undo_that_would_take_a_scope_away_names_only_what_holds_it() {
