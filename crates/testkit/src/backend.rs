@@ -1,14 +1,18 @@
 //! What every backend promises, one function each. A backend is tested by running the list, each on an empty
 //! store of its own.
 
+mod scopes;
+
 use std::ops::Range;
 
 use jiff::SignedDuration;
 use kenning_model::{
-    Change, EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, Triple, TxId, Version,
+    Change, DEFAULT, EntityType, Entry, Id, Record, ScopeId, ScopeNames, Status, Timestamp, Transaction,
+    Triple, TxId, Version,
 };
 use kenning_storage::{Backend, EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
 
+use self::scopes::{namespace, scope};
 use crate::{fixed_start, scrambled};
 
 pub type Promise = (&'static str, fn(&dyn Backend));
@@ -28,6 +32,16 @@ pub const PROMISES: &[Promise] = &[
     ("triples are found by folded values", triples_are_found_by_folded_values),
     ("topics come in order and once", topics_come_in_order_and_once),
     ("the newest transaction of an origin is found", the_newest_transaction_of_an_origin_is_found),
+    ("a scope is found by the name it has", scopes::a_scope_is_found_by_the_name_it_has),
+    ("the scope that had a name last is found", scopes::the_scope_that_had_a_name_last_is_found),
+    ("scopes are called what they were called", scopes::scopes_are_called_what_they_were_called),
+    ("a scope sees the nearest first", scopes::a_scope_sees_the_nearest_first),
+    ("a scope number is given once", scopes::a_scope_number_is_given_once),
+    ("live records come oldest first", scopes::live_records_come_oldest_first),
+    ("things are counted where they are", scopes::things_are_counted_where_they_are),
+    ("touches keep to their scopes", scopes::touches_keep_to_their_scopes),
+    ("a view shows what is in its scopes", scopes::a_view_shows_what_is_in_its_scopes),
+    ("transactions are found by scope", scopes::transactions_are_found_by_scope),
     ("keys are remembered and forgotten", keys_are_remembered_and_forgotten),
     ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
     ("the secret stays the same", the_secret_stays_the_same),
@@ -337,7 +351,8 @@ pub fn the_secret_stays_the_same(backend: &dyn Backend) {
     assert_eq!(backend.secret().expect("a secret"), secret);
 }
 
-/// A create, an update, a triple, a delete, its undo, and the undo of that.
+/// A create, an update, a triple, a delete, its undo, and the undo of that; a namespace with two scopes, one of which is
+/// renamed, and the end of all three.
 fn mixed_history() -> Vec<Transaction> {
     let first = entry("Deploys", HERE, 1);
     let second = Entry { content: "Canary.".to_owned(), ..entry("Deploys", ELSEWHERE, 2) };
@@ -349,6 +364,14 @@ fn mixed_history() -> Vec<Transaction> {
         after: after.map(|entry| Record::Entry(entry.clone())),
     };
     let undo = |number, of, changes| Transaction { undoes: vec![TxId(of)], ..transaction(number, changes) };
+    let places = [namespace("acme"), scope(2, 3, DEFAULT, &[]), scope(3, 3, "web", &[])];
+    let site = scope(3, 3, "site", &[]).again(2, moment(8));
+    let closed = |number: u64, tx: u64, record: &Record| Change {
+        entity_type: record.entity_type(),
+        id: id(number),
+        before: Some(Version { tx_id: TxId(tx), record: record.clone() }),
+        after: None,
+    };
     vec![
         transaction(1, vec![change(None, Some(&first))]),
         transaction(2, vec![change(Some((1, &first)), Some(&second))]),
@@ -356,6 +379,9 @@ fn mixed_history() -> Vec<Transaction> {
         transaction(4, vec![change(Some((2, &second)), None)]),
         undo(5, 4, vec![change(None, Some(&third))]),
         undo(6, 5, vec![change(Some((5, &third)), None)]),
+        transaction(7, (3..).zip(places.clone()).map(|(number, place)| created(number, place)).collect()),
+        transaction(8, vec![Change { after: Some(site.clone()), ..closed(5, 7, &places[2]) }]),
+        transaction(9, vec![closed(3, 7, &places[0]), closed(4, 7, &places[1]), closed(5, 8, &site)]),
     ]
 }
 
@@ -367,6 +393,9 @@ struct Seen {
     entries: Vec<Stored>,
     triples: Vec<Stored>,
     counts: (u64, u64),
+    places: Vec<Stored>,
+    closures: Vec<ScopeId>,
+    names: ScopeNames,
 }
 
 impl Seen {
@@ -381,15 +410,22 @@ impl Seen {
                 reader.count_entries(&entries).expect("a count"),
                 reader.count_triples(&triples).expect("a count"),
             ),
+            names: reader.scope_names(&[ELSEWHERE, ScopeId(3)], at).expect("names"),
             ..Seen::default()
         };
+        for scope in [ELSEWHERE, ScopeId(3)] {
+            seen.closures.extend(reader.closure(scope, at).expect("a closure"));
+        }
         for number in 1..=at.0 {
             seen.transactions.extend(reader.transaction(TxId(number), at, View::WHOLE).expect("an answer"));
         }
         for entity_type in EntityType::ALL {
-            for number in 1..=2 {
+            for number in 1..=5 {
                 seen.records.extend(reader.record(entity_type, id(number), at).expect("an answer"));
             }
+        }
+        for entity_type in [EntityType::Namespace, EntityType::Scope] {
+            seen.places.extend(reader.live(entity_type, at).expect("places"));
         }
         seen
     }
