@@ -1,14 +1,135 @@
-//! Scopes by name, and what became of them.
+//! Scopes that others change between the moment they are looked up and the moment something is written into them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 use kenning_model::{Id, ScopeId, ScopeName, Transaction, TxId};
 use kenning_storage::{
-    EntryFilter, Error, Missing, NamespacePatch, NewEntry, NewNamespace, NewScope, Request, ScopePatch,
-    Sources, Storage, TripleFilter, UndoTarget, UndoWish, Write, find_scope,
+    EntryFilter, EntryPatch, Error, Missing, NamespacePatch, NewEntry, NewNamespace, NewScope, NewTriple,
+    OnConflict, Request, ScopePatch, Sources, Storage, TripleFilter, UndoTarget, UndoWish, Write, find_scope,
 };
 use kenning_testkit::{TempStore, fixed_sources, scrambled};
+
+#[test]
+fn a_write_into_a_scope_that_went_meanwhile_is_refused_and_leaves_nothing() {
+    let store = TempStore::new();
+    let [mine, other] = [0, 1].map(|process| open(&store, process));
+    make_namespace(&mine, "acme");
+    make_scope(&mine, "acme:web");
+    let outside = wrote(&mine, entry_in(ScopeId::GLOBAL_DEFAULT)).changes[0].id;
+    let scope = scope_of(&mine, "acme:web");
+    wrote(&other, Write::DeleteScope { name: name("acme:web") });
+    let before = head(&mine);
+    let moved = EntryPatch { scope: Some(scope), ..EntryPatch::default() };
+    let late = vec![
+        entry_in(scope),
+        Write::StoreAll(vec![new_entry(ScopeId::GLOBAL_DEFAULT), new_entry(scope)]),
+        Write::Update { id: outside, patch: moved, expected_version: None },
+        relation_in(scope),
+    ];
+    for write in late {
+        let error = commit(&mine, write).expect_err("the scope is gone");
+        assert!(matches!(&error, Error::Unsound { what } if what.contains("`acme:web`")), "{error:?}");
+    }
+    assert_eq!(head(&mine), before);
+    check_sound(&mine);
+}
+
+#[test]
+fn what_is_written_while_its_scope_is_deleted_is_in_it_before_or_not_at_all() {
+    const ROUNDS: usize = 20;
+    const WRITES: usize = 6;
+    let store = TempStore::in_memory();
+    let [mine, other] = [0, 1].map(|process| open(&store, process));
+    make_namespace(&mine, "acme");
+    let (mut written, mut refused) = (0, 0);
+    for round in 0..ROUNDS {
+        let text = format!("acme:round-{round}");
+        make_scope(&mine, &text);
+        let scope = scope_of(&mine, &text);
+        let start = Barrier::new(3);
+        std::thread::scope(|threads| {
+            // Two threads of one process share a commit, the other process has its own.
+            let write = |storage| {
+                start.wait();
+                (0..WRITES).map(|_| commit(storage, entry_in(scope))).collect::<Vec<_>>()
+            };
+            let writers = [&mine, &other].map(|storage| threads.spawn(move || write(storage)));
+            start.wait();
+            wrote(&mine, Write::DeleteScope { name: name(&text) });
+            for outcome in writers.into_iter().flat_map(|writer| writer.join().expect("a writer ends")) {
+                match outcome {
+                    Ok(_) => written += 1,
+                    Err(Error::Unsound { .. }) => refused += 1,
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+        assert_eq!(count_in(&mine, scope), 0, "the scope {round} is gone with all that was in it");
+    }
+    assert_eq!(written + refused, ROUNDS * 2 * WRITES);
+    assert_eq!(head(&mine).0 as usize, 1 + 2 * ROUNDS + written, "what was refused left nothing");
+    check_sound(&mine);
+}
+
+#[test]
+fn of_two_processes_that_make_one_name_one_is_told_that_it_is_taken() {
+    const ROUNDS: usize = 20;
+    let store = TempStore::in_memory();
+    let processes = [0, 1].map(|process| open(&store, process));
+    make_namespace(&processes[0], "acme");
+    for round in 0..ROUNDS {
+        let name_of_round = format!("round-{round}");
+        let namespace = || Write::CreateNamespace(new_namespace(&name_of_round));
+        let scope = || Write::CreateScope(new_scope(&format!("acme:{name_of_round}")));
+        for write in [&namespace as &(dyn Fn() -> Write + Sync), &scope] {
+            let start = Barrier::new(processes.len());
+            let outcomes = std::thread::scope(|threads| {
+                let makers = processes.each_ref().map(|storage| {
+                    let start = &start;
+                    threads.spawn(move || {
+                        start.wait();
+                        commit(storage, write())
+                    })
+                });
+                makers.map(|maker| maker.join().expect("a maker ends"))
+            });
+            let lost = match outcomes {
+                [Ok(_), lost] | [lost, Ok(_)] => lost,
+                neither => panic!("nobody made it: {neither:?}"),
+            };
+            assert!(matches!(lost, Err(Error::NameTaken { .. })), "{lost:?}");
+        }
+    }
+    assert_eq!(head(&processes[0]), TxId(1 + 2 * ROUNDS as u64));
+    check_sound(&processes[0]);
+}
+
+#[test]
+fn the_number_of_a_scope_that_is_gone_is_never_given_again() {
+    let store = TempStore::new();
+    let storage = open(&store, 0);
+    make_namespace(&storage, "acme");
+    let made = |storage: &Storage, text: &str| {
+        make_scope(storage, text);
+        scope_of(storage, text).0
+    };
+    let mut numbers = vec![scope_of(&storage, "acme:default").0, made(&storage, "acme:web")];
+    wrote(&storage, Write::DeleteScope { name: name("acme:web") });
+    numbers.push(made(&storage, "acme:web"));
+    wrote(&storage, undo(head(&storage)));
+    numbers.push(made(&storage, "acme:web"));
+    let deletion = wrote(&storage, Write::DeleteNamespace { name: "acme".to_owned() }).id;
+    make_namespace(&storage, "emca");
+    numbers.push(scope_of(&storage, "emca:default").0);
+    drop(storage);
+    let storage = open(&store, 1);
+    numbers.push(made(&storage, "emca:web"));
+    assert_eq!(numbers, [2, 3, 4, 5, 6, 7]);
+    wrote(&storage, undo(deletion));
+    assert_eq!(["acme:default", "acme:web"].map(|text| scope_of(&storage, text).0), [2, 5]);
+    check_sound(&storage);
+}
 
 #[test]
 fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_for() {
@@ -73,6 +194,12 @@ pub fn new_entry(scope: ScopeId) -> NewEntry {
 
 pub fn entry_in(scope: ScopeId) -> Write {
     Write::Store(new_entry(scope))
+}
+
+pub fn relation_in(scope: ScopeId) -> Write {
+    let [subject, predicate, object] = ["api", "runs on", "nomad"].map(str::to_owned);
+    let triple = NewTriple { scope, subject, predicate, object, source: None, confidence: None };
+    Write::Relate { triple, on_conflict: OnConflict::KeepBoth }
 }
 
 pub fn undo(tx: TxId) -> Write {
