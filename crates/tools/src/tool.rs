@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use kenning_engine::{Engine, Snapshot};
+use kenning_engine::{Engine, Error, Snapshot};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
 use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Block, Reply};
@@ -119,7 +119,19 @@ impl Context<'_> {
 
     /// The scope that a call writes to.
     pub(crate) fn scope(&self, named: Option<&str>) -> Result<ScopeId, Stop> {
-        Ok(self.engine.snapshot()?.scope(&self.scope_name(named)?)?)
+        let name = self.scope_name(named)?;
+        match self.engine.snapshot()?.scope(&name) {
+            // The first reply comes back, whatever has become of the scope since. Nothing can be written to this one.
+            Err(Error::UnknownScope { .. }) if self.is_repeated()? => Ok(ScopeId(0)),
+            scope => Ok(scope?),
+        }
+    }
+
+    /// Whether this very call was made before, under the same key.
+    fn is_repeated(&self) -> Result<bool, Stop> {
+        let Some((key, digest)) = &self.key else { return Ok(false) };
+        let known = self.engine.storage()?.reader()?.recall(&self.caller.actor, key)?;
+        Ok(known.is_some_and(|known| known.tool == self.tool && known.digest == *digest))
     }
 
     /// Commits, and makes the reply from what was committed. With an idempotency key that was seen before, the
