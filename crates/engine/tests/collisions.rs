@@ -44,7 +44,7 @@ fn contradictions_are_named_and_other_matters_are_not() {
         !collisions(&[&one, &other]).is_empty()
     };
     let [found, apart, same] = ["collision", "apart", "same"].map(|label| count(&pairs, label, contradict));
-    println!("contradictions named: {found:?}, other matters: {apart:?}, duplicates: {same:?}");
+    eprintln!("contradictions named: {found:?}, other matters: {apart:?}, duplicates: {same:?}");
     assert!(share(found) >= 0.5, "{found:?} contradictions are found");
     assert!(share(apart) <= 0.04, "{apart:?} that are about other matters");
     // A duplicate in other words may pass for a contradiction: to settle it does no harm.
@@ -62,7 +62,7 @@ fn duplicates_and_contradictions_are_similar_and_other_matters_are_not() {
         !engine.similar(&engine.snapshot().expect("readable"), &asked).expect("readable").is_empty()
     };
     let [collision, apart, same] = ["collision", "apart", "same"].map(|label| count(&pairs, label, similar));
-    println!("similar: contradictions {collision:?}, other matters {apart:?}, duplicates {same:?}");
+    eprintln!("similar: contradictions {collision:?}, other matters {apart:?}, duplicates {same:?}");
     assert!(share(same) >= 0.75, "{same:?} duplicates are found");
     assert!(share(apart) <= 0.03, "{apart:?} that are about other matters");
 }

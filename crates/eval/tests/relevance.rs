@@ -33,7 +33,7 @@ fn what_is_relevant_is_found_and_what_is_not_is_left_out() {
         let found: BTreeSet<&str> = ask(&engine, text).iter().map(|id| keys[id]).collect();
         counts.add(&found, relevant);
     }
-    println!("{counts:?}: {}", counts.summary());
+    eprintln!("{counts:?}: {}", counts.summary());
     // Half of what is relevant shares no word with the query that asks for it, by design of the set.
     assert!(counts.precision() >= 0.62, "{}", counts.summary());
     assert!(counts.recall() >= 0.62, "{}", counts.summary());
