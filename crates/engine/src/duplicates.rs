@@ -24,6 +24,8 @@ const EQUAL_MIN: usize = HASHES * 45 / 100;
 /// So many that may be seen are compared with the question. Those of other scopes are passed over: they must not hide
 /// what is in sight.
 const COMPARED_MAX: usize = 12;
+/// With less than this of their words in common, texts are not worth a closer look.
+const SHARED_MIN: f64 = 0.35;
 /// What was asked for and never written is forgotten at some point.
 const ASKED_MAX: usize = 1024;
 
@@ -126,13 +128,14 @@ impl Duplicates {
 pub(crate) struct Asked<'a> {
     key: u64,
     question: &'a Similar<'a>,
+    words: Vec<u64>,
     sketch: Sketch,
 }
 
 impl<'a> Asked<'a> {
     pub(crate) fn new(question: &'a Similar<'a>) -> Asked<'a> {
         let words = word_set(question.topic, question.content);
-        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), question }
+        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words, question }
     }
 
     /// By these the segments of the index find what may be alike.
@@ -163,6 +166,9 @@ impl<'a> Asked<'a> {
                 continue;
             }
             compared += 1;
+            if overlap(&self.words, &word_set(&entry.topic, &entry.content)) < SHARED_MIN {
+                continue;
+            }
             let likeness = statement.likeness(&Statement::new(&entry.topic, &entry.content));
             if likeness >= ALIKE_MIN {
                 found.push((likeness, stored.tx_id, id));
@@ -220,6 +226,21 @@ fn word_set(topic: &str, content: &str) -> Vec<u64> {
     hashes.sort_unstable();
     hashes.dedup();
     hashes
+}
+
+/// Shared words divided by all words, of two sorted sets.
+fn overlap(one: &[u64], other: &[u64]) -> f64 {
+    let (mut at, mut shared) = (0, 0);
+    for word in one {
+        while at < other.len() && other[at] < *word {
+            at += 1;
+        }
+        shared += usize::from(other.get(at) == Some(word));
+    }
+    match one.len() + other.len() - shared {
+        0 => 0.0,
+        all => shared as f64 / all as f64,
+    }
 }
 
 /// The hashes of the words (FNV-1a), without case. Every write passes here twice, so plain text takes a short way.

@@ -46,7 +46,8 @@ CREATE TABLE undo (target INTEGER NOT NULL, by_tx INTEGER NOT NULL, PRIMARY KEY 
 ";
 
 /// `namespace` and `scope` are derived like `entry`. `closure` is what each scope sees, nearest first, kept by the
-/// transaction that changes it; `touched` is which transactions concern a scope (0 for what belongs to none), by kind.
+/// transaction that changes it; `touched` is which transactions concern a scope (0 for what belongs to none), by kind. Its
+/// rows come in the order of the log, so a write appends and a history newest first walks backwards.
 const V2: &str = "
 CREATE TABLE namespace (
     tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, name TEXT NOT NULL,
@@ -66,7 +67,7 @@ CREATE TABLE closure (
     PRIMARY KEY (scope, tx_from)
 ) WITHOUT ROWID;
 CREATE TABLE touched (
-    scope INTEGER NOT NULL, kind INTEGER NOT NULL, tx_id INTEGER NOT NULL, PRIMARY KEY (scope, kind, tx_id)
+    scope INTEGER NOT NULL, kind INTEGER NOT NULL, tx_id INTEGER NOT NULL, PRIMARY KEY (tx_id, scope, kind)
 ) WITHOUT ROWID;
 INSERT OR IGNORE INTO touched SELECT scope, 1, tx_from FROM entry;
 INSERT OR IGNORE INTO touched SELECT scope, 1, tx_to FROM entry WHERE tx_to IS NOT NULL;
