@@ -59,6 +59,8 @@ pub trait Reader {
     /// The scope that had this name last, and the last transaction that touched it: if it is not live, the one that
     /// deleted it.
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error>;
+    /// The transaction that deleted the namespace which had this name last; none if it lives on under another.
+    fn namespace_deleted_by(&self, name: &str) -> Result<Option<TxId>, Error>;
     /// What these scopes are called; deleted ones by their last name.
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error>;
     /// What a scope sees, nearest first; nothing if it is not live.

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("there is no scope `{scope}`")]
     UnknownScope { scope: ScopeName, missing: Missing },
     #[error("there is no namespace `{namespace}`")]
-    UnknownNamespace { namespace: String, nearest: Option<String> },
+    UnknownNamespace { namespace: String, nearest: Option<String>, deleted_by: Option<TxId> },
     #[error("there is already {what}")]
     NameTaken { what: String },
     /// It would leave the scopes, or what is in them, in no order.

@@ -252,9 +252,11 @@ impl Tree {
         Ok(depth)
     }
 
-    pub(crate) fn unknown_namespace(&self, name: &str) -> Error {
+    /// Why there is no namespace of this name, and what was meant perhaps.
+    pub(crate) fn unknown_namespace(&self, reader: &dyn Reader, name: &str) -> Result<Error, Error> {
         let names = self.namespaces.values().map(|namespace| namespace.name.clone());
-        Error::UnknownNamespace { namespace: name.to_owned(), nearest: nearest(name, names) }
+        let deleted_by = reader.namespace_deleted_by(name)?;
+        Ok(Error::UnknownNamespace { namespace: name.to_owned(), nearest: nearest(name, names), deleted_by })
     }
 }
 

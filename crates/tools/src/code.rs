@@ -126,7 +126,11 @@ impl From<Error> for Stop {
         match error {
             Error::UnknownId { entity_type, id } => unknown_id(entity_type, id.as_str()),
             Error::UnknownScope { scope, missing } => unknown_scope(&scope, missing),
-            Error::UnknownNamespace { namespace, nearest } => {
+            Error::UnknownNamespace { namespace, deleted_by: Some(by), .. } => Stop::new(
+                Code::NotFound,
+                format!("there is no namespace `{namespace}` any more: transaction {by} deleted it; `undo` {by} brings it back"),
+            ),
+            Error::UnknownNamespace { namespace, nearest, .. } => {
                 let hint = nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
                 let next = "`get_namespaces` lists them, `create_namespace` makes one";
                 Stop::new(Code::NotFound, format!("there is no namespace `{namespace}`; {hint}{next}"))
@@ -135,7 +139,7 @@ impl From<Error> for Stop {
                 Code::Conflict,
                 format!("there is already {what}; take another name, or use it as it is (`get_namespaces` describes it)"),
             ),
-            Error::Unsound { what } => Stop::new(Code::Conflict, format!("{what}; see `history` for what was changed since")),
+            Error::Unsound { what } => Stop::new(Code::Conflict, format!("{what}; see `history`")),
             Error::OutsideScope { tx, scope } => Stop::new(
                 Code::ScopeViolation,
                 format!("transaction {tx} changed more than what is in scope `{scope}`; leave `scope` out to undo all of it"),

@@ -194,6 +194,13 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.row(sql, params, |row| Ok((ScopeId(row.get(0)?), TxId(row.get(1)?))))
     }
 
+    fn namespace_deleted_by(&self, name: &str) -> Result<Option<TxId>, Error> {
+        let sql = "SELECT max(n.tx_to) FROM namespace AS n WHERE n.name = ?1
+                   AND NOT EXISTS (SELECT 1 FROM namespace AS v WHERE v.id = n.id AND v.tx_to IS NULL)";
+        let by = self.row(sql, params![name], |row| row.get::<_, Option<u64>>(0))?;
+        Ok(by.flatten().map(TxId))
+    }
+
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error> {
         let sql = "SELECT (SELECT n.name FROM namespace AS n WHERE n.id = s.namespace AND n.tx_from <= ?2
                            ORDER BY n.tx_from DESC LIMIT 1), s.name

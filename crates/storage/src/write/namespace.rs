@@ -51,7 +51,7 @@ impl Plan<'_> {
 
     pub(super) fn update_namespace(&self, name: &str, patch: &NamespacePatch) -> Result<Draft, Error> {
         let tree = self.tree()?;
-        let id = found(&tree, name, "changed")?;
+        let id = self.found_namespace(&tree, name, "changed")?;
         let before = self.live(EntityType::Namespace, id)?;
         let Record::Namespace(current) = &before.record else {
             return Err(Error::damaged(format!("`{id}` is not a namespace")));
@@ -72,7 +72,7 @@ impl Plan<'_> {
 
     pub(super) fn delete_namespace(&self, name: &str) -> Result<Draft, Error> {
         let tree = self.tree()?;
-        let id = found(&tree, name, "deleted")?;
+        let id = self.found_namespace(&tree, name, "deleted")?;
         let scopes: Vec<(Id, &Scope)> = tree.scopes(id).collect();
         let mut changes = vec![self.closed(EntityType::Namespace, id)?];
         for (id, _) in &scopes {
@@ -84,17 +84,22 @@ impl Plan<'_> {
     }
 }
 
+impl Plan<'_> {
+    /// The id of a namespace that may be changed.
+    fn found_namespace(&self, tree: &Tree, name: &str, done: &str) -> Result<Id, Error> {
+        if name == GLOBAL {
+            return Err(Error::Invalid { what: format!("`{GLOBAL}` is built in and can't be {done}") });
+        }
+        match tree.namespace(name) {
+            Some((id, _)) => Ok(id),
+            None => Err(tree.unknown_namespace(self.reader, name)?),
+        }
+    }
+}
+
 fn free(tree: &Tree, name: &str) -> Result<(), Error> {
     match tree.namespace(name) {
         Some(_) => Err(Error::NameTaken { what: format!("a namespace `{name}`") }),
         None => Ok(()),
     }
-}
-
-/// The id of a namespace that may be changed.
-fn found(tree: &Tree, name: &str, done: &str) -> Result<Id, Error> {
-    if name == GLOBAL {
-        return Err(Error::Invalid { what: format!("`{GLOBAL}` is built in and can't be {done}") });
-    }
-    tree.namespace(name).map(|(id, _)| id).ok_or_else(|| tree.unknown_namespace(name))
 }

@@ -28,8 +28,9 @@ pub struct ScopePatch {
 impl Plan<'_> {
     pub(super) fn create_scope(&self, new: &NewScope) -> Result<Draft, Error> {
         let tree = self.tree()?;
-        let (namespace, _) =
-            tree.namespace(&new.name.namespace).ok_or_else(|| tree.unknown_namespace(&new.name.namespace))?;
+        let Some((namespace, _)) = tree.namespace(&new.name.namespace) else {
+            return Err(tree.unknown_namespace(self.reader, &new.name.namespace)?);
+        };
         free(&tree, &new.name)?;
         let scope = Scope {
             number: self.reader.next_scope()?,

@@ -7,7 +7,7 @@ use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transact
 
 use super::{Draft, Plan};
 use crate::Error;
-use crate::backend::View;
+use crate::backend::{Touched, View};
 
 #[derive(Clone, Debug)]
 pub enum UndoTarget {
@@ -77,7 +77,9 @@ impl Plan<'_> {
             return restored.into_iter().try_for_each(|scope| self.check_scope(scope));
         }
         let after = self.tree()?.after(changes);
-        after.check().map_err(|what| Error::Unsound { what })?;
+        if let Err(what) = after.check() {
+            return Err(Error::Unsound { what: format!("{what}{}", self.since(undoes)?) });
+        }
         let closed = changes.iter().filter(|change| change.after.is_none());
         let closed = closed.filter_map(|change| change.before.as_ref()?.record.as_scope());
         self.check_empty(&closed.map(|scope| scope.number).collect::<Vec<_>>(), changes, undoes)?;
@@ -87,6 +89,25 @@ impl Plan<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What has changed namespaces and scopes since: `, because of transaction 9`.
+    fn since(&self, undoes: &[TxId]) -> Result<String, Error> {
+        const NAMED_MAX: usize = 10;
+        let oldest = undoes.iter().min().copied().unwrap_or_default();
+        let mut later = BTreeSet::new();
+        for entity_type in [EntityType::Namespace, EntityType::Scope] {
+            let range = oldest.next()..self.head.next();
+            let touched = Touched { entity_type: Some(entity_type), scopes: None, range };
+            later.extend(self.reader.transactions_with(&touched, 0..NAMED_MAX as u64)?);
+        }
+        let named: Vec<String> =
+            later.into_iter().filter(|tx| !undoes.contains(tx)).map(|tx| tx.to_string()).collect();
+        Ok(match &named[..] {
+            [] => String::new(),
+            [tx] => format!(", because of transaction {tx}"),
+            named => format!(", because of transactions {}", named.join(", ")),
+        })
     }
 
     /// Refuses to take scopes away while something is in them.
