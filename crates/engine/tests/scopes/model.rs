@@ -623,6 +623,11 @@ impl Model {
             .find(|by| self.log[by - 1].undoes.contains(&tx) && self.undone_by(*by, at).is_none())
     }
 
+    /// As an undo does that finds nothing left to change.
+    pub fn changed_nothing(&self, tx: usize) -> bool {
+        self.log[tx - 1].touched.is_empty()
+    }
+
     pub fn touched(&self, tx: usize, id: Id) -> bool {
         self.log[tx - 1].touched.contains(&id)
     }

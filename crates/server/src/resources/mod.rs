@@ -197,7 +197,7 @@ impl Watched {
             Watched::Triples => (EntityType::Triple, None),
             Watched::Transactions => {
                 let is_seen = |change: &Change| before.had(change) || after.has(change);
-                if tx.changes.iter().any(is_seen) {
+                if tx.changes.is_empty() || tx.changes.iter().any(is_seen) {
                     changed.upserted.push(tx.id.to_string());
                 }
                 return changed;

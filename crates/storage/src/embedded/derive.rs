@@ -6,7 +6,7 @@ use kenning_model::{EntityType, Id, Record, ScopeId, Status, Timestamp, TxId, fo
 use rusqlite::{Connection, params};
 
 use super::failed;
-use super::log::{LogRow, kind_of};
+use super::log::{HEADER, LogRow, kind_of};
 use super::reader::LOG_COLUMNS;
 use crate::Error;
 use crate::tree::Tree;
@@ -107,7 +107,11 @@ impl<'a> Derived<'a> {
     }
 
     /// What follows from all changes of the transaction together.
-    pub(super) fn end(self) -> Result<(), Error> {
+    pub(super) fn end(mut self) -> Result<(), Error> {
+        // An undo that found nothing to change is part of the history all the same.
+        if self.touched.is_empty() && self.tx != TxId::EMPTY {
+            self.touched.insert((NO_SCOPE, HEADER));
+        }
         if self.touched.contains(&(NO_SCOPE, kind_of(EntityType::Scope))) {
             self.close_over()?;
         }

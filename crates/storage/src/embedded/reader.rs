@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 
 use super::derive::{NO_SCOPE, parted};
 use super::failed;
-use super::log::{LogRow, entity_type_of, kind_of, remembered_checksum};
+use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
 use crate::Error;
 use crate::backend::{EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
 
@@ -410,7 +410,10 @@ fn in_scopes(scopes: &[ScopeId]) -> String {
 fn touched_sql(touched: &Touched<'_>) -> String {
     let kinds =
         EntityType::ALL.into_iter().filter(|it| touched.entity_type.is_none_or(|wanted| wanted == *it));
-    let kinds: Vec<String> = kinds.map(|entity_type| kind_of(entity_type).to_string()).collect();
+    let mut kinds: Vec<String> = kinds.map(|entity_type| kind_of(entity_type).to_string()).collect();
+    if touched.entity_type.is_none() {
+        kinds.push(HEADER.to_string());
+    }
     let mut sql = format!("tx_id FROM touched WHERE kind IN ({})", kinds.join(", "));
     if let Some(scopes) = touched.scopes {
         let scopes: Vec<ScopeId> = [ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect();

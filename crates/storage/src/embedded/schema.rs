@@ -46,7 +46,7 @@ CREATE TABLE undo (target INTEGER NOT NULL, by_tx INTEGER NOT NULL, PRIMARY KEY 
 ";
 
 /// `namespace` and `scope` are derived like `entry`. `closure` is what each scope sees, nearest first, kept by the
-/// transaction that changes it; `touched` is which transactions concern a scope (0 for what belongs to none), by kind. Its
+/// transaction that changes it; `touched` is which transactions concern a scope (0 for what belongs to none), by kind (0 for none). Its
 /// rows come in the order of the log, so a write appends and a history newest first walks backwards.
 const V2: &str = "
 CREATE TABLE namespace (
@@ -73,6 +73,8 @@ INSERT OR IGNORE INTO touched SELECT scope, 1, tx_from FROM entry;
 INSERT OR IGNORE INTO touched SELECT scope, 1, tx_to FROM entry WHERE tx_to IS NOT NULL;
 INSERT OR IGNORE INTO touched SELECT scope, 2, tx_from FROM triple;
 INSERT OR IGNORE INTO touched SELECT scope, 2, tx_to FROM triple WHERE tx_to IS NOT NULL;
+INSERT OR IGNORE INTO touched SELECT 0, 0, tx_id FROM log WHERE seq = 0
+    AND NOT EXISTS (SELECT 1 FROM log AS change WHERE change.tx_id = log.tx_id AND change.seq = 1);
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
