@@ -19,6 +19,11 @@ impl EntityType {
     pub const ALL: [EntityType; 4] =
         [EntityType::Entry, EntityType::Triple, EntityType::Namespace, EntityType::Scope];
 
+    /// Whether it lives in a scope. Namespaces and scopes do not, and are seen from everywhere.
+    pub fn has_scope(self) -> bool {
+        !matches!(self, EntityType::Namespace | EntityType::Scope)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             EntityType::Entry => "entry",
@@ -81,7 +86,12 @@ impl Record {
         }
     }
 
-    /// The scope that it lives in; none for namespaces and scopes, which are seen from everywhere.
+    /// Whether who sees these scopes sees it.
+    pub fn is_seen_from(&self, scopes: &[ScopeId]) -> bool {
+        self.scope().is_none_or(|scope| scopes.contains(&scope))
+    }
+
+    /// The scope that it lives in; none for namespaces and scopes.
     pub fn scope(&self) -> Option<ScopeId> {
         match self {
             Record::Entry(entry) => Some(entry.scope),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::{Engine, Error};
-use kenning_model::{Change, EntityType, ScopeId, ScopeName, Transaction, TxId};
+use kenning_model::{Change, ScopeId, ScopeName, Transaction, TxId};
 use rmcp::model::{
     NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
 };
@@ -188,8 +188,7 @@ fn read_on(
     };
     let mut before = look(at)?;
     for tx in transactions {
-        let is_of_tree =
-            |change: &Change| matches!(change.entity_type, EntityType::Namespace | EntityType::Scope);
+        let is_of_tree = |change: &Change| !change.entity_type.has_scope();
         let after = if tx.changes.iter().any(is_of_tree) { look(tx.id)? } else { before.clone() };
         let next = after.clone();
         seen.push(Seen { tx, before, after });

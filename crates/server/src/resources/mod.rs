@@ -103,7 +103,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     match uri.place {
         Place::Entry(id) => {
             let stored = snapshot.entry(id)?;
-            let is_seen = |stored: &&Stored| stored.record.scope().is_some_and(|own| scopes.contains(&own));
+            let is_seen = |stored: &&Stored| stored.record.is_seen_from(&scopes);
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
             match items.is_empty() {
                 false => body(uri, at, items, None),
@@ -255,16 +255,11 @@ impl Sight {
     }
 
     fn had(&self, change: &Change) -> bool {
-        change.before.as_ref().is_some_and(|before| self.covers(&before.record))
+        change.before.as_ref().is_some_and(|before| before.record.is_seen_from(&self.scopes))
     }
 
     fn has(&self, change: &Change) -> bool {
-        change.after.as_ref().is_some_and(|record| self.covers(record))
-    }
-
-    /// Namespaces and scopes are seen from everywhere.
-    fn covers(&self, record: &Record) -> bool {
-        record.scope().is_none_or(|own| self.scopes.contains(&own))
+        change.after.as_ref().is_some_and(|record| record.is_seen_from(&self.scopes))
     }
 }
 

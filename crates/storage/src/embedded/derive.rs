@@ -51,7 +51,7 @@ impl<'a> Derived<'a> {
 
     /// Closes the version of an id that is live.
     pub(super) fn close(&mut self, entity_type: EntityType, id: &str) -> Result<(), Error> {
-        let scope = if has_scope(entity_type) { "scope" } else { "0" };
+        let scope = if entity_type.has_scope() { "scope" } else { "0" };
         let sql = format!(
             "UPDATE {}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL RETURNING {scope}",
             self.schema
@@ -184,10 +184,6 @@ impl<'a> Derived<'a> {
         let namespace = Id::parse(namespace).ok_or_else(|| Error::damaged("a namespace has no id"))?;
         Ok(tree.scopes(namespace).map(|(_, scope)| (scope.number.0, joined(&tree.closure(scope)))).collect())
     }
-}
-
-fn has_scope(entity_type: EntityType) -> bool {
-    matches!(entity_type, EntityType::Entry | EntityType::Triple)
 }
 
 /// A closure as the table has it.

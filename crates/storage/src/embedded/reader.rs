@@ -151,9 +151,9 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         id: Id,
         scopes: Option<&[ScopeId]>,
     ) -> Result<Vec<TxId>, Error> {
-        let within = match (scopes, entity_type) {
-            (Some(scopes), EntityType::Entry | EntityType::Triple) => format!("AND {}", in_scopes(scopes)),
-            _ => String::new(),
+        let within = match scopes.filter(|_| entity_type.has_scope()) {
+            Some(scopes) => format!("AND {}", in_scopes(scopes)),
+            None => String::new(),
         };
         let sql = format!(
             "SELECT tx_from FROM {entity_type} WHERE id = ?1 {within}
@@ -317,9 +317,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         let Some((first, rest)) = rows.split_first() else { return Ok(None) };
         let header = first.header()?;
         let mut changes = Vec::with_capacity(rest.len().min(view.changes_max));
-        let is_seen = |record: &Record| {
-            view.scopes.is_none_or(|scopes| record.scope().is_none_or(|scope| scopes.contains(&scope)))
-        };
+        let is_seen = |record: &Record| view.scopes.is_none_or(|scopes| record.is_seen_from(scopes));
         for row in rest {
             if changes.len() == view.changes_max {
                 break;

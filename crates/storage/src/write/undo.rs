@@ -71,8 +71,7 @@ impl Plan<'_> {
     fn check_places(&self, changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
         let restored = changes.iter().filter_map(|change| change.after.as_ref()?.scope());
         let restored: BTreeSet<ScopeId> = restored.collect();
-        let is_of_tree =
-            |change: &&Change| matches!(change.entity_type, EntityType::Namespace | EntityType::Scope);
+        let is_of_tree = |change: &&Change| !change.entity_type.has_scope();
         if !changes.iter().any(|change| is_of_tree(&change)) {
             return restored.into_iter().try_for_each(|scope| self.check_scope(scope));
         }

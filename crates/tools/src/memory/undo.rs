@@ -1,6 +1,6 @@
 //! `undo`: take transactions back by committing what reverses them.
 
-use kenning_model::{Change, Record, ScopeId, Transaction, TxId};
+use kenning_model::{Change, ScopeId, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use kenning_storage::{UndoPlan, UndoTarget, UndoWish, Write};
 use schemars::JsonSchema;
@@ -147,6 +147,6 @@ fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Res
 }
 
 fn is_seen(change: &Change, scopes: &[ScopeId]) -> bool {
-    let sides = change.before.iter().map(|before| &before.record).chain(&change.after);
-    sides.map(Record::scope).all(|scope| scope.is_none_or(|scope| scopes.contains(&scope)))
+    let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
+    sides.all(|record| record.is_seen_from(scopes))
 }
