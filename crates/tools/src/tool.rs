@@ -119,8 +119,13 @@ impl Context<'_> {
 
     /// The scope that a call writes to.
     pub(crate) fn scope(&self, named: Option<&str>) -> Result<ScopeId, Stop> {
+        self.scope_in(&self.engine.snapshot()?, named)
+    }
+
+    /// As `scope`, for a tool that has a snapshot for other questions too.
+    pub(crate) fn scope_in(&self, snapshot: &Snapshot<'_>, named: Option<&str>) -> Result<ScopeId, Stop> {
         let name = self.scope_name(named)?;
-        match self.engine.snapshot()?.scope(&name) {
+        match snapshot.scope(&name) {
             // The first reply comes back, whatever has become of the scope since. Nothing can be written to this one.
             Err(Error::UnknownScope { .. }) if self.is_repeated()? => Ok(ScopeId(0)),
             scope => Ok(scope?),

@@ -1,6 +1,6 @@
 //! `get_task_context`: what is known for a task, asked in several queries, nearest scope first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use kenning_engine::{Question, Snapshot};
 use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, TaskSize, Timestamp};
@@ -98,7 +98,8 @@ impl Tool for GetTaskContext {
         let (ranks, is_degraded) = ranked(&snapshot, &input.queries.0, &scopes, ctx.engine.now())?;
         let found = found(&snapshot, ranks, &scopes, input.task_size.map(TaskSize::from))?;
         let max_tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0);
-        let names = snapshot.scope_names(&scopes)?;
+        let own: BTreeSet<ScopeId> = found.iter().map(|found| found.entry.scope).collect();
+        let names = snapshot.scope_names(&own.into_iter().collect::<Vec<_>>())?;
         let mut budget = Budget::new(max_tokens, &scope);
         let (mut shown, mut left_out) = (Vec::new(), Vec::new());
         let mut groups: Vec<(String, Keyed<String, ById>)> = Vec::new();

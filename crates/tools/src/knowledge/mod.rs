@@ -86,6 +86,14 @@ impl NamespaceOutput {
     }
 }
 
+// An entry as the tools that write it show it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct EntryOutput {
+    id: String,
+    scope: String,
+    tx_id: u64,
+}
+
 /// A scope as the tools that write it show it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ScopeOutput {

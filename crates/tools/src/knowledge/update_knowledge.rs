@@ -3,8 +3,9 @@
 use kenning_model::{EntityType, Record};
 use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use super::EntryOutput;
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Text, parse_id,
 };
@@ -25,22 +26,15 @@ pub(crate) struct Input {
     task_sizes: Option<Sizes>,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Output {
-    id: String,
-    scope: String,
-    tx_id: u64,
-}
-
 impl Tool for UpdateKnowledge {
     const NAME: &'static str = "update_knowledge";
     const ABOUT: &'static str = "Change an entry's content, context, topic or sizes, or move it to another scope; the rest stays. \
         Use when it is outdated or in the wrong place. Do not use for a new fact (`write_knowledge`). Returns id, scope, tx_id.";
     const EFFECT: Effect = Effect::Writes;
     type Input = Input;
-    type Output = Output;
+    type Output = EntryOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<EntryOutput, Stop> {
         let id = parse_id(EntityType::Entry, &input.id.0)?;
         let patch = EntryPatch {
             scope: input.scope.map(|scope| ctx.scope(Some(&scope.0))).transpose()?,
@@ -59,11 +53,11 @@ impl Tool for UpdateKnowledge {
             let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
                 unreachable!("an update leaves an entry")
             };
-            Output { id: id.to_string(), scope: done.names.of(entry.scope), tx_id: done.tx.id.0 }
+            EntryOutput { id: id.to_string(), scope: done.names.of(entry.scope), tx_id: done.tx.id.0 }
         })
     }
 
-    fn text(output: &Output) -> String {
+    fn text(output: &EntryOutput) -> String {
         format!("Updated `{}` in scope `{}` in transaction {}.", output.id, output.scope, output.tx_id)
     }
 }

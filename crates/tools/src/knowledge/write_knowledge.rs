@@ -2,8 +2,9 @@
 
 use kenning_storage::{NewEntry, Write};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use super::EntryOutput;
 use crate::arguments::{CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Text};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -23,13 +24,6 @@ pub(crate) struct Input {
     task_sizes: Option<Sizes>,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Output {
-    id: String,
-    scope: String,
-    tx_id: u64,
-}
-
 impl Tool for WriteKnowledge {
     const NAME: &'static str = "write_knowledge";
     const ABOUT: &'static str = "Keep a hard fact, rule or guide for all who work in the scope or below it. \
@@ -37,23 +31,23 @@ impl Tool for WriteKnowledge {
         Do not use to change an entry (`update_knowledge`). Returns id, scope, tx_id.";
     const EFFECT: Effect = Effect::Writes;
     type Input = Input;
-    type Output = Output;
+    type Output = EntryOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<EntryOutput, Stop> {
         let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let new = NewEntry {
             context: Some(input.context.0),
             task_sizes: input.task_sizes.map(|sizes| sizes.0).unwrap_or_default(),
             ..NewEntry::new(scope, input.topic.map(|topic| topic.0).unwrap_or_default(), input.content.0)
         };
-        ctx.commit(Write::Store(new), move |done| Output {
+        ctx.commit(Write::Store(new), move |done| EntryOutput {
             id: done.tx.changes[0].id.to_string(),
             scope: done.names.of(scope),
             tx_id: done.tx.id.0,
         })
     }
 
-    fn text(output: &Output) -> String {
+    fn text(output: &EntryOutput) -> String {
         format!("Wrote `{}` to scope `{}` in transaction {}.", output.id, output.scope, output.tx_id)
     }
 }

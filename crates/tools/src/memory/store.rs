@@ -67,8 +67,8 @@ impl Tool for Store {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let snapshot = ctx.engine.snapshot()?;
+        let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let (topic, content) = (input.topic.0, input.content.0);
         // A hint must not stand in the way of a write.
         let similar = similar(ctx, &snapshot, scope, &topic, &content).unwrap_or_default();
