@@ -1,4 +1,4 @@
-//! The index of entries, kept level with the log. It holds every version, so it answers for any earlier transaction as
+//! The index of entries, or of the sections of documents, kept level with the log. It holds every version, so it answers for any earlier transaction as
 //! it would have answered then.
 //!
 //! Segments on the disk are written from the log and from nothing else, by one process at a time, in the background.
@@ -13,7 +13,9 @@ use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean, fold};
+use kenning_model::{
+    EntityType, Entry, Id, Record, Section, Status, Timestamp, Transaction, TxId, clean, fold,
+};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
@@ -22,7 +24,7 @@ use kenning_retrieval::{
 use kenning_storage::{Applied, Error, Reader, Storage};
 
 use crate::duplicates;
-use crate::search::{Explanation, Question};
+use crate::search::{Asked, Explanation, SectionLabel};
 use crate::{Rebuilt, Snapshot, locked};
 
 /// How many changes are prepared together, on as many threads as there are cores.
@@ -48,6 +50,8 @@ const PATIENCE_TO_MEND: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Indexed {
+    /// What is in it: entries, or sections of documents.
+    of: EntityType,
     storage: Arc<Storage>,
     embedder: Arc<Embedder>,
     directory: Directory,
@@ -113,8 +117,14 @@ impl From<Error> for Failed {
 }
 
 impl Indexed {
-    pub(crate) fn new(storage: Arc<Storage>, dir: PathBuf, embedder: Arc<Embedder>) -> Indexed {
+    pub(crate) fn new(
+        of: EntityType,
+        storage: Arc<Storage>,
+        dir: PathBuf,
+        embedder: Arc<Embedder>,
+    ) -> Indexed {
         Indexed {
+            of,
             storage,
             directory: Directory::new(dir, embedder.clone()),
             embedder,
@@ -132,7 +142,7 @@ impl Indexed {
         self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
-        question: &Question<'_>,
+        question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
         self.until_read(|| self.try_search(reader, at, question, page.clone()))
@@ -175,21 +185,19 @@ impl Indexed {
         self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
-        question: &Question<'_>,
+        question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
         let state = self.level(reader, at)?;
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
-        let (groups, labels) =
-            (question.scopes.iter().map(|scope| scope.0).collect::<Vec<u32>>(), question.tags);
-        let labels: Vec<String> = labels.iter().map(|tag| fold(tag)).collect();
+        let groups: Vec<u32> = question.scopes.iter().map(|scope| scope.0).collect();
         let valid_at = question.visible_at.map(|now| now.as_millisecond());
         let asked = kenning_retrieval::Question {
-            title: question.topic,
-            text: question.content,
-            sight: Sight { at: at.0, groups: &groups, labels: &labels, valid_at },
+            title: question.title,
+            text: question.text,
+            sight: Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
             by: By::WordsAndMeaning,
             relevant_only: question.relevant_only,
             explain: question.explain,
@@ -236,7 +244,7 @@ impl Indexed {
         if is_first && !self.embedder.is_slow() {
             self.embed(reader, &state.index.known())?;
         }
-        state.catch_up(reader, at, &self.embedder)?;
+        state.catch_up(reader, self.of, at, &self.embedder)?;
         *guard = Some(state);
         if is_first {
             self.work();
@@ -289,7 +297,7 @@ impl Indexed {
         }
         if let Some(writer) = self.lock_within(PATIENCE_TO_MEND).map_err(kenning_retrieval::Error::from)? {
             self.directory.attach_vectors(segments)?;
-            match writer.embed(segments, &|key, from, take| text_of(reader, key, from, take)) {
+            match writer.embed(segments, &|key, from, take| text_of(reader, self.of, key, from, take)) {
                 // Where nothing can be written, words decide; they are sound.
                 Err(kenning_retrieval::Error::Io(error)) => {
                     tracing::warn!(%error, "no vectors could be written")
@@ -305,7 +313,7 @@ impl Indexed {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
             match self.directory.lock(&self.stop) {
-                Ok(Some(writer)) => match append(&writer, reader, to, &self.embedder, &self.stop) {
+                Ok(Some(writer)) => match append(&writer, reader, self.of, to, &self.embedder, &self.stop) {
                     // A full disk must not keep anyone from asking.
                     Err(Failed::Index(error)) => {
                         tracing::warn!(%error, "no segment could be written");
@@ -362,7 +370,7 @@ impl Indexed {
         let writer = lock.ok_or_else(|| busy("another process is writing the index".into()))?;
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
-        append(&writer, reader, to, &self.embedder, &self.stop)?;
+        append(&writer, reader, self.of, to, &self.embedder, &self.stop)?;
         writer.merge_all(&Known::default()).map_err(Failed::from)?;
         let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
         self.forget(false);
@@ -371,8 +379,9 @@ impl Indexed {
 
     /// Takes note of a commit. A load is indexed while it goes on; single writes wait for the question after them.
     pub(crate) fn committed(self: &Arc<Self>, tx: &Transaction) {
-        if tx.changes.len() >= LOAD_CHANGES {
-            let loaded = self.loaded.fetch_add(tx.changes.len(), Ordering::AcqRel) + tx.changes.len();
+        let changes = tx.changes.iter().filter(|change| change.entity_type == self.of).count();
+        if changes >= LOAD_CHANGES {
+            let loaded = self.loaded.fetch_add(changes, Ordering::AcqRel) + changes;
             if loaded >= SEGMENT_CHANGES && self.work() {
                 self.loaded.store(0, Ordering::Release);
             }
@@ -421,7 +430,7 @@ impl Indexed {
         let is_behind = |at: u64| head.0.saturating_sub(at) as usize >= TAIL_MAX;
         if let Ok(Some(writer)) = self.directory.lock(&self.stop) {
             if self.is_tail_long() || is_behind(self.directory.at()?) {
-                append(&writer, &*reader, head, &self.embedder, &self.stop)?;
+                append(&writer, &*reader, self.of, head, &self.embedder, &self.stop)?;
             }
             let known = self.directory.open(Some(&known))?.0.known();
             if !known.has_vectors() {
@@ -429,7 +438,7 @@ impl Indexed {
                 if self.embedder.is_slow() && self.is_degraded() {
                     self.take_over(&*reader, &known)?;
                 }
-                writer.embed(&known, &|key, from, take| text_of(&*reader, key, from, take))?;
+                writer.embed(&known, &|key, from, take| text_of(&*reader, self.of, key, from, take))?;
             }
             writer.merge(&known)?;
         }
@@ -446,11 +455,11 @@ impl Indexed {
         new.index.known().load_vectors(&self.stop)?;
         let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        new.catch_up(reader, now.max(new.at), &self.embedder)?;
+        new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         // A question may have read on meanwhile.
         let now = at(&state);
-        new.catch_up(reader, now.max(new.at), &self.embedder)?;
+        new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
         // Otherwise it may be what somebody could not read and has thrown away.
         if self.thrown_away.load(Ordering::Acquire) == before {
             *state = Some(new);
@@ -489,6 +498,7 @@ impl Indexed {
 fn append(
     writer: &Writer<'_>,
     reader: &dyn Reader,
+    of: EntityType,
     to: TxId,
     embedder: &Embedder,
     stop: &AtomicBool,
@@ -498,7 +508,7 @@ fn append(
     while at < to.0 {
         let (first, before) = (TxId(at + 1), tail.changes());
         let end = TxId(to.0.min(at + stride));
-        feed(reader, first..end.next(), embedder, &mut |tx, id, before, after| {
+        feed(reader, of, first..end.next(), embedder, &mut |tx, id, before, after| {
             if stop.load(Ordering::Acquire) {
                 return Err(kenning_retrieval::Error::Stopped.into());
             }
@@ -518,10 +528,16 @@ fn append(
 }
 
 impl State {
-    fn catch_up(&mut self, reader: &dyn Reader, to: TxId, embedder: &Embedder) -> Result<(), Failed> {
+    fn catch_up(
+        &mut self,
+        reader: &dyn Reader,
+        of: EntityType,
+        to: TxId,
+        embedder: &Embedder,
+    ) -> Result<(), Failed> {
         if self.at < to {
             let range = self.at.next()..to.next();
-            feed(reader, range, embedder, &mut |tx, id, before, after| {
+            feed(reader, of, range, embedder, &mut |tx, id, before, after| {
                 Ok(self.index.change(tx.0, id.bits(), before, after)?)
             })?;
             self.at = to;
@@ -536,39 +552,46 @@ type Take<'a> = &'a mut dyn FnMut(TxId, Id, Option<&Prepared>, Option<Version>) 
 struct Change {
     tx: TxId,
     id: Id,
-    before: Option<Entry>,
-    after: Option<Entry>,
+    before: Option<Record>,
+    after: Option<Record>,
 }
 
 /// Reads changes from the log.
-fn feed(reader: &dyn Reader, range: Range<TxId>, embedder: &Embedder, take: Take<'_>) -> Result<(), Failed> {
+fn feed(
+    reader: &dyn Reader,
+    of: EntityType,
+    range: Range<TxId>,
+    embedder: &Embedder,
+    take: Take<'_>,
+) -> Result<(), Failed> {
     let mut batch: Vec<Change> = Vec::new();
     let mut failed = None;
-    reader.changes(EntityType::Entry, range, &mut |tx, id, record| {
+    reader.changes(of, range, &mut |tx, id, after| {
         if failed.is_none() {
-            batch.push(Change { tx, id, before: None, after: record.and_then(entry) });
+            batch.push(Change { tx, id, before: None, after });
             if batch.len() == BATCH {
-                failed = flush(reader, &mut batch, embedder, take).err();
+                failed = flush(reader, of, &mut batch, embedder, take).err();
             }
         }
     })?;
     match failed {
         Some(failed) => Err(failed),
-        None => flush(reader, &mut batch, embedder, take),
+        None => flush(reader, of, &mut batch, embedder, take),
     }
 }
 
 fn flush(
     reader: &dyn Reader,
+    of: EntityType,
     batch: &mut Vec<Change>,
     embedder: &Embedder,
     take: Take<'_>,
 ) -> Result<(), Failed> {
     for change in batch.iter_mut() {
         // The first version of an id follows none.
-        if change.after.as_ref().is_none_or(|entry| entry.version > 1) {
-            let ended = reader.record(EntityType::Entry, change.id, TxId(change.tx.0 - 1))?;
-            change.before = ended.and_then(|stored| entry(stored.record));
+        if change.after.as_ref().is_none_or(|record| record.version() > 1) {
+            let ended = reader.record(of, change.id, TxId(change.tx.0 - 1))?;
+            change.before = ended.map(|stored| stored.record);
         }
     }
     let prepared = prepare(batch, embedder)?;
@@ -576,13 +599,6 @@ fn flush(
         take(change.tx, change.id, before.as_ref(), after)?;
     }
     Ok(())
-}
-
-fn entry(record: Record) -> Option<Entry> {
-    match record {
-        Record::Entry(entry) => Some(entry),
-        _ => None,
-    }
 }
 
 type PreparedChange = (Option<Prepared>, Option<Version>);
@@ -609,34 +625,43 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>,
 }
 
 fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<PreparedChange, Failed> {
-    let before = change.before.as_ref().map(|entry| Text::new(entry).prepared(embedder));
-    let Some(entry) = &change.after else { return Ok((before, None)) };
-    let limits = Limits {
-        suppressed: entry.status == Status::Suppressed,
-        valid_from: entry.valid_from.map_or(i64::MIN, Timestamp::as_millisecond),
-        valid_to: entry.valid_to.map_or(i64::MAX, Timestamp::as_millisecond),
-    };
-    let text = Text::new(entry);
+    let before = change.before.as_ref().map(|record| Text::of(record).prepared(embedder));
+    let Some(record) = &change.after else { return Ok((before, None)) };
+    let text = Text::of(record);
     let mut prepared = text.prepared(embedder);
     if embedder.is_slow() && embed_now {
         prepared = prepared.embedded(&text.document(), embedder)?;
     }
-    let marks = match entry.status {
-        Status::Active => duplicates::marks(&entry.topic, &entry.content),
-        Status::Suppressed => Vec::new(),
-    };
-    Ok((before, Some(Version { group: entry.scope.0, limits, marks, prepared })))
+    let (mut limits, mut marks) = (Limits::NONE, Vec::new());
+    if let Record::Entry(entry) = record {
+        limits = Limits {
+            suppressed: entry.status == Status::Suppressed,
+            valid_from: entry.valid_from.map_or(i64::MIN, Timestamp::as_millisecond),
+            valid_to: entry.valid_to.map_or(i64::MAX, Timestamp::as_millisecond),
+        };
+        if entry.status == Status::Active {
+            marks = duplicates::marks(&entry.topic, &entry.content);
+        }
+    }
+    let group = record.scope().map_or(0, |scope| scope.0);
+    Ok((before, Some(Version { group, limits, marks, prepared })))
 }
 
 /// Hands the text of a version to `take`.
-fn text_of(reader: &dyn Reader, key: u64, from: u64, take: &mut dyn FnMut(&Document<'_>)) -> bool {
-    let stored = reader.record(EntityType::Entry, Id::from_bits(key), TxId(from));
-    let Some(entry) = stored.ok().flatten().and_then(|stored| entry(stored.record)) else { return false };
-    take(&Text::new(&entry).document());
+fn text_of(
+    reader: &dyn Reader,
+    of: EntityType,
+    key: u64,
+    from: u64,
+    take: &mut dyn FnMut(&Document<'_>),
+) -> bool {
+    let stored = reader.record(of, Id::from_bits(key), TxId(from));
+    let Some(stored) = stored.ok().flatten() else { return false };
+    take(&Text::of(&stored.record).document());
     true
 }
 
-/// An entry as it is found.
+/// An entry or a section as it is found.
 struct Text {
     title: String,
     body: String,
@@ -644,7 +669,16 @@ struct Text {
 }
 
 impl Text {
-    fn new(entry: &Entry) -> Text {
+    fn of(record: &Record) -> Text {
+        match record {
+            Record::Entry(entry) => Text::of_entry(entry),
+            Record::Section(section) => Text::of_section(section),
+            // Nothing else is fed.
+            _ => Text { title: String::new(), body: String::new(), labels: Vec::new() },
+        }
+    }
+
+    fn of_entry(entry: &Entry) -> Text {
         // What its author says about an entry is as good as what stands in it.
         let mut body = clean(&entry.content);
         for more in entry.context.iter().chain(&entry.tags) {
@@ -655,6 +689,14 @@ impl Text {
         labels.sort();
         labels.dedup();
         Text { title: clean(&entry.topic), body, labels }
+    }
+
+    fn of_section(section: &Section) -> Text {
+        let title = section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ");
+        let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
+        labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
+        labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
+        Text { title, body: clean(&section.text), labels }
     }
 
     fn document(&self) -> Document<'_> {

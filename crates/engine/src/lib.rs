@@ -13,16 +13,18 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use kenning_model::{Id, Timestamp, TxId};
+use kenning_model::{EntityType, Id, Timestamp, TxId};
 use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
 use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
 pub use kenning_retrieval::Embedder;
-pub use kenning_retrieval::evidence::{Quote, Source};
+pub use kenning_retrieval::evidence::{Most, Quote, Source};
 pub use kenning_storage::{Error, Sources, Stored};
 pub use likeness::collisions;
-pub use search::{EntryHit, Explanation, Found, Question};
+pub use search::{
+    EntryHit, Explanation, Found, FoundSections, Question, Scoring, SectionLabel, SectionQuestion,
+};
 pub use snapshot::Snapshot;
 
 /// In the data directory; whatever is in it can be made again.
@@ -47,6 +49,7 @@ struct Opened {
     secret: [u8; 32],
     duplicates: Mutex<duplicates::Duplicates>,
     indexed: Arc<indexed::Indexed>,
+    sections: Arc<indexed::Indexed>,
 }
 
 /// What `Engine::rebuild` did.
@@ -60,6 +63,7 @@ pub struct Rebuilt {
 impl Drop for Opened {
     fn drop(&mut self) {
         self.indexed.stop();
+        self.sections.stop();
     }
 }
 
@@ -98,6 +102,11 @@ impl Engine {
         format!("{:032x}", rand::random::<u128>())
     }
 
+    /// A name that nobody can guess: 150 random bits.
+    pub fn new_handle(&self) -> String {
+        (0..3).map(|_| (self.sources.id)().to_string()).collect()
+    }
+
     pub fn now(&self) -> Timestamp {
         (self.sources.now)()
     }
@@ -126,7 +135,7 @@ impl Engine {
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(&opened.storage, &opened.indexed, reader, at))
+        Ok(Snapshot::new(&opened.storage, &opened.indexed, &opened.sections, reader, at))
     }
 
     /// Durable, and visible to every later snapshot of every process, when it returns.
@@ -135,6 +144,7 @@ impl Engine {
         opened.storage.commit_and_tell(request, |tx| {
             locked(&opened.duplicates).apply_next(tx);
             opened.indexed.committed(tx);
+            opened.sections.committed(tx);
             self.announce(tx.id);
         })
     }
@@ -168,7 +178,13 @@ impl Engine {
     /// Makes the search index again from the log. It is a cache: no answer changes.
     pub fn rebuild(&self) -> Result<Rebuilt, Error> {
         let opened = self.opened()?;
-        opened.indexed.rebuild(&*opened.storage.reader()?)
+        let reader = opened.storage.reader()?;
+        let (entries, sections) = (opened.indexed.rebuild(&*reader)?, opened.sections.rebuild(&*reader)?);
+        Ok(Rebuilt {
+            at: entries.at.min(sections.at),
+            versions: entries.versions + sections.versions,
+            live: entries.live + sections.live,
+        })
     }
 
     fn opened(&self) -> Result<&Opened, Error> {
@@ -187,13 +203,13 @@ impl Engine {
         let storage = Arc::new(Storage::open(&self.dir, self.sources.clone())?);
         let secret = storage.backend().secret()?;
         let duplicates = Mutex::new(duplicates::Duplicates::default());
-        let indexed = indexed::Indexed::new(
-            storage.clone(),
-            self.dir.join(INDEX_DIR).join("entries"),
-            self.embedder.clone(),
-        );
-        let indexed = Arc::new(indexed);
-        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed }))
+        let index = |of: EntityType, name: &str| {
+            let dir = self.dir.join(INDEX_DIR).join(name);
+            Arc::new(indexed::Indexed::new(of, storage.clone(), dir, self.embedder.clone()))
+        };
+        let indexed = index(EntityType::Entry, "entries");
+        let sections = index(EntityType::Section, "sections");
+        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed, sections }))
     }
 }
 

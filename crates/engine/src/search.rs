@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use kenning_model::{Id, ScopeId, Timestamp};
+use kenning_model::{Id, ScopeId, Timestamp, fold};
 use kenning_retrieval::Why;
-use kenning_retrieval::evidence::{Quote, Source, quotes};
+use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
@@ -24,6 +24,76 @@ pub struct Question<'a> {
     pub relevant_only: bool,
     /// Whether hits say why they matched.
     pub explain: bool,
+}
+
+/// What the index is asked, of whatever it is.
+pub(crate) struct Asked<'a> {
+    pub scopes: &'a [ScopeId],
+    pub title: Option<&'a str>,
+    pub text: Option<&'a str>,
+    /// Of each of these, one must be there.
+    pub labels: Vec<Vec<String>>,
+    pub visible_at: Option<Timestamp>,
+    pub relevant_only: bool,
+    pub explain: bool,
+}
+
+impl<'a> From<&Question<'a>> for Asked<'a> {
+    fn from(question: &Question<'a>) -> Asked<'a> {
+        Asked {
+            scopes: question.scopes,
+            title: question.topic,
+            text: question.content,
+            labels: question.tags.iter().map(|tag| vec![fold(tag)]).collect(),
+            visible_at: question.visible_at,
+            relevant_only: question.relevant_only,
+            explain: question.explain,
+        }
+    }
+}
+
+/// What sections can be told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionLabel {
+    DocTag,
+    Repository,
+    Environment,
+}
+
+impl SectionLabel {
+    pub(crate) fn of(self, value: &str) -> String {
+        let kind = match self {
+            SectionLabel::DocTag => "doc_tag",
+            SectionLabel::Repository => "repository",
+            SectionLabel::Environment => "environment",
+        };
+        format!("{kind}={}", fold(value))
+    }
+}
+
+/// How sentences are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scoring {
+    /// By how rare the words are, and by what stands around them.
+    #[default]
+    Weighted,
+    /// By how many words they share with the question.
+    Overlap,
+}
+
+/// What is sought in documents.
+pub struct SectionQuestion<'a> {
+    pub scopes: &'a [ScopeId],
+    pub text: &'a str,
+    /// Of each list one must hold; an empty list holds for all.
+    pub only: &'a [(SectionLabel, Vec<String>)],
+}
+
+pub struct FoundSections {
+    /// Best first, with how good each is beside the best.
+    pub hits: Vec<(Stored, f64)>,
+    pub total: u64,
+    pub is_degraded: bool,
 }
 
 pub struct Found {
@@ -56,15 +126,58 @@ impl Explanation {
 }
 
 impl Snapshot<'_> {
-    /// The sentences of these texts, best first, that answer the question.
-    pub fn quotes(&self, question: &str, sources: &[Source<'_>], many: usize) -> Result<Vec<Quote>, Error> {
+    /// The sentences of these texts, best first, that answer the question. Words are as rare as they are in entries.
+    pub fn quotes(&self, question: &str, sources: &[Source<'_>], most: Most) -> Result<Vec<Quote>, Error> {
         let rarities = self.indexed().rarities(self.reader(), self.at(), question)?;
-        Ok(quotes(&rarities, sources, many))
+        Ok(quotes(&rarities, sources, most))
+    }
+
+    /// The same for sections of documents.
+    pub fn section_quotes(
+        &self,
+        question: &str,
+        sources: &[Source<'_>],
+        most: Most,
+        scoring: Scoring,
+    ) -> Result<Vec<Quote>, Error> {
+        if scoring == Scoring::Overlap {
+            return Ok(overlapping(question, sources, most));
+        }
+        let rarities = self.sections().rarities(self.reader(), self.at(), question)?;
+        Ok(quotes(&rarities, sources, most))
+    }
+
+    /// One page of the sections of documents that match, best first.
+    pub fn search_sections(
+        &self,
+        question: &SectionQuestion<'_>,
+        page: Range<u64>,
+    ) -> Result<FoundSections, Error> {
+        let only = question.only.iter().filter(|(_, values)| !values.is_empty());
+        let labels = only.map(|(label, values)| values.iter().map(|value| label.of(value)).collect());
+        let asked = Asked {
+            scopes: question.scopes,
+            title: None,
+            text: Some(question.text),
+            labels: labels.collect(),
+            visible_at: None,
+            relevant_only: false,
+            explain: true,
+        };
+        let matches = self.sections().search(self.reader(), self.at(), &asked, page)?;
+        let mut hits = Vec::with_capacity(matches.hits.len());
+        for (id, why) in matches.hits {
+            let missing =
+                || Error::Damaged { what: format!("section `{id}` is in the log but not in its table") };
+            let stored = self.section(id)?.ok_or_else(missing)?;
+            hits.push((stored, why.map_or(0.0, |why| why.total)));
+        }
+        Ok(FoundSections { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 
     /// The ids of the best matches, best first, and whether words alone decided.
     pub fn ranked(&self, question: &Question<'_>, many: u64) -> Result<(Vec<Id>, bool), Error> {
-        let matches = self.indexed().search(self.reader(), self.at(), question, 0..many)?;
+        let matches = self.indexed().search(self.reader(), self.at(), &question.into(), 0..many)?;
         Ok((matches.hits.into_iter().map(|(id, _)| id).collect(), matches.is_degraded))
     }
 
@@ -77,7 +190,7 @@ impl Snapshot<'_> {
             let hits = hits.into_iter().map(|stored| EntryHit { stored, explanation: None }).collect();
             return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });
         }
-        let matches = self.indexed().search(self.reader(), self.at(), question, page)?;
+        let matches = self.indexed().search(self.reader(), self.at(), &question.into(), page)?;
         let mut hits = Vec::with_capacity(matches.hits.len());
         for (id, explanation) in matches.hits {
             let missing =

@@ -15,6 +15,7 @@ use crate::indexed::Indexed;
 pub struct Snapshot<'a> {
     storage: &'a Storage,
     indexed: &'a Arc<Indexed>,
+    sections: &'a Arc<Indexed>,
     reader: Box<dyn Reader + 'a>,
     at: TxId,
 }
@@ -23,10 +24,11 @@ impl<'a> Snapshot<'a> {
     pub(crate) fn new(
         storage: &'a Storage,
         indexed: &'a Arc<Indexed>,
+        sections: &'a Arc<Indexed>,
         reader: Box<dyn Reader + 'a>,
         at: TxId,
     ) -> Snapshot<'a> {
-        Snapshot { storage, indexed, reader, at }
+        Snapshot { storage, indexed, sections, reader, at }
     }
 
     pub fn at(&self) -> TxId {
@@ -39,6 +41,23 @@ impl<'a> Snapshot<'a> {
 
     pub(crate) fn indexed(&self) -> &Arc<Indexed> {
         self.indexed
+    }
+
+    pub(crate) fn sections(&self) -> &Arc<Indexed> {
+        self.sections
+    }
+
+    pub fn section(&self, id: Id) -> Result<Option<Stored>, Error> {
+        self.reader.record(EntityType::Section, id, self.at)
+    }
+
+    pub fn document(&self, id: Id) -> Result<Option<Stored>, Error> {
+        self.reader.record(EntityType::Document, id, self.at)
+    }
+
+    /// The documents of a source below a path, by path.
+    pub fn documents_below(&self, source: &str, path: &str) -> Result<Vec<Stored>, Error> {
+        self.reader.documents_below(source, path, self.at)
     }
 
     pub fn entry(&self, id: Id) -> Result<Option<Stored>, Error> {

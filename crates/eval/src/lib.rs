@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{Embedder, Engine, Found, Question, Source};
+use kenning_engine::{Embedder, Engine, Found, Most, Question, Source};
 use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -88,7 +88,8 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
     let sources: Vec<Source<'_>> =
         entries.iter().map(|entry| Source { title: &entry.topic, text: &entry.content }).collect();
-    let quotes = engine.snapshot()?.quotes(&asked.text, &sources, QUOTES)?;
+    let quotes =
+        engine.snapshot()?.quotes(&asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
     let texts: Vec<&str> =
         quotes.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
     Ok(measure::answers(&texts, &asked.answers))

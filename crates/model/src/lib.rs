@@ -2,6 +2,7 @@
 //! No I/O, no async, no rules: what may be written is `storage`'s business, how it is shown is `presentation`'s.
 
 mod clean;
+mod document;
 mod entry;
 mod id;
 mod scope;
@@ -9,6 +10,7 @@ mod transaction;
 mod triple;
 
 pub use clean::clean;
+pub use document::{Document, Link, Mention, Section};
 pub use entry::{Entry, Status, TaskSize};
 pub use id::{Id, TxId};
 pub use jiff::Timestamp;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, Id, Namespace, Scope, ScopeId, Timestamp, Triple, TxId};
+use crate::{Document, Entry, Id, Namespace, Scope, ScopeId, Section, Timestamp, Triple, TxId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -13,11 +13,19 @@ pub enum EntityType {
     Triple,
     Namespace,
     Scope,
+    Document,
+    Section,
 }
 
 impl EntityType {
-    pub const ALL: [EntityType; 4] =
-        [EntityType::Entry, EntityType::Triple, EntityType::Namespace, EntityType::Scope];
+    pub const ALL: [EntityType; 6] = [
+        EntityType::Entry,
+        EntityType::Triple,
+        EntityType::Namespace,
+        EntityType::Scope,
+        EntityType::Document,
+        EntityType::Section,
+    ];
 
     /// Whether it lives in a scope. Namespaces and scopes do not, and are seen from everywhere.
     pub fn has_scope(self) -> bool {
@@ -30,6 +38,8 @@ impl EntityType {
             EntityType::Triple => "triple",
             EntityType::Namespace => "namespace",
             EntityType::Scope => "scope",
+            EntityType::Document => "document",
+            EntityType::Section => "section",
         }
     }
 }
@@ -46,6 +56,8 @@ pub enum Record {
     Triple(Triple),
     Namespace(Namespace),
     Scope(Scope),
+    Document(Document),
+    Section(Section),
 }
 
 impl Record {
@@ -55,6 +67,8 @@ impl Record {
             Record::Triple(_) => EntityType::Triple,
             Record::Namespace(_) => EntityType::Namespace,
             Record::Scope(_) => EntityType::Scope,
+            Record::Document(_) => EntityType::Document,
+            Record::Section(_) => EntityType::Section,
         }
     }
 
@@ -86,6 +100,20 @@ impl Record {
         }
     }
 
+    pub fn as_document(&self) -> Option<&Document> {
+        match self {
+            Record::Document(document) => Some(document),
+            _ => None,
+        }
+    }
+
+    pub fn as_section(&self) -> Option<&Section> {
+        match self {
+            Record::Section(section) => Some(section),
+            _ => None,
+        }
+    }
+
     /// Whether who sees these scopes sees it.
     pub fn is_seen_from(&self, scopes: &[ScopeId]) -> bool {
         self.scope().is_none_or(|scope| scopes.contains(&scope))
@@ -96,6 +124,8 @@ impl Record {
         match self {
             Record::Entry(entry) => Some(entry.scope),
             Record::Triple(triple) => Some(triple.scope),
+            Record::Document(document) => Some(document.scope),
+            Record::Section(section) => Some(section.scope),
             Record::Namespace(_) | Record::Scope(_) => None,
         }
     }
@@ -106,6 +136,8 @@ impl Record {
             Record::Triple(triple) => triple.version,
             Record::Namespace(namespace) => namespace.version,
             Record::Scope(scope) => scope.version,
+            Record::Document(document) => document.version,
+            Record::Section(section) => section.version,
         }
     }
 
@@ -116,6 +148,8 @@ impl Record {
             Record::Triple(triple) => (&mut triple.version, &mut triple.updated_at),
             Record::Namespace(namespace) => (&mut namespace.version, &mut namespace.updated_at),
             Record::Scope(scope) => (&mut scope.version, &mut scope.updated_at),
+            Record::Document(document) => (&mut document.version, &mut document.updated_at),
+            Record::Section(section) => (&mut section.version, &mut section.updated_at),
         };
         (*of, *at) = (version, Some(updated_at));
         self

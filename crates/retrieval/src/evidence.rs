@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use crate::lex;
 
-/// A quote is no longer than this: 80 tokens of four bytes, and 500 characters.
-const QUOTE_BYTES_MAX: usize = 320;
 /// What a term counts that stands not in the span but beside it, or in the title.
 const BESIDE: f32 = 0.5;
 /// What the first of the texts has before the others.
@@ -28,6 +26,23 @@ pub struct Quote {
     pub source: usize,
     pub range: Range<usize>,
     pub score: f32,
+    /// How much of the question it has, from 0 to 1.
+    pub share: f32,
+}
+
+/// How much is quoted at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub quotes: usize,
+    /// Of one quote.
+    pub bytes: usize,
+}
+
+impl Default for Most {
+    /// Six quotes of 80 tokens of four bytes.
+    fn default() -> Most {
+        Most { quotes: 6, bytes: 320 }
+    }
 }
 
 /// A term of a question and how rare it is.
@@ -37,12 +52,12 @@ pub struct Rarity {
 }
 
 /// The best spans of all sources, best first.
-pub fn quotes(question: &[Rarity], sources: &[Source<'_>], many: usize) -> Vec<Quote> {
+pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let whole = question.iter().map(|rarity| rarity.idf).sum::<f32>().max(f32::MIN_POSITIVE);
     let mut quotes = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         let title: HashSet<Arc<str>> = lex::terms(source.title).into_iter().collect();
-        let ranges = spans(source.text);
+        let ranges = spans(source.text, most.bytes);
         let terms: Vec<HashSet<Arc<str>>> = ranges
             .iter()
             .map(|range| lex::terms(&source.text[range.clone()]).into_iter().collect())
@@ -59,9 +74,35 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], many: usize) -> Vec<Q
             let overlap = question.iter().map(share).sum::<f32>() / whole;
             let words = source.text[range.clone()].split_whitespace().count() as f32;
             let score = (overlap + PRIOR / (1 + number) as f32) * (0.5 + words / WORDS_FULL).min(1.0);
-            quotes.push(Quote { source: number, range, score });
+            quotes.push(Quote { source: number, range, score, share: overlap });
         }
     }
+    best(quotes, most.quotes)
+}
+
+/// The plain measure: how many of the words of the question stand in a span, whatever they are worth. Words of three
+/// letters or more, and part of another word counts too. Spans without any are left out if there is one that has some.
+pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+    let question = question.to_lowercase();
+    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= 3);
+    let words: HashSet<&str> = words.collect();
+    let mut quotes = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for range in spans(source.text, most.bytes) {
+            let span = source.text[range.clone()].to_lowercase();
+            let has = words.iter().filter(|word| span.contains(**word)).count();
+            let share = has as f32 / words.len().max(1) as f32;
+            quotes.push(Quote { source: number, range, score: share, share });
+        }
+    }
+    if quotes.iter().any(|quote| quote.score > 0.0) {
+        quotes.retain(|quote| quote.score > 0.0);
+    }
+    best(quotes, most.quotes)
+}
+
+/// The best first, of equals the shorter, then the earlier.
+fn best(mut quotes: Vec<Quote>, many: usize) -> Vec<Quote> {
     quotes.sort_by(|a, b| {
         let (length, other) = (a.range.len(), b.range.len());
         b.score
@@ -74,7 +115,7 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], many: usize) -> Vec<Q
 }
 
 /// Sentences, list items, and code as a whole, none longer than a quote may be.
-fn spans(text: &str) -> Vec<Range<usize>> {
+fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let (mut start, mut in_code) = (0, false);
     let mut line_start = 0;
@@ -85,24 +126,24 @@ fn spans(text: &str) -> Vec<Range<usize>> {
         let begins_anew =
             trimmed.is_empty() || is_item(trimmed) || trimmed.starts_with('#') || (is_fence && !in_code);
         if begins_anew && !in_code {
-            push(text, start..line_start, &mut spans);
+            push(text, start..line_start, bytes_max, &mut spans);
             start = line_start;
         }
         if is_fence {
             in_code = !in_code;
             if !in_code {
-                push(text, start..line_end, &mut spans);
+                push(text, start..line_end, bytes_max, &mut spans);
                 start = line_end;
             }
         } else if !in_code {
             for end in sentence_ends(line) {
-                push(text, start..line_start + end, &mut spans);
+                push(text, start..line_start + end, bytes_max, &mut spans);
                 start = line_start + end;
             }
         }
         line_start = line_end;
     }
-    push(text, start..text.len(), &mut spans);
+    push(text, start..text.len(), bytes_max, &mut spans);
     spans
 }
 
@@ -134,17 +175,17 @@ fn sentence_ends(line: &str) -> Vec<usize> {
 
 /// Without blanks around it, and in pieces where it is too long: at commas and the like if there are any, else
 /// between words.
-fn push(text: &str, range: Range<usize>, spans: &mut Vec<Range<usize>>) {
+fn push(text: &str, range: Range<usize>, bytes_max: usize, spans: &mut Vec<Range<usize>>) {
     let blank = |side: &str| range.len() - side.len();
     let span = &text[range.clone()];
     let mut rest = range.start + blank(span.trim_start())..range.end - blank(span.trim_end());
     while rest.start < rest.end {
         let piece = &text[rest.clone()];
         let mut end = piece.len();
-        if end > QUOTE_BYTES_MAX {
-            let room = &piece[..piece.floor_char_boundary(QUOTE_BYTES_MAX)];
-            let cut =
-                |marks: &[char]| room.rfind(marks).filter(|at| *at > QUOTE_BYTES_MAX / 3).map(|at| at + 1);
+        if end > bytes_max {
+            let first = piece.chars().next().map_or(1, char::len_utf8);
+            let room = &piece[..piece.floor_char_boundary(bytes_max).max(first)];
+            let cut = |marks: &[char]| room.rfind(marks).filter(|at| *at > bytes_max / 3).map(|at| at + 1);
             end = cut(&[';', ',', '\n']).or_else(|| cut(&[' '])).unwrap_or(room.len());
         }
         spans.push(rest.start..rest.start + piece[..end].trim_end().len());
@@ -158,7 +199,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> Vec<&str> {
-        spans(text).into_iter().map(|range| &text[range]).collect()
+        spans(text, Most::default().bytes).into_iter().map(|range| &text[range]).collect()
     }
 
     #[test]
@@ -177,7 +218,7 @@ mod tests {
             ]
         );
         let long = "many words, ".repeat(100);
-        assert!(shown(&long).iter().all(|span| span.len() <= QUOTE_BYTES_MAX && !span.is_empty()));
+        assert!(shown(&long).iter().all(|span| span.len() <= Most::default().bytes && !span.is_empty()));
         assert!(shown(&"ü".repeat(1000)).concat() == "ü".repeat(1000));
         assert_eq!(shown(" \n\n "), Vec::<&str>::new());
     }
@@ -191,7 +232,7 @@ mod tests {
             .map(|term| Rarity { term, idf: 2.0 })
             .collect();
         let sources = [Source { title: "Deploying", text: &text }];
-        let found = quotes(&question, &sources, 2);
+        let found = quotes(&question, &sources, Most { quotes: 2, ..Most::default() });
         assert!(text[found[0].range.clone()].starts_with("A rollback"), "{found:?}");
         assert_eq!(found.len(), 2);
     }

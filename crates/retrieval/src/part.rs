@@ -16,8 +16,8 @@ pub struct Sight<'a> {
     /// The moment for which it is asked.
     pub at: u64,
     pub groups: &'a [u32],
-    /// All of these must be there.
-    pub labels: &'a [String],
+    /// Of each of these, one label at least must be there.
+    pub labels: &'a [Vec<String>],
     /// Leaves out what is suppressed or not valid at this time; `None` takes everything.
     pub valid_at: Option<i64>,
 }

@@ -681,14 +681,16 @@ fn score_words(
 
 fn hide_unlabelled(
     part: &impl Part,
-    labels: &[String],
+    labels: &[Vec<String>],
     within: &Stretches,
     hidden: &mut Vec<u32>,
 ) -> Result<(), Error> {
-    for label in labels {
+    for alternatives in labels {
         let mut has = vec![false; within.many as usize];
-        if let Some(term) = part.term(&label_term(label)) {
-            part.postings(&term, within, false, &mut |local, _, _, _| has[local as usize] = true)?;
+        for label in alternatives {
+            if let Some(term) = part.term(&label_term(label)) {
+                part.postings(&term, within, false, &mut |local, _, _, _| has[local as usize] = true)?;
+            }
         }
         hidden.extend(has.iter().zip(0..).filter(|(has, _)| !**has).map(|(_, local)| local));
     }

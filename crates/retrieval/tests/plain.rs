@@ -263,7 +263,8 @@ enum Step {
 }
 
 fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
-    let labels: &[String] = if asked.labelled { &["label".to_owned()] } else { &[] };
+    let labels: &[Vec<String>] =
+        if asked.labelled { &[vec!["none has this".into(), "label".into()]] } else { &[] };
     let valid_at = (!asked.with_suppressed).then_some(0);
     let question = Question {
         title: asked.title.as_deref(),

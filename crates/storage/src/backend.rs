@@ -54,6 +54,15 @@ pub trait Reader {
     /// Every live record of this type, oldest first: for types of which there are few.
     fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
 
+    /// Every live record of this type in these scopes, newest first.
+    fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
+    /// The live document of a source at a path.
+    fn document_at(&self, source: &str, path: &str, at: TxId) -> Result<Option<Stored>, Error>;
+    /// The live documents of a source below a path (all for an empty one), by path.
+    fn documents_below(&self, source: &str, path: &str, at: TxId) -> Result<Vec<Stored>, Error>;
+    /// The live sections of a document, in order.
+    fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error>;
+
     /// The live scope of this name.
     fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error>;
     /// The scope that had this name last, and the last transaction that touched it: if it is not live, the one that

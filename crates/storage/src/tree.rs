@@ -79,7 +79,7 @@ impl Tree {
                 }
                 self.scopes.insert(scope.number, (id, scope));
             }
-            Record::Entry(_) | Record::Triple(_) => {}
+            _ => {}
         }
     }
 

@@ -12,11 +12,13 @@ use crate::Error;
 use crate::tree::Tree;
 
 /// The tables, each with the two columns that tell a person which row is meant.
-pub(super) const TABLES: [(&str, [&str; 2]); 7] = [
+pub(super) const TABLES: [(&str, [&str; 2]); 9] = [
     ("entry", ["id", "tx_from"]),
     ("triple", ["id", "tx_from"]),
     ("namespace", ["id", "tx_from"]),
     ("scope", ["id", "tx_from"]),
+    ("document", ["id", "tx_from"]),
+    ("section", ["id", "tx_from"]),
     ("closure", ["scope", "tx_from"]),
     ("touched", ["scope", "tx_id"]),
     ("undo", ["target", "by_tx"]),
@@ -94,6 +96,12 @@ impl<'a> Derived<'a> {
                 let [subject, predicate, object] =
                     [&triple.subject, &triple.predicate, &triple.object].map(|text| fold(text));
                 insert.execute(params![tx, seq, id, scope, subject, predicate, object])
+            }),
+            Record::Document(document) => insert("?4, ?5, ?6, ?7").and_then(|mut insert| {
+                insert.execute(params![tx, seq, id, scope, document.source, document.path, document.hash])
+            }),
+            Record::Section(section) => insert("?4, ?5, ?6").and_then(|mut insert| {
+                insert.execute(params![tx, seq, id, scope, section.document.as_str(), section.position])
             }),
             Record::Namespace(namespace) => {
                 insert("?4").and_then(|mut insert| insert.execute(params![tx, seq, id, namespace.name]))

@@ -1,6 +1,8 @@
 //! Rows of the log: their form, their checksums, and what is derived from each.
 
-use kenning_model::{EntityType, Entry, Id, Namespace, Record, Scope, Timestamp, Transaction, Triple, TxId};
+use kenning_model::{
+    Document, EntityType, Entry, Id, Namespace, Record, Scope, Section, Timestamp, Transaction, Triple, TxId,
+};
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,8 @@ pub(super) fn kind_of(entity_type: EntityType) -> i64 {
         EntityType::Triple => 2,
         EntityType::Namespace => 3,
         EntityType::Scope => 4,
+        EntityType::Document => 5,
+        EntityType::Section => 6,
     }
 }
 
@@ -103,6 +107,8 @@ impl LogRow {
             EntityType::Triple => Record::Triple(self.parse::<Triple>()?),
             EntityType::Namespace => Record::Namespace(self.parse::<Namespace>()?),
             EntityType::Scope => Record::Scope(self.parse::<Scope>()?),
+            EntityType::Document => Record::Document(self.parse::<Document>()?),
+            EntityType::Section => Record::Section(self.parse::<Section>()?),
         }))
     }
 
@@ -146,6 +152,8 @@ pub(super) fn append(conn: &Connection, tx: &Transaction) -> Result<(), Error> {
             Record::Triple(triple) => json(triple),
             Record::Namespace(namespace) => json(namespace),
             Record::Scope(scope) => json(scope),
+            Record::Document(document) => json(document),
+            Record::Section(section) => json(section),
         });
         row(seq, kind_of(change.entity_type), change.id.as_str(), body).insert(conn)?;
         let id = change.id.as_str();

@@ -18,6 +18,10 @@ use crate::backend::{EntryFilter, Reader, Remembered, Stored, Touched, TripleFil
 /// So many rows are read for each change that is to be shown, in case most of them are not.
 const LOOKED_AT: usize = 50;
 
+const LIVE_DOCUMENTS: &str = "SELECT log.tx_id, log.seq, log.kind, log.id, log.body, log.crc
+    FROM document AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+    WHERE v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1)";
+
 /// Queries over a connection, whoever holds it.
 pub(super) struct Sql<C>(pub C);
 
@@ -168,6 +172,36 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
              WHERE v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1) ORDER BY v.tx_from, v.seq"
         );
         self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
+    }
+
+    fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error> {
+        let rows = Versions { table: entity_type, at: at.0, scopes, conditions: Vec::new() };
+        self.page_of(&rows, 0..self.count_of(&rows)?)
+    }
+
+    fn document_at(&self, source: &str, path: &str, at: TxId) -> Result<Option<Stored>, Error> {
+        let sql = format!("{LIVE_DOCUMENTS} AND v.source = ?2 AND v.path = ?3");
+        self.row(&sql, params![at.0, source, path], LogRow::read)?.map(|row| stored(&row)).transpose()
+    }
+
+    fn documents_below(&self, source: &str, path: &str, at: TxId) -> Result<Vec<Stored>, Error> {
+        // A path is below another if that one is all of it up to a slash; no path sorts after the last code point.
+        let (from, to) = match path.trim_end_matches('/') {
+            "" => (String::new(), "\u{10ffff}".to_owned()),
+            path => (format!("{path}/"), format!("{path}/\u{10ffff}")),
+        };
+        let sql = format!(
+            "{LIVE_DOCUMENTS} AND v.source = ?2 AND (v.path = ?3 OR (v.path >= ?4 AND v.path < ?5)) ORDER BY v.path"
+        );
+        self.rows(&sql, params![at.0, source, path, from, to], LogRow::read)?.iter().map(stored).collect()
+    }
+
+    fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM section AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+             WHERE v.document = ?1 AND v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2) ORDER BY v.position"
+        );
+        self.rows(&sql, params![document.as_str(), at.0], LogRow::read)?.iter().map(stored).collect()
     }
 
     fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error> {

@@ -10,7 +10,7 @@ use crate::Error;
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -75,6 +75,22 @@ INSERT OR IGNORE INTO touched SELECT scope, 2, tx_from FROM triple;
 INSERT OR IGNORE INTO touched SELECT scope, 2, tx_to FROM triple WHERE tx_to IS NOT NULL;
 INSERT OR IGNORE INTO touched SELECT 0, 0, tx_id FROM log WHERE seq = 0
     AND NOT EXISTS (SELECT 1 FROM log AS change WHERE change.tx_id = log.tx_id AND change.seq = 1);
+";
+
+/// `document` and `section` are derived like `entry`.
+const V3: &str = "
+CREATE TABLE document (
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, scope INTEGER NOT NULL,
+    source TEXT NOT NULL, path TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (tx_from, seq)
+) WITHOUT ROWID;
+CREATE INDEX document_id ON document (id);
+CREATE INDEX document_source ON document (source, path);
+CREATE TABLE section (
+    tx_from INTEGER NOT NULL, seq INTEGER NOT NULL, tx_to INTEGER, id TEXT NOT NULL, scope INTEGER NOT NULL,
+    document TEXT NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (tx_from, seq)
+) WITHOUT ROWID;
+CREATE INDEX section_id ON section (id);
+CREATE INDEX section_document ON section (document);
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

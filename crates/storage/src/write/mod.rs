@@ -2,6 +2,7 @@
 //! write transaction, against its reader, so what a plan saw still holds when it is committed.
 
 mod collision;
+mod document;
 mod entry;
 mod namespace;
 mod scope;
@@ -20,6 +21,7 @@ use crate::group::Answers;
 use crate::tree::Tree;
 use crate::{Error, KEY_KEPT, Sources};
 
+pub use document::{NewDocument, NewSection};
 pub use entry::{EntryPatch, NewEntry};
 pub use namespace::{NamespacePatch, NewNamespace};
 pub use scope::{NewScope, ScopePatch};
@@ -64,6 +66,11 @@ pub enum Write {
     },
     DeleteScope {
         name: ScopeName,
+    },
+    PutDocument(Box<NewDocument>),
+    /// With its sections.
+    DeleteDocument {
+        id: Id,
     },
     Undo(UndoWish),
 }
@@ -283,6 +290,8 @@ impl Plan<'_> {
             Write::CreateScope(new) => self.create_scope(new),
             Write::UpdateScope { name, patch } => self.update_scope(name, patch),
             Write::DeleteScope { name } => self.delete_scope(name),
+            Write::PutDocument(new) => self.put_document(new),
+            Write::DeleteDocument { id } => self.delete_document(*id),
             Write::Undo(wish) => self.undo(wish),
         }
     }

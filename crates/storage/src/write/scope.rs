@@ -7,7 +7,7 @@ use kenning_model::{Change, DEFAULT, EntityType, Record, Scope, ScopeId, ScopeNa
 
 use super::{Draft, Plan};
 use crate::Error;
-use crate::backend::{EntryFilter, Stored, TripleFilter};
+use crate::backend::Stored;
 use crate::tree::{Tree, unknown_scope};
 
 #[derive(Clone, Debug)]
@@ -146,11 +146,12 @@ impl Plan<'_> {
 
     /// The changes that leave nothing in these scopes.
     pub(super) fn emptied(&self, scopes: &[ScopeId]) -> Result<Vec<Change>, Error> {
-        let entries = EntryFilter { scopes, at: self.head, visible_at: None };
-        let triples = TripleFilter { scopes, at: self.head, subject: None, predicate: None, object: None };
-        let mut stored = self.reader.entries(&entries, 0..self.reader.count_entries(&entries)?)?;
-        stored.extend(self.reader.triples(&triples, 0..self.reader.count_triples(&triples)?)?);
-        Ok(stored.into_iter().map(closing).collect())
+        let mut changes = Vec::new();
+        for entity_type in [EntityType::Entry, EntityType::Triple, EntityType::Document, EntityType::Section]
+        {
+            changes.extend(self.reader.all_in(entity_type, scopes, self.head)?.into_iter().map(closing));
+        }
+        Ok(changes)
     }
 
     /// Refuses to write into a scope that is no longer there.

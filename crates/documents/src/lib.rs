@@ -1,0 +1,102 @@
+//! Files as documents: front matter, sections cut at headings, the links between them and the things they mention.
+//! Pure: it reads no file and knows no store.
+
+mod front_matter;
+mod markdown;
+mod mentions;
+mod restructured;
+mod section;
+
+use std::path::Path;
+
+pub use front_matter::FrontMatter;
+pub use mentions::{Label, Mention};
+pub use section::{Link, Section};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Markdown,
+    Mdx,
+    Html,
+    Restructured,
+    Text,
+}
+
+impl Format {
+    /// By the ending of its name; none for files that are no documents.
+    pub fn of(path: &Path) -> Option<Format> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match ending.as_str() {
+            "md" | "markdown" => Format::Markdown,
+            "mdx" => Format::Mdx,
+            "html" | "htm" | "xhtml" => Format::Html,
+            "rst" | "rest" => Format::Restructured,
+            "txt" | "text" => Format::Text,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Of the front matter, else the first heading, else the file's name.
+    pub title: String,
+    pub about: FrontMatter,
+    /// In order; the first has what stands before the first heading, if anything does.
+    pub sections: Vec<Section>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the front matter can't be read: {0}")]
+    FrontMatter(String),
+    #[error("the HTML can't be read: {0}")]
+    Html(String),
+}
+
+/// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
+pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let html;
+    let (about, body) = match format {
+        Format::Markdown | Format::Mdx => front_matter::split(text)?,
+        Format::Html => {
+            html = markdown_of(text)?;
+            (FrontMatter { title: html_title(text), ..FrontMatter::default() }, html.as_str())
+        }
+        Format::Restructured | Format::Text => (FrontMatter::default(), text),
+    };
+    let sections = match format {
+        Format::Markdown | Format::Mdx | Format::Html => {
+            markdown::sections(path, body, format == Format::Mdx)
+        }
+        Format::Restructured => restructured::sections(body),
+        Format::Text => section::whole(body),
+    };
+    let heading = sections.iter().find_map(|section| section.heading_path.first()).cloned();
+    let title = about.title.clone().or(heading).unwrap_or_else(|| name_of(path));
+    Ok(Document { title, about, sections: section::finished(sections) })
+}
+
+fn markdown_of(html: &str) -> Result<String, Error> {
+    let converter = htmd::HtmlToMarkdown::builder().skip_tags(vec!["script", "style", "head", "nav"]).build();
+    converter.convert(html).map_err(|error| Error::Html(error.to_string()))
+}
+
+/// What stands in `<title>`; the converter leaves the head out.
+fn html_title(html: &str) -> Option<String> {
+    let lower = html.to_ascii_lowercase();
+    let start = lower.find("<title")?;
+    let start = start + lower[start..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    let title = markdown_of(&html[start..end]).ok()?.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(title).filter(|title| !title.is_empty())
+}
+
+/// The file's name without its ending, as words.
+fn name_of(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+    name.replace(['-', '_'], " ")
+}

@@ -1,0 +1,83 @@
+//! Files that were taken in, and their sections.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Id, ScopeId, Timestamp};
+
+/// One version of a document, as the log holds it. Its text is in its sections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    pub scope: ScopeId,
+    /// What it was taken in with: a run closes only documents of its own source.
+    pub source: String,
+    /// Below what was taken in, with `/` between its parts.
+    pub path: String,
+    pub title: String,
+    pub doc_tag: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// When its text was changed last, as the file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Timestamp>,
+    /// Of the file's bytes and of how they were taken in; the same means that nothing is to be done.
+    pub hash: String,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+/// One version of a section. What it shares with its document stands in both, so that it can be found by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    pub scope: ScopeId,
+    pub document: Id,
+    /// From 0, in the order of the document.
+    pub position: u32,
+    /// Of its heading; 0 for what stands before the first.
+    pub level: u8,
+    /// The document's title, then from the outermost heading to its own.
+    pub heading_path: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub anchor: String,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Id>,
+    pub doc_tag: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// Documents of the same source that it links to, and where in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// The things that it speaks of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<Mention>,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    pub path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mention {
+    /// code, command, term or name.
+    pub label: String,
+    pub name: String,
+}
