@@ -19,7 +19,7 @@ use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
 pub use kenning_retrieval::Embedder;
-pub use kenning_retrieval::evidence::{Most, Quote, Source};
+pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_storage::{Error, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{

@@ -114,6 +114,11 @@ fn best(mut quotes: Vec<Quote>, many: usize) -> Vec<Quote> {
     quotes
 }
 
+/// Sentences, list items, and code as a whole.
+pub fn sentences(text: &str) -> Vec<Range<usize>> {
+    spans(text, usize::MAX)
+}
+
 /// Sentences, list items, and code as a whole, none longer than a quote may be.
 fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();

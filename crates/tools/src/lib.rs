@@ -4,16 +4,19 @@
 mod arguments;
 mod code;
 mod dispatch;
+mod kb;
 mod keyed;
 pub mod knowledge;
 mod listing;
 pub mod memory;
 mod schema;
+mod scratch;
 mod tool;
 
 pub use code::{Code, Stop};
 pub use dispatch::{Access, dispatch, find};
 pub use listing::{List, Listing};
+pub use scratch::{Passage, Scratch};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
     scope_name,

@@ -1,6 +1,6 @@
 //! What a tool is, and the table of all of them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{Engine, Error, Snapshot};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
@@ -11,8 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
-use crate::{Code, Stop, arguments, knowledge, memory, schema};
+use crate::scratch::Scratch;
+use crate::{Code, Stop, arguments, kb, knowledge, memory, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -61,6 +63,7 @@ impl Effect {
 pub enum Family {
     Memory,
     Knowledge,
+    Kb,
 }
 
 impl Family {
@@ -68,6 +71,7 @@ impl Family {
         match self {
             Family::Memory => "memory",
             Family::Knowledge => "knowledge",
+            Family::Kb => "kb",
         }
     }
 }
@@ -87,11 +91,18 @@ pub struct Caller {
     pub scope: String,
     /// Whoever owns the data sees the history of every scope.
     pub is_owner: bool,
+    /// What was found for them and may be read piece by piece.
+    pub scratch: Arc<Scratch>,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
 
 impl Caller {
+    /// A name for what belongs together, made from the origin and no way back to it; it opens nothing.
+    pub fn session(&self) -> String {
+        data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.origin))[..16])
+    }
+
     /// Without a name of their own, callers are `local`.
     pub fn new(actor: Option<&str>, origin: String, scope: String) -> Caller {
         let actor = clean(actor.unwrap_or_default()).replace(['\n', '\t'], " ");
@@ -99,7 +110,7 @@ impl Caller {
             "" => "local".to_owned(),
             actor => cut(actor, ACTOR_BYTES_MAX),
         };
-        Caller { actor, origin, scope, is_owner: false }
+        Caller { actor, origin, scope, is_owner: false, scratch: Arc::default() }
     }
 }
 
@@ -256,7 +267,11 @@ impl Definition {
 pub fn definitions() -> &'static [Definition] {
     static DEFINITIONS: OnceLock<Vec<Definition>> = OnceLock::new();
     DEFINITIONS.get_or_init(|| {
-        let families = [(Family::Memory, memory::tools()), (Family::Knowledge, knowledge::tools())];
+        let families = [
+            (Family::Memory, memory::tools()),
+            (Family::Knowledge, knowledge::tools()),
+            (Family::Kb, kb::tools()),
+        ];
         families
             .into_iter()
             .flat_map(|(family, rows)| rows.into_iter().map(move |row| (family, row)))

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use kenning_engine::Snapshot;
 use kenning_model::{
-    Change, DEFAULT, EntityType, Entry, Namespace, Record, Scope, ScopeId, ScopeNames, Status, TaskSize,
-    Timestamp, Transaction, Triple,
+    Change, DEFAULT, Document, EntityType, Entry, Namespace, Record, Scope, ScopeId, ScopeNames, Status,
+    TaskSize, Timestamp, Transaction, Triple,
 };
 use kenning_presentation::text::{clean, cut, fence};
 use kenning_storage::{Stored, View};
@@ -350,6 +350,41 @@ pub enum RecordItem {
     Triple(Box<TripleItem>),
     Scope(Box<ScopeItem>),
     Namespace(Box<NamespaceItem>),
+    Document(Box<DocumentItem>),
+}
+
+/// A document in the history; its text is read with `kb.search`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DocumentItem {
+    pub scope: String,
+    pub source: String,
+    pub path: String,
+    pub title: String,
+    pub doc_tag: String,
+    pub actor: String,
+    pub version: u32,
+    pub recorded_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub updated_at: Option<String>,
+    pub tx_id: u64,
+}
+
+impl DocumentItem {
+    fn new(tx_id: u64, document: &Document, names: &ScopeNames) -> DocumentItem {
+        DocumentItem {
+            scope: names.of(document.scope),
+            source: clean(&document.source),
+            path: clean(&document.path),
+            title: clean(&document.title),
+            doc_tag: clean(&document.doc_tag),
+            actor: clean(&document.actor),
+            version: document.version,
+            recorded_at: moment(document.recorded_at),
+            updated_at: document.updated_at.map(moment),
+            tx_id,
+        }
+    }
 }
 
 impl RecordItem {
@@ -357,12 +392,18 @@ impl RecordItem {
         match self {
             RecordItem::Entry(entry) => Some(place(&entry.scope)),
             RecordItem::Triple(triple) => Some(place(&triple.scope)),
+            RecordItem::Document(document) => Some(place(&document.scope)),
             RecordItem::Scope(_) | RecordItem::Namespace(_) => None,
         }
     }
 
-    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames) -> RecordItem {
-        match record {
+    /// None for a section: the change of its document stands for it.
+    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames) -> Option<RecordItem> {
+        Some(match record {
+            Record::Section(_) => return None,
+            Record::Document(document) => {
+                RecordItem::Document(Box::new(DocumentItem::new(tx_id, document, names)))
+            }
             Record::Entry(entry) => {
                 RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names)))
             }
@@ -373,7 +414,7 @@ impl RecordItem {
             Record::Namespace(namespace) => {
                 RecordItem::Namespace(Box::new(NamespaceItem::new(tx_id, namespace)))
             }
-        }
+        })
     }
 }
 
@@ -384,6 +425,7 @@ pub enum Kind {
     Triple,
     Scope,
     Namespace,
+    Document,
 }
 
 impl From<EntityType> for Kind {
@@ -393,6 +435,7 @@ impl From<EntityType> for Kind {
             EntityType::Triple => Kind::Triple,
             EntityType::Scope => Kind::Scope,
             EntityType::Namespace => Kind::Namespace,
+            EntityType::Document | EntityType::Section => Kind::Document,
         }
     }
 }
@@ -404,6 +447,7 @@ impl From<Kind> for EntityType {
             Kind::Triple => EntityType::Triple,
             Kind::Scope => EntityType::Scope,
             Kind::Namespace => EntityType::Namespace,
+            Kind::Document => EntityType::Document,
         }
     }
 }
@@ -430,8 +474,8 @@ impl ChangeItem {
             entity_type: change.entity_type.into(),
             id: change.id.to_string(),
             op: change.op().as_str().to_owned(),
-            before: change.before.as_ref().map(|before| item(&before.record, before.tx_id.0)),
-            after: change.after.as_ref().map(|record| item(record, tx_id)),
+            before: change.before.as_ref().and_then(|before| item(&before.record, before.tx_id.0)),
+            after: change.after.as_ref().and_then(|record| item(record, tx_id)),
         }
     }
 
@@ -475,6 +519,10 @@ impl ChangeItem {
                     let text = format!("{}{parents}: {}", scope.scope, scope.description);
                     lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
                 }
+                Some(RecordItem::Document(document)) => {
+                    let text = format!("{}/{}: {}", document.source, document.path, document.title);
+                    lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
+                }
                 Some(RecordItem::Namespace(namespace)) => {
                     let text = format!("{}: {}", namespace.name, namespace.description);
                     lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
@@ -511,14 +559,16 @@ impl TransactionItem {
     }
 
     fn new(tx: &Transaction, names: &ScopeNames) -> TransactionItem {
-        let shown = tx.changes.iter().take(CHANGES_MAX);
-        let left_out = tx.left_out + tx.changes.len().saturating_sub(CHANGES_MAX);
+        // A document stands for its sections.
+        let is_shown = |change: &&Change| change.entity_type != EntityType::Section;
+        let shown: Vec<&Change> = tx.changes.iter().filter(is_shown).take(CHANGES_MAX).collect();
+        let left_out = tx.left_out + tx.changes.len() - shown.len();
         TransactionItem {
             tx_id: tx.id.0,
             at: moment(tx.at),
             actor: clean(&tx.actor),
             tool: tx.tool.clone(),
-            changes: shown.map(|change| ChangeItem::new(change, tx.id.0, names)).collect(),
+            changes: shown.into_iter().map(|change| ChangeItem::new(change, tx.id.0, names)).collect(),
             changes_left_out: Some(left_out).filter(|left| *left > 0),
             undoes: tx.undoes.iter().map(|tx| tx.0).collect(),
             undone_by: tx.undone_by.map(|tx| tx.0),

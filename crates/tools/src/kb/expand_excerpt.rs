@@ -1,0 +1,57 @@
+//! `kb.expand_excerpt`: a little more around what was read last.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::read_excerpt::{EXCERPT_BYTES_MAX, Output, bytes_for, excerpt, shown};
+use super::sought::Scope;
+use super::{passage, usage};
+use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct ExpandExcerpt;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    passage_id: Text<NAME_BYTES_MAX>,
+    before_tokens: Option<Whole<0, 800>>,
+    after_tokens: Option<Whole<0, 800>>,
+    scope: Option<Scope>,
+}
+
+const TOKENS_DEFAULT: u64 = 150;
+
+impl Tool for ExpandExcerpt {
+    const NAME: &'static str = "kb.expand_excerpt";
+    const ABOUT: &'static str = "Grow what you read last of a passage, else its best span, on either side. \
+        Use when an excerpt or quote lacks its context. Do not use to read on from the end (`kb.read_excerpt` with `start_char`). \
+        Returns the grown excerpt, by `before_tokens` and `after_tokens` (default 150, max 800 each), at most 32 KiB.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        input.scope.unwrap_or_default().check(ctx)?;
+        let kept = passage::find(ctx, &input.passage_id)?;
+        let bytes = |tokens: Option<Whole<0, 800>>| {
+            bytes_for(tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize)
+        };
+        let window = kept.window();
+        let start = kept.text.ceil_char_boundary(window.start.saturating_sub(bytes(input.before_tokens)));
+        let end =
+            (window.end + bytes(input.after_tokens)).min(kept.text.len()).min(start + EXCERPT_BYTES_MAX);
+        let end = kept.text.floor_char_boundary(end);
+        Ok(excerpt(ctx, input.passage_id.0, &kept, start..end))
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        usage(output, 0)
+    }
+}

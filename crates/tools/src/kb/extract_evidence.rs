@@ -1,0 +1,181 @@
+//! `kb.extract_evidence`: the sentences of some passages that answer a question.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use kenning_engine::{Most, Scoring, Snapshot, Source};
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::read_excerpt::TOKEN_BYTES;
+use super::search::HowScored;
+use super::sought::Scope;
+use super::{passage, usage};
+use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Texts, Whole};
+use crate::code::counted;
+use crate::memory::item::{as_data, one_line};
+use crate::scratch::Passage;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct ExtractEvidence;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    question: Text<CONTEXT_BYTES_MAX>,
+    passage_ids: Texts<1, 20, NAME_BYTES_MAX>,
+    max_quotes: Option<Whole<1, 12>>,
+    max_quote_tokens: Option<Whole<1, 200>>,
+    include_context_tokens: Option<Whole<0, 200>>,
+    scope: Option<Scope>,
+    options: Option<Options>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    scoring: Option<HowScored>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    quotes: Vec<Quote>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Quote {
+    quote: String,
+    passage_id: String,
+    section_id: String,
+    title: String,
+    uri: String,
+    /// How much of the question it has, 0 to 1.
+    confidence: f64,
+    context_before: String,
+    context_after: String,
+}
+
+/// How much is quoted.
+pub(super) struct Wanted {
+    pub(super) max_quotes: usize,
+    pub(super) max_quote_tokens: usize,
+    pub(super) context_tokens: usize,
+    pub(super) scoring: Scoring,
+}
+
+const QUOTE_CHARS_MAX: usize = 500;
+
+impl Wanted {
+    pub(super) fn new(
+        max_quotes: Option<Whole<1, 12>>,
+        max_quote_tokens: Option<Whole<1, 200>>,
+        context_tokens: Option<Whole<0, 200>>,
+        scoring: Option<HowScored>,
+    ) -> Wanted {
+        Wanted {
+            max_quotes: max_quotes.map_or(6, |many| many.0 as usize),
+            max_quote_tokens: max_quote_tokens.map_or(80, |many| many.0 as usize),
+            context_tokens: context_tokens.map_or(20, |many| many.0 as usize),
+            scoring: scoring.map(Scoring::from).unwrap_or_default(),
+        }
+    }
+}
+
+impl Tool for ExtractEvidence {
+    const NAME: &'static str = "kb.extract_evidence";
+    const ABOUT: &'static str = "Quote the sentences of found passages that answer a question. \
+        Use after `kb.search` when you have chosen passages. Do not use without passages (`kb.retrieve_evidence` does both). \
+        Returns at most `max_quotes` (default 6, max 12) quotes of `max_quote_tokens` (default 80, max 200) with citations; for more call `kb.expand_excerpt`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        input.scope.unwrap_or_default().check(ctx)?;
+        let mut passages = Vec::new();
+        for handle in input.passage_ids.0 {
+            let kept = passage::find(ctx, &Text(handle.clone()))?;
+            passages.push((handle, kept));
+        }
+        let wanted = Wanted::new(
+            input.max_quotes,
+            input.max_quote_tokens,
+            input.include_context_tokens,
+            input.options.unwrap_or_default().scoring,
+        );
+        let quotes = quotes(ctx, &ctx.engine.snapshot()?, &input.question.0, &passages, &wanted)?;
+        Ok(Output { quotes })
+    }
+
+    fn text(output: &Output) -> String {
+        shown(&output.quotes)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        usage(output, 0)
+    }
+}
+
+pub(super) fn shown(quotes: &[Quote]) -> String {
+    if quotes.is_empty() {
+        return "No sentence answers this. Try `kb.search` with other words.".to_owned();
+    }
+    let line = |(number, quote): (usize, &Quote)| {
+        format!(
+            "{number}. {}\n   (\"{}\", passage {})",
+            quote.quote.replace('\n', "\n   "),
+            one_line(&quote.title, 200),
+            quote.passage_id
+        )
+    };
+    let lines: Vec<String> = (1..).zip(quotes).map(line).collect();
+    format!("Found {}. {}", counted(quotes.len(), "quote"), as_data(&lines.join("\n")))
+}
+
+pub(super) fn quotes(
+    ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
+    question: &str,
+    passages: &[(String, Arc<Passage>)],
+    wanted: &Wanted,
+) -> Result<Vec<Quote>, Stop> {
+    let sources: Vec<Source<'_>> =
+        passages.iter().map(|(_, kept)| Source { title: &kept.title, text: &kept.text }).collect();
+    let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
+    let most = Most { quotes: wanted.max_quotes, bytes };
+    let found = snapshot.section_quotes(question, &sources, most, wanted.scoring)?;
+    let quote = |found: &kenning_engine::Quote| {
+        let (handle, kept) = &passages[found.source];
+        let (before, after) = around(&kept.text, &found.range, wanted.context_tokens * TOKEN_BYTES);
+        Quote {
+            quote: kept.text[found.range.clone()].to_owned(),
+            passage_id: handle.clone(),
+            section_id: kept.section_id.clone(),
+            title: kept.title.clone(),
+            uri: passage::uri(ctx, handle),
+            confidence: (f64::from(found.share.clamp(0.0, 1.0)) * 1e3).round() / 1e3,
+            context_before: before.to_owned(),
+            context_after: after.to_owned(),
+        }
+    };
+    Ok(take_rows(found.iter().map(quote).collect(), ROWS_BYTES_MAX, |row| row))
+}
+
+/// What stands before and after a quote, whole words of it.
+fn around<'a>(text: &'a str, range: &Range<usize>, bytes: usize) -> (&'a str, &'a str) {
+    let from = text.ceil_char_boundary(range.start.saturating_sub(bytes));
+    let to = text.floor_char_boundary((range.end + bytes).min(text.len()));
+    let (before, after) = (&text[from..range.start], &text[range.end..to]);
+    let before = match (from, before.find(char::is_whitespace)) {
+        (0, _) | (_, None) => before,
+        (_, Some(at)) => &before[at..],
+    };
+    let after = match (to == text.len(), after.rfind(char::is_whitespace)) {
+        (true, _) | (_, None) => after,
+        (false, Some(at)) => &after[..at],
+    };
+    (before.trim(), after.trim())
+}

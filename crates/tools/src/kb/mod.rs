@@ -1,0 +1,45 @@
+//! Documents: searched, read in bounded pieces, quoted. No tool returns a section whole.
+
+mod expand_excerpt;
+mod extract_evidence;
+mod passage;
+mod read_excerpt;
+mod retrieve_evidence;
+mod search;
+mod sought;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::tool::{Row, row};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![
+        row::<retrieve_evidence::RetrieveEvidence>(),
+        row::<search::Search>(),
+        row::<read_excerpt::ReadExcerpt>(),
+        row::<expand_excerpt::ExpandExcerpt>(),
+        row::<extract_evidence::ExtractEvidence>(),
+    ]
+}
+
+/// Where a quote or an excerpt is from.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+struct Citation {
+    section_id: String,
+    doc_tag: String,
+    title: String,
+    uri: String,
+}
+
+/// What a reply costs whoever reads it: a token is four bytes.
+fn usage<T: Serialize>(reply: &T, duplicates_suppressed: usize) -> Map<String, Value> {
+    let bytes = kenning_presentation::budget::json_bytes(reply);
+    let usage = json!({
+        "tokens_estimate": bytes.div_ceil(4),
+        "bytes_returned": bytes,
+        "duplicates_suppressed": duplicates_suppressed,
+    });
+    Map::from_iter([("io.kenning/usage".to_owned(), usage)])
+}

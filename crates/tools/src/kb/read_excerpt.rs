@@ -1,0 +1,142 @@
+//! `kb.read_excerpt`: a bounded piece of a passage.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::sought::Scope;
+use super::{Citation, passage, usage};
+use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
+use crate::memory::item::as_data;
+use crate::scratch::Passage;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct ReadExcerpt;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    passage_id: Text<NAME_BYTES_MAX>,
+    max_tokens: Option<Whole<1, 800>>,
+    start_char: Option<Whole<0, 1_000_000>>,
+    scope: Option<Scope>,
+    options: Option<Options>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    format: Option<Format>,
+    /// Default true.
+    include_citation: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Text,
+    /// One sentence to a line.
+    Bullets,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    passage_id: String,
+    excerpt: String,
+    /// There is more behind it.
+    truncated: bool,
+    next_start_char: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Citation")]
+    citation: Option<Citation>,
+}
+
+const TOKENS_DEFAULT: u64 = 300;
+pub(super) const TOKEN_BYTES: usize = 4;
+pub(super) const EXCERPT_BYTES_MAX: usize = 32 * 1024;
+
+impl Tool for ReadExcerpt {
+    const NAME: &'static str = "kb.read_excerpt";
+    const ABOUT: &'static str = "Read a piece of a passage that `kb.search` found. \
+        Use when the preview or quotes are not enough. Do not use on many passages; narrow down to three first. \
+        Returns at most `max_tokens` (default 300, max 800); for more pass `next_start_char` as `start_char`, or call `kb.expand_excerpt`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        input.scope.unwrap_or_default().check(ctx)?;
+        let kept = passage::find(ctx, &input.passage_id)?;
+        let start = input.start_char.map_or(0, |start| start.0 as usize);
+        let from = byte_at(&kept.text, start);
+        let tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize;
+        let to = kept.text.floor_char_boundary((from + bytes_for(tokens)).min(kept.text.len()));
+        let options = input.options.unwrap_or_default();
+        let output = excerpt(ctx, input.passage_id.0, &kept, from..to);
+        Ok(Output {
+            excerpt: match options.format {
+                Some(Format::Bullets) => bullets(&output.excerpt),
+                _ => output.excerpt,
+            },
+            citation: output.citation.filter(|_| options.include_citation.unwrap_or(true)),
+            ..output
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        usage(output, 0)
+    }
+}
+
+pub(super) fn shown(output: &Output) -> String {
+    let about =
+        output.citation.as_ref().map(|citation| format!(" From \"{}\".", citation.title)).unwrap_or_default();
+    let more = match output.next_start_char {
+        Some(next) => format!("\nThere is more: `start_char` {next}."),
+        None => String::new(),
+    };
+    format!("Excerpt of passage {}.{about} {}{more}", output.passage_id, as_data(&output.excerpt))
+}
+
+/// A piece of a passage, which is then the one that was read last.
+pub(super) fn excerpt(ctx: &Context<'_>, passage_id: String, kept: &Passage, range: Range<usize>) -> Output {
+    kept.was_read(range.clone());
+    let text = &kept.text;
+    let is_cut = range.end < text.len();
+    Output {
+        excerpt: text[range.clone()].to_owned(),
+        truncated: is_cut,
+        next_start_char: is_cut.then(|| text[..range.end].chars().count()),
+        citation: Some(Citation {
+            section_id: kept.section_id.clone(),
+            doc_tag: kept.doc_tag.clone(),
+            title: kept.title.clone(),
+            uri: passage::uri(ctx, &passage_id),
+        }),
+        passage_id,
+    }
+}
+
+pub(super) fn bytes_for(tokens: usize) -> usize {
+    (tokens * TOKEN_BYTES).min(EXCERPT_BYTES_MAX)
+}
+
+fn byte_at(text: &str, chars: usize) -> usize {
+    text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
+}
+
+fn bullets(text: &str) -> String {
+    let sentences = kenning_engine::sentences(text);
+    let lines: Vec<String> = sentences
+        .into_iter()
+        .map(|range| format!("- {}", text[range].split_whitespace().collect::<Vec<_>>().join(" ")))
+        .collect();
+    lines.join("\n")
+}

@@ -1,0 +1,100 @@
+//! `kb.retrieve_evidence`: search and quote in one call. What to use unless there is a reason not to.
+
+use kenning_presentation::text::clean;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::extract_evidence::{Quote, Wanted, quotes, shown};
+use super::search::{HowScored, MAX_PER_DOC_DEFAULT, TOP_K_DEFAULT};
+use super::sought::{Filters, Scope, Sought};
+use super::{passage, usage};
+use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
+use crate::memory::query::degraded;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct RetrieveEvidence;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    question: Text<CONTEXT_BYTES_MAX>,
+    top_k: Option<Whole<1, 20>>,
+    max_quotes: Option<Whole<1, 12>>,
+    max_quote_tokens: Option<Whole<1, 200>>,
+    include_context_tokens: Option<Whole<0, 200>>,
+    scope: Option<Scope>,
+    filters: Option<Filters>,
+    options: Option<Options>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// 0 is any number.
+    max_per_doc: Option<Whole<0, 20>>,
+    scoring: Option<HowScored>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    quotes: Vec<Quote>,
+    diagnostics: Diagnostics,
+    #[serde(skip)]
+    duplicates: usize,
+    #[serde(skip)]
+    is_degraded: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Diagnostics {
+    /// How many sections were quoted from.
+    candidates: usize,
+    session_id: String,
+}
+
+impl Tool for RetrieveEvidence {
+    const NAME: &'static str = "kb.retrieve_evidence";
+    const ABOUT: &'static str = "Answer a question from ingested documents: the sentences that answer it, with citations. \
+        Use first for any question about the documentation. Do not use for remembered facts (`query`, `get_task_context`). \
+        Returns at most `max_quotes` (default 6, max 12) quotes from the best `top_k` (default 5, max 20) sections; for more around a quote call `kb.expand_excerpt`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let options = input.options.unwrap_or_default();
+        let snapshot = ctx.engine.snapshot()?;
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let max_per_doc = options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0) as i64;
+        let sought = Sought::new(ctx, &snapshot, scope, filters, max_per_doc)?;
+        let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
+        let found = sought.find(&snapshot, &input.question.0, top_k)?;
+        let passages: Vec<_> =
+            found.hits.iter().map(|hit| passage::keep(ctx, hit, 0..0, clean(&hit.section.text))).collect();
+        let wanted = Wanted::new(
+            input.max_quotes,
+            input.max_quote_tokens,
+            input.include_context_tokens,
+            options.scoring,
+        );
+        let quotes = quotes(ctx, &snapshot, &input.question.0, &passages, &wanted)?;
+        Ok(Output {
+            quotes,
+            diagnostics: Diagnostics { candidates: passages.len(), session_id: ctx.caller.session() },
+            duplicates: found.duplicates,
+            is_degraded: found.is_degraded,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        shown(&output.quotes)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        let mut meta = degraded(output.is_degraded);
+        meta.extend(usage(output, output.duplicates));
+        meta
+    }
+}

@@ -1,0 +1,201 @@
+//! `kb.search`: which sections to read, each with the sentences that answer best. Never their text.
+
+use kenning_engine::Scoring;
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use kenning_presentation::text::clean;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::sought::{Filters, Scope, Sought};
+use super::{passage, usage};
+use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
+use crate::code::counted;
+use crate::memory::item::{as_data, one_line};
+use crate::memory::query::degraded;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct Search;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    query: Text<CONTEXT_BYTES_MAX>,
+    top_k: Option<Whole<1, 20>>,
+    cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    page_size: Option<Whole<1, 20>>,
+    scope: Option<Scope>,
+    filters: Option<Filters>,
+    options: Option<Options>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    max_snippet_chars: Option<Whole<60, 500>>,
+    /// 0 is any number.
+    max_per_doc: Option<Whole<0, 20>>,
+    include_scores: Option<bool>,
+    scoring: Option<HowScored>,
+}
+
+/// How sentences are chosen.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum HowScored {
+    Weighted,
+    Overlap,
+}
+
+impl From<HowScored> for Scoring {
+    fn from(scored: HowScored) -> Scoring {
+        match scored {
+            HowScored::Weighted => Scoring::Weighted,
+            HowScored::Overlap => Scoring::Overlap,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    results: Vec<Found>,
+    next_cursor: Option<String>,
+    /// There are more on a next page.
+    partial: bool,
+    /// page_size, byte_cap or none.
+    limit_reason: &'static str,
+    session_id: String,
+    #[serde(skip)]
+    query: String,
+    #[serde(skip)]
+    duplicates: usize,
+    #[serde(skip)]
+    is_degraded: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    passage_id: String,
+    section_id: String,
+    doc_tag: String,
+    title: String,
+    rank: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    score: Option<f64>,
+    source: &'static str,
+    preview: String,
+    scratch_uri: String,
+    size_bytes: usize,
+    anchor: Option<String>,
+}
+
+pub(super) const TOP_K_DEFAULT: u64 = 5;
+pub(super) const MAX_PER_DOC_DEFAULT: u64 = 1;
+const SNIPPET_CHARS_DEFAULT: u64 = 280;
+
+impl Tool for Search {
+    const NAME: &'static str = "kb.search";
+    const ABOUT: &'static str = "Find sections of ingested documents; previews are the sentences that answer best. \
+        Use to explore, or to choose what to read. Do not use for a question that wants an answer (`kb.retrieve_evidence`) or for remembered facts (`query`). \
+        Returns at most `top_k` (default 5, max 20) results, one per document, never whole text; read with `kb.read_excerpt`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let options = input.options.unwrap_or_default();
+        let query = input.query.0;
+        let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0);
+        let max_per_doc = options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0);
+        let name = format!("kb.search {} {query:?} {top_k} {max_per_doc}", ctx.caller.scope);
+        let page_size = input.page_size.map_or(TOP_K_DEFAULT, |many| many.0);
+        let listing = Listing::begin(
+            ctx.engine,
+            name,
+            page_size,
+            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
+            None,
+        )?;
+        let snapshot = &listing.snapshot;
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let sought = Sought::new(ctx, snapshot, scope, filters, max_per_doc as i64)?;
+        let found = sought.find(snapshot, &query, top_k as usize)?;
+        let rows = listing.rows();
+        let shown = found.hits.iter().enumerate().skip(rows.start as usize).take(page_size as usize);
+        let chars = options.max_snippet_chars.map_or(SNIPPET_CHARS_DEFAULT, |chars| chars.0) as usize;
+        let scoring = options.scoring.map(Scoring::from).unwrap_or_default();
+        let mut results = Vec::new();
+        for (at, hit) in shown {
+            let (title, text) = (passage::title(&hit.section), clean(&hit.section.text));
+            let (preview, best) = passage::preview(snapshot, &query, &title, &text, chars, scoring)?;
+            let (handle, kept) = passage::keep(ctx, hit, best, text);
+            results.push(Found {
+                scratch_uri: passage::uri(ctx, &handle),
+                passage_id: handle,
+                section_id: kept.section_id.clone(),
+                doc_tag: kept.doc_tag.clone(),
+                title,
+                rank: at as u64 + 1,
+                score: options.include_scores.unwrap_or(false).then_some((hit.score * 1e6).round() / 1e6),
+                source: "hybrid",
+                preview,
+                size_bytes: kept.text.len(),
+                anchor: Some(hit.section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
+            });
+        }
+        let all = results.len();
+        let results = take_rows(results, ROWS_BYTES_MAX, |row| row);
+        let is_cut = results.len() < all;
+        let page = listing.end(results, found.hits.len() as u64)?;
+        let partial = page.next_cursor.is_some();
+        Ok(Output {
+            results: page.items,
+            next_cursor: page.next_cursor,
+            partial,
+            limit_reason: match (is_cut, partial) {
+                (true, _) => "byte_cap",
+                (false, true) => "page_size",
+                (false, false) => "none",
+            },
+            session_id: ctx.caller.session(),
+            query,
+            duplicates: found.duplicates,
+            is_degraded: found.is_degraded,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let query = kenning_presentation::text::quote(&output.query, 200);
+        if output.results.is_empty() {
+            return format!(
+                "Found no section for {query}. Try other words; `kenning ingest DIR` takes documents in."
+            );
+        }
+        let line = |found: &Found| {
+            let Found { rank, passage_id, title, doc_tag, preview, .. } = found;
+            format!(
+                "{rank}. {} [{}] passage {passage_id}\n   {preview}",
+                one_line(title, 300),
+                one_line(doc_tag, 64)
+            )
+        };
+        let lines: Vec<String> = output.results.iter().map(line).collect();
+        let more = match &output.next_cursor {
+            Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
+            None => String::new(),
+        };
+        format!(
+            "Found {} for {query}. {}{more}",
+            counted(output.results.len(), "section"),
+            as_data(&lines.join("\n"))
+        )
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        let mut meta = degraded(output.is_degraded);
+        meta.extend(usage(output, output.duplicates));
+        meta
+    }
+}

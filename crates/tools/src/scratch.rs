@@ -1,0 +1,94 @@
+//! Passages: sections that a search has found, kept for whoever searched, so that they can be read in bounded pieces.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kenning_model::Timestamp;
+use moka::notification::RemovalCause;
+use moka::sync::Cache;
+
+/// How long a passage is kept after it was last read.
+const KEPT: Duration = Duration::from_secs(30 * 60);
+const BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// So many passages that had to give way are worth a warning.
+const WARN_EVERY: u64 = 1_000;
+
+pub struct Scratch {
+    passages: Cache<(String, String), Arc<Passage>>,
+    evicted: Arc<AtomicU64>,
+}
+
+/// A section as it was when it was found.
+pub struct Passage {
+    pub section_id: String,
+    pub doc_tag: String,
+    pub title: String,
+    pub text: String,
+    /// When it was put here.
+    pub created_at: Timestamp,
+    /// What of it was read last, or answers the search best, in bytes.
+    window: Mutex<Range<usize>>,
+}
+
+impl Passage {
+    pub fn new(
+        section_id: String,
+        doc_tag: String,
+        title: String,
+        text: String,
+        created_at: Timestamp,
+        best: Range<usize>,
+    ) -> Passage {
+        Passage { section_id, doc_tag, title, text, created_at, window: Mutex::new(best) }
+    }
+
+    pub(crate) fn window(&self) -> Range<usize> {
+        self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn was_read(&self, window: Range<usize>) {
+        *self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = window;
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        let evicted = Arc::new(AtomicU64::new(0));
+        let counted = evicted.clone();
+        let passages = Cache::builder()
+            .max_capacity(BYTES_MAX)
+            .weigher(|_, passage: &Arc<Passage>| u32::try_from(passage.text.len() + 256).unwrap_or(u32::MAX))
+            .time_to_idle(KEPT)
+            .eviction_listener(move |_, _, cause| {
+                if cause == RemovalCause::Size {
+                    let many = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                    if many % WARN_EVERY == 0 {
+                        tracing::warn!(many, "passages had to give way before their time");
+                    }
+                }
+            })
+            .build();
+        Scratch { passages, evicted }
+    }
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").field("evicted", &self.evicted).finish_non_exhaustive()
+    }
+}
+
+impl Scratch {
+    /// `owner` is who may read it; to anyone else it does not exist.
+    pub fn put(&self, owner: &str, handle: &str, passage: Passage) -> Arc<Passage> {
+        let passage = Arc::new(passage);
+        self.passages.insert((owner.to_owned(), handle.to_owned()), passage.clone());
+        passage
+    }
+
+    pub fn get(&self, owner: &str, handle: &str) -> Option<Arc<Passage>> {
+        self.passages.get(&(owner.to_owned(), handle.to_owned()))
+    }
+}
