@@ -37,6 +37,8 @@ pub enum Command {
     History(commands::history::History),
     /// Show namespaces and scopes as a tree
     Scopes(commands::scopes::Scopes),
+    /// Take documents in
+    Ingest(commands::ingest::Ingest),
     /// Take changes back
     Undo(commands::undo::Undo),
     /// Check the whole store against its log

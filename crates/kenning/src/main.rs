@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some(Command::Search(search)) => commands::search::run(&config, search),
         Some(Command::History(history)) => commands::history::run(&config, history),
         Some(Command::Scopes(scopes)) => commands::scopes::run(&config, scopes),
+        Some(Command::Ingest(ingest)) => commands::ingest::run(&config, ingest),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),

@@ -3,6 +3,7 @@
 pub mod call;
 pub mod demo;
 pub mod history;
+pub mod ingest;
 pub mod rebuild;
 pub mod scopes;
 pub mod search;
