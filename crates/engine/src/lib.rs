@@ -3,6 +3,7 @@
 
 mod duplicates;
 mod indexed;
+mod ingest;
 mod likeness;
 mod search;
 mod snapshot;
@@ -18,6 +19,8 @@ use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, 
 use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
+pub use ingest::{Intake, IntakeError};
+pub use kenning_documents::Format;
 pub use kenning_retrieval::Embedder;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_storage::{Error, Sources, Stored};
@@ -164,6 +167,15 @@ impl Engine {
         let mut known = HashSet::new();
         candidates.retain(|id| known.insert(*id));
         asked.choose(candidates, snapshot, self.now())
+    }
+
+    /// Whether any documents were taken in and are there.
+    pub fn has_documents(&self) -> Result<bool, Error> {
+        // Whoever only asks what there is makes no store.
+        match self.dir.join(STORE_FILE).exists() {
+            true => self.snapshot()?.has_documents(),
+            false => Ok(false),
+        }
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {

@@ -55,6 +55,14 @@ impl<'a> Snapshot<'a> {
         self.reader.record(EntityType::Document, id, self.at)
     }
 
+    pub(crate) fn has_documents(&self) -> Result<bool, Error> {
+        self.reader.has_any(EntityType::Document, self.at)
+    }
+
+    pub(crate) fn document_at(&self, source: &str, path: &str) -> Result<Option<Stored>, Error> {
+        self.reader.document_at(source, path, self.at)
+    }
+
     /// The documents of a source below a path, by path.
     pub fn documents_below(&self, source: &str, path: &str) -> Result<Vec<Stored>, Error> {
         self.reader.documents_below(source, path, self.at)

@@ -6,4 +6,4 @@ pub mod cursor;
 mod reply;
 pub mod text;
 
-pub use reply::{Block, Reply};
+pub use reply::{Block, Link, Reply};

@@ -21,6 +21,18 @@ pub enum Block {
         uri: String,
         json: String,
     },
+    /// Where more can be read, for clients that want it.
+    Link(Link),
+}
+
+/// A plain text that is kept for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    pub uri: String,
+    pub name: String,
+    pub bytes: u64,
+    /// RFC 3339.
+    pub last_modified: String,
 }
 
 impl Reply {
@@ -28,7 +40,7 @@ impl Reply {
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),
-            Block::Resource { .. } => None,
+            Block::Resource { .. } | Block::Link(_) => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }

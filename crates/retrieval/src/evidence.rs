@@ -128,8 +128,10 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
         let line_end = line_start + line.len();
         let trimmed = line.trim_start();
         let is_fence = trimmed.starts_with("```");
-        let begins_anew =
-            trimmed.is_empty() || is_item(trimmed) || trimmed.starts_with('#') || (is_fence && !in_code);
+        let begins_anew = trimmed.is_empty()
+            || is_item(trimmed)
+            || trimmed.starts_with(['#', '|'])
+            || (is_fence && !in_code);
         if begins_anew && !in_code {
             push(text, start..line_start, bytes_max, &mut spans);
             start = line_start;

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::Engine;
 use kenning_presentation::{Block, Reply, text};
-use kenning_tools::{Access, Caller, Code, Definition, Effect, Stop, definitions, dispatch, find};
+use kenning_tools::{
+    Access, Caller, Code, Definition, Effect, Family, Scratch, Stop, definitions, dispatch, find,
+};
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -45,23 +47,26 @@ pub(crate) const VERSIONS: &[ProtocolVersion] =
 pub(crate) struct Server {
     pub(crate) engine: Arc<Engine>,
     pub(crate) options: Options,
-    listed: OnceLock<Vec<Tool>>,
     pub(crate) calls: Arc<Semaphore>,
     /// Subscriptions of clients before 2026-07-28, by URI.
     subscribed: Mutex<HashMap<String, Subscription>>,
+    /// What was found for the client and may be read piece by piece.
+    scratch: Arc<Scratch>,
     ended: CancellationToken,
 }
 
 impl Server {
     pub(crate) fn new(engine: Arc<Engine>, options: Options, ended: CancellationToken) -> Server {
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        Server { engine, options, listed: OnceLock::new(), calls, subscribed: Mutex::default(), ended }
+        let scratch = Arc::default();
+        Server { engine, options, calls, subscribed: Mutex::default(), scratch, ended }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         let named = || context.client_info().map(|client| client.name);
         let actor = self.options.actor.clone().or_else(named);
-        Caller::new(actor.as_deref(), self.options.origin.clone(), self.options.scope.clone())
+        let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
+        Caller { scratch: self.scratch.clone(), ..Caller::new(actor.as_deref(), origin, scope) }
     }
 
     /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
@@ -76,12 +81,13 @@ impl Server {
     }
 }
 
-/// The tools that a server with these options lists.
-pub fn tool_list(options: &Options) -> Vec<Tool> {
+/// The tools that a server with these options lists; with `auto`, those for documents only where there are any.
+pub fn tool_list(options: &Options, has_documents: bool) -> Vec<Tool> {
     let listed = |tool: &&Definition| {
         let family = tool.family.as_str();
         let in_set = match &options.toolsets {
-            Toolsets::Auto | Toolsets::All => true,
+            Toolsets::Auto => has_documents || tool.family != Family::Kb,
+            Toolsets::All => true,
             Toolsets::Only(families) => families.iter().any(|name| name == family),
         };
         in_set && !(tool.effect.writes() && options.access == Access::ReadOnly)
@@ -139,10 +145,11 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
-        let tools = self.listed.get_or_init(|| tool_list(&self.options));
-        Ok(ListToolsResult::with_all_items(tools.clone())
-            .with_ttl_ms(LIST_TTL_MS)
-            .with_cache_scope(CacheScope::Private))
+        // A store that can't be opened lists what it would without documents; each call says what is wrong.
+        let has_documents = self.blocking(|engine| engine.has_documents().unwrap_or(false)).await?;
+        let tools = tool_list(&self.options, has_documents);
+        let ttl = if has_documents { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
+        Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -203,8 +210,11 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let uri = resources::Uri::parse(&request.uri)?;
         let caller = self.caller(&context);
+        if let Some(contents) = resources::scratch::read(&caller, &request.uri)? {
+            return Ok(ReadResourceResult::new(vec![contents]).into());
+        }
+        let uri = resources::Uri::parse(&request.uri)?;
         let json = self.blocking(move |engine| resources::read(engine, &caller, &uri)).await??;
         let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
         Ok(ReadResourceResult::new(vec![contents]).into())
@@ -389,6 +399,7 @@ fn call_result(reply: Reply) -> CallToolResult {
             Block::Resource { uri, json } => {
                 ContentBlock::resource(ResourceContents::text(json, uri).with_mime_type(resources::MIME_TYPE))
             }
+            Block::Link(link) => ContentBlock::resource_link(resources::scratch::link(link)),
         })
         .collect();
     result.structured_content = Some(reply.structured);

@@ -54,6 +54,8 @@ pub trait Reader {
     /// Every live record of this type, oldest first: for types of which there are few.
     fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
 
+    /// Whether anything of this type is live.
+    fn has_any(&self, entity_type: EntityType, at: TxId) -> Result<bool, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
     /// The live document of a source at a path.

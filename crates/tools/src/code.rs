@@ -5,6 +5,7 @@ use kenning_presentation::{Block, Reply, cursor::CursorError, text};
 use kenning_storage::{Applied, Error, Missing};
 use serde_json::{Map, Value, json};
 
+use crate::Family;
 use crate::arguments::unknown_id;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,15 @@ impl Code {
         matches!(self, Code::Timeout | Code::BackendUnavailable)
     }
 
+    /// How kb and graph spell it: they have six codes.
+    fn in_documents(self) -> Code {
+        match self {
+            Code::Conflict | Code::ReadOnly | Code::NotFound => Code::InvalidArgument,
+            Code::PermissionDenied => Code::ScopeViolation,
+            code => code,
+        }
+    }
+
     /// What it means, for `docs/errors.md`.
     pub fn about(self) -> &'static str {
         match self {
@@ -90,6 +100,17 @@ impl Stop {
     pub fn with(mut self, name: &str, value: Value) -> Stop {
         self.details[name] = value;
         self
+    }
+
+    /// As the family of the tool spells it.
+    pub(crate) fn spelt_for(self, family: Family) -> Stop {
+        match (family, self.code) {
+            (Family::Kb, Code::NotFound) => {
+                Stop { code: Code::InvalidArgument, ..self.with("reason", json!("not_found")) }
+            }
+            (Family::Kb, code) => Stop { code: code.in_documents(), ..self },
+            _ => self,
+        }
     }
 
     /// The error in both channels; hosts show the model one or the other.

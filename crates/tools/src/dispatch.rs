@@ -46,7 +46,7 @@ pub fn dispatch(
         if tool.effect.writes() && stop.details.get("outcome").is_none() {
             stop = stop.with("outcome", json!("not_applied"));
         }
-        stop.reply()
+        stop.spelt_for(tool.family).reply()
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use kenning_engine::{Engine, Error, Snapshot};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Block, Reply};
+use kenning_presentation::{Block, Link, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,6 +35,11 @@ pub trait Tool {
     /// What concerns the answer and is no part of it.
     fn meta(_output: &Self::Output) -> Map<String, Value> {
         Map::new()
+    }
+
+    /// Where more can be read.
+    fn links(_output: &Self::Output) -> Vec<Link> {
+        Vec::new()
     }
 
     /// The address under which a client may keep the reply, for tools that embed it as a resource.
@@ -242,6 +247,7 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
     if let Some(uri) = T::resource(&output) {
         blocks.push(Block::Resource { uri, json: structured.to_string() });
     }
+    blocks.extend(T::links(&output).into_iter().map(Block::Link));
     Ok(Reply { blocks, structured, meta: T::meta(&output), is_error: false })
 }
 

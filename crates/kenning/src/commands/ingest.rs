@@ -7,13 +7,10 @@ use anyhow::Context;
 use clap::Args;
 use ignore::WalkBuilder;
 use indicatif::{ProgressBar, ProgressStyle};
-use kenning_documents::{Format, Label, parse};
-use kenning_engine::Engine;
-use kenning_model::{Link, Mention, Record, ScopeId};
-use kenning_storage::{NewDocument, NewSection, Request, Write};
+use kenning_engine::{Engine, Format, Intake};
+use kenning_model::Record;
 use kenning_tools::scope_name;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::{Outcome, print, usage};
 use crate::config::Config;
@@ -60,16 +57,9 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     let engine = config.engine()?;
     let caller = config.caller();
     let scope = engine.snapshot()?.scope(&scope_name(&caller.scope).map_err(|stop| usage(stop.message))?)?;
-    let run = Run {
-        engine: &engine,
-        actor: caller.actor.clone(),
-        origin: caller.origin.clone(),
-        scope,
-        doc_tag: ingest.doc_tag.clone().unwrap_or_else(|| source.clone()),
-        source,
-        base,
-        dry_run: ingest.dry_run,
-    };
+    let doc_tag = ingest.doc_tag.clone().unwrap_or_else(|| source.clone());
+    let intake = Intake { actor: caller.actor, origin: caller.origin, scope, source, doc_tag };
+    let run = Run { engine: &engine, intake, base, dry_run: ingest.dry_run };
     let report = run.all(&root)?;
     run.tell(&report, ingest.json)?;
     Ok(if report.failed.is_empty() { Outcome::Done } else { Outcome::Failed })
@@ -77,11 +67,7 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
 
 struct Run<'a> {
     engine: &'a Engine,
-    actor: String,
-    origin: String,
-    scope: ScopeId,
-    source: String,
-    doc_tag: String,
+    intake: Intake,
     /// What paths are given below.
     base: PathBuf,
     dry_run: bool,
@@ -112,17 +98,17 @@ impl Run<'_> {
         let below = path_below(&self.base, root).unwrap_or_default();
         let snapshot = self.engine.snapshot()?;
         let failed: BTreeSet<String> = report.failed.iter().map(|(path, _)| path.clone()).collect();
-        for stored in snapshot.documents_below(&self.source, &below)? {
+        for stored in snapshot.documents_below(&self.intake.source, &below)? {
             let Record::Document(document) = &stored.record else { continue };
             // What can't be read now may be there all the same.
-            if document.scope != self.scope
+            if document.scope != self.intake.scope
                 || seen.contains(&document.path)
                 || failed.contains(&document.path)
             {
                 continue;
             }
             if !self.dry_run {
-                self.commit(Write::DeleteDocument { id: stored.id })?;
+                self.intake.close(self.engine, stored.id)?;
             }
             report.closed.push(document.path.clone());
         }
@@ -132,77 +118,12 @@ impl Run<'_> {
     /// Takes one file in. False if it is there already, as it is.
     fn one(&self, path: &str, file: &Path) -> anyhow::Result<bool> {
         let bytes = std::fs::read(file).context("it can't be read")?;
-        let hash = self.hash(&bytes);
-        let there = self.engine.snapshot()?.documents_below(&self.source, path)?;
-        let is_same = there
-            .iter()
-            .filter_map(|stored| stored.record.as_document())
-            .any(|document| document.path == path && document.hash == hash && document.scope == self.scope);
-        if is_same {
-            return Ok(false);
-        }
-        let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is not UTF-8 text"))?;
-        anyhow::ensure!(!text.contains('\0'), "it is a binary file");
         let format = Format::of(file).context("it is of no known format")?;
-        let document = parse(format, path, &text)?;
-        if self.dry_run {
-            return Ok(true);
+        let Some(document) = self.intake.prepare(self.engine, path, format, bytes)? else { return Ok(false) };
+        if !self.dry_run {
+            self.intake.put(self.engine, document)?;
         }
-        let new = self.document(path, hash, document);
-        self.commit(Write::PutDocument(Box::new(new)))
-    }
-
-    fn document(&self, path: &str, hash: String, document: kenning_documents::Document) -> NewDocument {
-        let title = document.title.clone();
-        let section = |section: kenning_documents::Section| NewSection {
-            level: section.level,
-            heading_path: match section.heading_path.first() {
-                // The first heading is most often the title; it is not said twice.
-                Some(first) if *first == title => section.heading_path,
-                _ => [vec![title.clone()], section.heading_path].concat(),
-            },
-            anchor: section.anchor,
-            text: section.text,
-            parent: section.parent,
-            links: section
-                .links
-                .into_iter()
-                .map(|link| Link { path: link.path, anchor: link.anchor })
-                .collect(),
-            mentions: section
-                .mentions
-                .into_iter()
-                .map(|mention| Mention { label: label(mention.label).to_owned(), name: mention.name })
-                .collect(),
-        };
-        NewDocument {
-            scope: self.scope,
-            source: self.source.clone(),
-            path: path.to_owned(),
-            doc_tag: document.about.doc_tag.unwrap_or_else(|| self.doc_tag.clone()),
-            tags: document.about.tags,
-            repository: document.about.repository,
-            environment: document.about.environment,
-            updated: document.about.updated,
-            hash,
-            sections: document.sections.into_iter().map(section).collect(),
-            title: document.title,
-        }
-    }
-
-    /// Of the bytes, and of what else decides what becomes of them.
-    fn hash(&self, bytes: &[u8]) -> String {
-        const SECTIONING: &str = "1";
-        let mut hash = Sha256::new();
-        hash.update(format!("{SECTIONING}\n{}\n", self.doc_tag));
-        hash.update(bytes);
-        data_encoding::HEXLOWER.encode(&hash.finalize()[..16])
-    }
-
-    fn commit(&self, write: Write) -> anyhow::Result<bool> {
-        let (actor, origin) = (self.actor.clone(), self.origin.clone());
-        let request = Request { actor, origin, tool: "ingest".to_owned(), write, keyed: None };
-        Ok(self.engine.commit(request)?.is_new)
+        Ok(true)
     }
 
     fn tell(&self, report: &Report, as_json: bool) -> anyhow::Result<()> {
@@ -210,7 +131,7 @@ impl Run<'_> {
             let failed: Vec<_> =
                 report.failed.iter().map(|(path, why)| json!({"path": path, "error": why})).collect();
             let told = json!({
-                "source": self.source,
+                "source": self.intake.source,
                 "dry_run": self.dry_run,
                 "written": report.written,
                 "unchanged": report.unchanged,
@@ -228,7 +149,7 @@ impl Run<'_> {
         print(&format!(
             "{took} {} in as `{}`; {} unchanged, {} {closed}, {} failed",
             report.written.len(),
-            self.source,
+            self.intake.source,
             report.unchanged,
             report.closed.len(),
             report.failed.len()
@@ -271,13 +192,4 @@ fn files(root: &Path, base: &Path, report: &mut Report) -> Vec<(String, PathBuf)
 fn path_below(base: &Path, path: &Path) -> Option<String> {
     let parts: Option<Vec<&str>> = path.strip_prefix(base).ok()?.iter().map(|part| part.to_str()).collect();
     Some(parts?.join("/"))
-}
-
-fn label(label: Label) -> &'static str {
-    match label {
-        Label::Code => "code",
-        Label::Command => "command",
-        Label::Term => "term",
-        Label::Name => "name",
-    }
 }

@@ -1,5 +1,6 @@
 //! What clients can read and watch by address.
 
+pub(crate) mod scratch;
 mod uri;
 
 use kenning_engine::{Engine, Error, Question, Snapshot, Stored};
@@ -78,7 +79,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     });
     let entry =
         ResourceTemplate::new(ENTRY, "entry").with_description("One entry, whole.").with_mime_type(MIME_TYPE);
-    pages.chain([entry]).collect()
+    pages.chain([entry, scratch::template()]).collect()
 }
 
 /// What every read returns.

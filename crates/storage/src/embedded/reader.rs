@@ -174,6 +174,13 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
     }
 
+    fn has_any(&self, entity_type: EntityType, at: TxId) -> Result<bool, Error> {
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM {entity_type} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))"
+        );
+        Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+    }
+
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error> {
         let rows = Versions { table: entity_type, at: at.0, scopes, conditions: Vec::new() };
         self.page_of(&rows, 0..self.count_of(&rows)?)

@@ -1,6 +1,7 @@
 //! `kb.search`: which sections to read, each with the sentences that answer best. Never their text.
 
 use kenning_engine::Scoring;
+use kenning_presentation::Link;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::clean;
 use schemars::JsonSchema;
@@ -68,6 +69,8 @@ pub(crate) struct Output {
     session_id: String,
     #[serde(skip)]
     query: String,
+    #[serde(skip)]
+    at: String,
     #[serde(skip)]
     duplicates: usize,
     #[serde(skip)]
@@ -161,6 +164,7 @@ impl Tool for Search {
             },
             session_id: ctx.caller.session(),
             query,
+            at: ctx.engine.now().to_string(),
             duplicates: found.duplicates,
             is_degraded: found.is_degraded,
         })
@@ -191,6 +195,16 @@ impl Tool for Search {
             counted(output.results.len(), "section"),
             as_data(&lines.join("\n"))
         )
+    }
+
+    fn links(output: &Output) -> Vec<Link> {
+        let link = |found: &Found| Link {
+            uri: found.scratch_uri.clone(),
+            name: found.title.clone(),
+            bytes: found.size_bytes as u64,
+            last_modified: output.at.clone(),
+        };
+        output.results.iter().map(link).collect()
     }
 
     fn meta(output: &Output) -> Map<String, Value> {

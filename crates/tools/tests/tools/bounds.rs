@@ -10,12 +10,7 @@ use serde_json::{Value, json};
 const CONTENT_BYTES: usize = 32 * 1024;
 
 fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
-    let caller = Caller {
-        actor: "alice".to_owned(),
-        origin: "session".to_owned(),
-        scope: "global:default".to_owned(),
-        is_owner: false,
-    };
+    let caller = Caller::new(Some("alice"), "session".to_owned(), "global:default".to_owned());
     let arguments = arguments.as_object().expect("arguments are an object").clone();
     let reply = dispatch(engine, &caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
     let text: usize = reply
@@ -24,6 +19,7 @@ fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
         .map(|block| match block {
             Block::Text(text) => text.len(),
             Block::Resource { uri, json } => uri.len() + json.len(),
+            Block::Link(link) => link.uri.len() + link.name.len(),
         })
         .sum();
     let structured = reply.structured.to_string().len();
@@ -162,7 +158,7 @@ fn the_address_of_a_query_reads_the_same_listing() {
         let reply = call(&engine, "query", arguments);
         reply.blocks.into_iter().find_map(|block| match block {
             Block::Resource { uri, .. } => Some(uri),
-            Block::Text(_) => None,
+            _ => None,
         })
     };
     let checks = [

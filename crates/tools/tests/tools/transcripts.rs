@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jsonschema::Validator;
-use kenning_engine::{Engine, Sources};
+use kenning_engine::{Engine, Format, Intake, Sources};
+use kenning_model::ScopeId;
 use kenning_presentation::Reply;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
 use kenning_testkit::transcript::{Call, Player, Transcript};
-use kenning_tools::{Access, Caller, definitions, dispatch, find};
+use kenning_tools::{Access, Caller, Scratch, definitions, dispatch, find};
 use serde_json::{Map, Value, json};
 
 /// A minute passes from call to call.
 struct InProcess {
     engine: Engine,
+    scratch: Arc<Scratch>,
     minutes: Arc<AtomicI64>,
     _store: TempStore,
 }
@@ -31,7 +33,8 @@ impl InProcess {
             kenning_testkit::fixed_start() + passed
         };
         let sources = Sources { now: Arc::new(now), ..kenning_testkit::fixed_sources() };
-        InProcess { engine: Engine::new(store.path().to_owned(), sources), minutes, _store: store }
+        let engine = Engine::new(store.path().to_owned(), sources);
+        InProcess { engine, scratch: Arc::default(), minutes, _store: store }
     }
 }
 
@@ -43,6 +46,7 @@ impl Player for InProcess {
             origin: format!("session of {actor}"),
             scope: "global:default".to_owned(),
             is_owner: false,
+            scratch: self.scratch.clone(),
         };
         let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));
         dispatch(&self.engine, &caller, Access::ReadWrite, tool, arguments)
@@ -53,7 +57,11 @@ impl Player for InProcess {
 fn every_tool_has_a_transcript_and_every_transcript_a_tool() {
     let tools: BTreeSet<PathBuf> = definitions()
         .iter()
-        .map(|tool| Path::new("tests").join(tool.family.as_str()).join(format!("{}.md", tool.name)))
+        .map(|tool| {
+            Path::new("tests")
+                .join(tool.family.as_str())
+                .join(format!("{}.md", tool.name.rsplit('.').next().unwrap_or(tool.name)))
+        })
         .collect();
     let files: BTreeSet<PathBuf> = transcripts().into_iter().collect();
     assert_eq!(tools, files);
@@ -66,7 +74,11 @@ fn every_reply_is_as_written() {
     for path in transcripts() {
         let transcript = Transcript::read(&path);
         assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
-        let played = transcript.play(&mut InProcess::new());
+        let mut player = InProcess::new();
+        if path.starts_with("tests/kb") {
+            take_in(&player.engine, Path::new("tests/kb/documents"));
+        }
+        let played = transcript.play(&mut player);
         let rewritten = transcript.rewritten(&played);
         if update {
             std::fs::write(&path, &rewritten).expect("the transcript can be rewritten");
@@ -115,6 +127,7 @@ fn content_bytes(reply: &Reply) -> usize {
         .map(|block| match block {
             kenning_presentation::Block::Text(text) => text.len(),
             kenning_presentation::Block::Resource { uri, json } => uri.len() + json.len(),
+            kenning_presentation::Block::Link(link) => link.uri.len() + link.name.len(),
         })
         .sum()
 }
@@ -168,6 +181,25 @@ fn remove_each(value: &Value, schema: &Value, found: &mut dyn FnMut(Value)) {
             }
         }
         _ => {}
+    }
+}
+
+/// The documents that the transcripts ask about.
+fn take_in(engine: &Engine, dir: &Path) {
+    let intake = Intake {
+        actor: "ingest".into(),
+        origin: "ingest".into(),
+        scope: ScopeId::GLOBAL_DEFAULT,
+        source: "handbook".into(),
+        doc_tag: "handbook".into(),
+    };
+    for path in ["billing.html", "guide/restore.md", "guide/snapshots.md"] {
+        let file = dir.join(path);
+        let bytes = std::fs::read(&file).expect("a document");
+        let format = Format::of(&file).expect("a known format");
+        let document =
+            intake.prepare(engine, path, format, bytes).expect("a good document").expect("a new one");
+        intake.put(engine, document).expect("it is taken in");
     }
 }
 

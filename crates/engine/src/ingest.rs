@@ -1,0 +1,125 @@
+//! Taking a file in: from its bytes to one transaction, or to none if it is there already.
+
+use kenning_documents::{Document, Format, Label, Section, parse};
+use kenning_model::{Link, Mention, ScopeId};
+use kenning_storage::{Error, NewDocument, NewSection, Request, Write};
+use sha2::{Digest, Sha256};
+
+use crate::Engine;
+
+/// Grows when files are cut in another way, so that they are all taken in again.
+const SECTIONING: u32 = 1;
+
+/// What a run takes files in for.
+pub struct Intake {
+    pub actor: String,
+    pub origin: String,
+    pub scope: ScopeId,
+    pub source: String,
+    /// Of documents that name none.
+    pub doc_tag: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IntakeError {
+    #[error("it is not UTF-8 text")]
+    NotText,
+    #[error("it is a binary file")]
+    Binary,
+    #[error(transparent)]
+    Unreadable(#[from] kenning_documents::Error),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Intake {
+    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in.
+    pub fn prepare(
+        &self,
+        engine: &Engine,
+        path: &str,
+        format: Format,
+        bytes: Vec<u8>,
+    ) -> Result<Option<NewDocument>, IntakeError> {
+        let hash = self.hash(&bytes);
+        let there = engine.snapshot()?.document_at(&self.source, path)?;
+        let is_same = there
+            .as_ref()
+            .and_then(|stored| stored.record.as_document())
+            .is_some_and(|document| document.hash == hash && document.scope == self.scope);
+        if is_same {
+            return Ok(None);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| IntakeError::NotText)?;
+        if text.contains('\0') {
+            return Err(IntakeError::Binary);
+        }
+        Ok(Some(self.document(path, hash, parse(format, path, &text)?)))
+    }
+
+    pub fn put(&self, engine: &Engine, document: NewDocument) -> Result<(), Error> {
+        self.commit(engine, Write::PutDocument(Box::new(document)))
+    }
+
+    pub fn close(&self, engine: &Engine, id: kenning_model::Id) -> Result<(), Error> {
+        self.commit(engine, Write::DeleteDocument { id })
+    }
+
+    fn commit(&self, engine: &Engine, write: Write) -> Result<(), Error> {
+        let (actor, origin) = (self.actor.clone(), self.origin.clone());
+        engine.commit(Request { actor, origin, tool: "ingest".to_owned(), write, keyed: None }).map(drop)
+    }
+
+    fn document(&self, path: &str, hash: String, document: Document) -> NewDocument {
+        let title = document.title.clone();
+        NewDocument {
+            scope: self.scope,
+            source: self.source.clone(),
+            path: path.to_owned(),
+            doc_tag: document.about.doc_tag.unwrap_or_else(|| self.doc_tag.clone()),
+            tags: document.about.tags,
+            repository: document.about.repository,
+            environment: document.about.environment,
+            updated: document.about.updated,
+            hash,
+            sections: document.sections.into_iter().map(|section| new_section(&title, section)).collect(),
+            title: document.title,
+        }
+    }
+
+    /// Of the bytes, and of what else decides what becomes of them.
+    fn hash(&self, bytes: &[u8]) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("{SECTIONING}\n{}\n", self.doc_tag));
+        hash.update(bytes);
+        let digest = hash.finalize();
+        digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+fn new_section(title: &str, section: Section) -> NewSection {
+    // The first heading is most often the title; it is not said twice.
+    let heading_path = match section.heading_path.first() {
+        Some(first) if first == title => section.heading_path,
+        _ => [vec![title.to_owned()], section.heading_path].concat(),
+    };
+    let mention = |mention: kenning_documents::Mention| Mention {
+        label: match mention.label {
+            Label::Code => "code",
+            Label::Command => "command",
+            Label::Term => "term",
+            Label::Name => "name",
+        }
+        .to_owned(),
+        name: mention.name,
+    };
+    NewSection {
+        level: section.level,
+        heading_path,
+        anchor: section.anchor,
+        text: section.text,
+        parent: section.parent,
+        links: section.links.into_iter().map(|link| Link { path: link.path, anchor: link.anchor }).collect(),
+        mentions: section.mentions.into_iter().map(mention).collect(),
+    }
+}

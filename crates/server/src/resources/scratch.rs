@@ -1,0 +1,54 @@
+//! `kenning://scratch/{session_id}/{passage_id}`: a section that a search found, whole, for the client that searched.
+
+use kenning_presentation::Link;
+use kenning_tools::Caller;
+use rmcp::ErrorData;
+use rmcp::model::{Annotations, MetaObject, Resource, ResourceContents, ResourceTemplate, Role};
+use serde_json::json;
+
+const TEMPLATE: &str = "kenning://scratch/{session_id}/{passage_id}";
+const PREFIX: &str = "kenning://scratch/";
+const MIME_TYPE: &str = "text/plain";
+/// Hosts that choose what to show a model choose this last.
+const PRIORITY: f32 = 0.1;
+/// A read returns at most this much.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) fn template() -> ResourceTemplate {
+    ResourceTemplate::new(TEMPLATE, "passage")
+        .with_description(
+            "A section that `kb.search` found, kept for half an hour. Prefer `kb.read_excerpt`.",
+        )
+        .with_mime_type(MIME_TYPE)
+        .with_annotations(Annotations::default().with_audience(vec![Role::Assistant]).with_priority(PRIORITY))
+}
+
+pub(crate) fn link(link: Link) -> Resource {
+    // A fraction as priority is no valid number to some clients in this place.
+    let mut annotations = Annotations::default().with_audience(vec![Role::Assistant]);
+    annotations.last_modified = Some(link.last_modified);
+    Resource::new(link.uri, link.name)
+        .with_mime_type(MIME_TYPE)
+        .with_size(link.bytes)
+        .with_annotations(annotations)
+}
+
+/// None for any other address.
+pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents>, ErrorData> {
+    let Some(path) = uri.strip_prefix(PREFIX) else { return Ok(None) };
+    let passage = path
+        .split_once('/')
+        .filter(|(session, _)| *session == caller.session())
+        .and_then(|(_, handle)| caller.scratch.get(&caller.origin, handle));
+    let Some(passage) = passage else { return Err(super::not_found(uri)) };
+    let shown = &passage.text[..passage.text.floor_char_boundary(READ_BYTES_MAX)];
+    let mut meta = MetaObject::new();
+    let annotations = json!({
+        "audience": ["assistant"],
+        "priority": PRIORITY,
+        "lastModified": passage.created_at.to_string(),
+        "size": passage.text.len(),
+    });
+    meta.0.insert("io.kenning/annotations".to_owned(), annotations);
+    Ok(Some(ResourceContents::text(shown, uri).with_mime_type(MIME_TYPE).with_meta(meta)))
+}
