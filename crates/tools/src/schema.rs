@@ -65,7 +65,10 @@ fn generate<T: JsonSchema>(contract: Contract) -> Map<String, Value> {
 fn tidy(schema: &mut Value, input: bool) {
     match schema {
         Value::Object(object) => {
-            object.shift_remove("title");
+            // A property may be called so too; then it is an object.
+            if object.get("title").is_some_and(Value::is_string) {
+                object.shift_remove("title");
+            }
             // AJV warns of `uint64` and its like on the user's terminal.
             if object.get("format").is_some_and(|format| format != "date-time") {
                 object.shift_remove("format");
