@@ -5,8 +5,8 @@ use std::path::Path;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName};
 use kenning_storage::{
-    EntryPatch, Keyed, NamespacePatch, NewEntry, NewNamespace, NewScope, NewTriple, OnConflict, Request,
-    STORE_FILE, Storage, UndoTarget, UndoWish, Write,
+    EntryPatch, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope, NewSection, NewTriple,
+    OnConflict, Request, STORE_FILE, Storage, UndoTarget, UndoWish, Write,
 };
 use rusqlite::Connection;
 
@@ -63,6 +63,32 @@ fn fill(storage: &Storage) {
     commit(9_004, "delete_scope", Write::DeleteScope { name: ScopeName::new("acme", "mobile") });
     let patch = NamespacePatch { name: Some("acme-corp".to_owned()), description: None };
     commit(9_005, "update_namespace", Write::UpdateNamespace { name: "acme".to_owned(), patch });
+    let document = |hash: &str, texts: &[&str]| {
+        let section = |text: &&str| NewSection {
+            level: 1,
+            heading_path: vec!["Guide".to_owned(), (*text).to_owned()],
+            anchor: (*text).to_owned(),
+            text: text.repeat(20),
+            parent: None,
+            links: Vec::new(),
+            mentions: Vec::new(),
+        };
+        Write::PutDocument(Box::new(NewDocument {
+            scope: ScopeId(1),
+            source: "docs".to_owned(),
+            path: "guide.md".to_owned(),
+            title: "Guide".to_owned(),
+            doc_tag: "docs".to_owned(),
+            tags: Vec::new(),
+            repository: None,
+            environment: None,
+            updated: None,
+            hash: hash.to_owned(),
+            sections: texts.iter().map(section).collect(),
+        }))
+    };
+    commit(9_006, "ingest", document("one", &["setup", "use", "end"]));
+    commit(9_007, "ingest", document("two", &["setup", "use more"]));
     for number in 0..12 {
         let valid = |second: i64| Some(crate::fixed_start() + jiff::SignedDuration::from_secs(second));
         let entry = NewEntry {

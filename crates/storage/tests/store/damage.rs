@@ -31,8 +31,20 @@ fn a_flipped_bit_in_any_column_of_any_table_is_named() {
     assert_eq!(verify(&sound), [], "the store is sound before it is damaged");
     let tables = tables_of(&sound);
     let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-    let all =
-        ["closure", "entry", "log", "meta", "namespace", "remembered", "scope", "touched", "triple", "undo"];
+    let all = [
+        "closure",
+        "document",
+        "entry",
+        "log",
+        "meta",
+        "namespace",
+        "remembered",
+        "scope",
+        "section",
+        "touched",
+        "triple",
+        "undo",
+    ];
     assert_eq!(names, all, "every table is looked at");
     let flips: Vec<Flip> = tables.iter().flat_map(flips).collect();
     let missed = on_every_core(&flips, |flip| {
