@@ -64,7 +64,7 @@ impl Duplicates {
         }
         if self.at < head {
             let range = self.at.next()..head.next();
-            snapshot.reader().changes(EntityType::Entry, range, &mut |_, id, record| {
+            snapshot.reader().changes(&[EntityType::Entry], range, &mut |_, _, id, record| {
                 self.apply(id, record.as_ref().and_then(Record::as_entry));
             })?;
             self.at = head;

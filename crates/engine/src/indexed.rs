@@ -566,7 +566,7 @@ fn feed(
 ) -> Result<(), Failed> {
     let mut batch: Vec<Change> = Vec::new();
     let mut failed = None;
-    reader.changes(of, range, &mut |tx, id, after| {
+    reader.changes(&[of], range, &mut |tx, _, id, after| {
         if failed.is_none() {
             batch.push(Change { tx, id, before: None, after });
             if batch.len() == BATCH {

@@ -5,6 +5,7 @@ mod duplicates;
 mod indexed;
 mod ingest;
 mod likeness;
+mod linked;
 mod search;
 mod snapshot;
 mod watch;
@@ -21,6 +22,7 @@ use tokio::sync::watch::Sender;
 pub use duplicates::Similar;
 pub use ingest::{Intake, IntakeError};
 pub use kenning_documents::Format;
+pub use kenning_graph as graph;
 pub use kenning_retrieval::Embedder;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_storage::{Error, Sources, Stored};
@@ -53,6 +55,7 @@ struct Opened {
     duplicates: Mutex<duplicates::Duplicates>,
     indexed: Arc<indexed::Indexed>,
     sections: Arc<indexed::Indexed>,
+    linked: linked::Linked,
 }
 
 /// What `Engine::rebuild` did.
@@ -138,7 +141,7 @@ impl Engine {
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(&opened.storage, &opened.indexed, &opened.sections, reader, at))
+        Ok(Snapshot::new(opened, reader, at))
     }
 
     /// Durable, and visible to every later snapshot of every process, when it returns.
@@ -221,7 +224,8 @@ impl Engine {
         };
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "sections");
-        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed, sections }))
+        let linked = linked::Linked::default();
+        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed, sections, linked }))
     }
 }
 

@@ -6,29 +6,23 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    EntryFilter, Error, HistoryQuery, Reader, Storage, Stored, Tree, TripleFilter, View, find_scope,
+    EntryFilter, Error, HistoryQuery, Reader, Stored, Tree, TripleFilter, View, find_scope,
 };
 
+use crate::Opened;
 use crate::indexed::Indexed;
+use crate::linked::Linked;
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
-    storage: &'a Storage,
-    indexed: &'a Arc<Indexed>,
-    sections: &'a Arc<Indexed>,
+    opened: &'a Opened,
     reader: Box<dyn Reader + 'a>,
     at: TxId,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(
-        storage: &'a Storage,
-        indexed: &'a Arc<Indexed>,
-        sections: &'a Arc<Indexed>,
-        reader: Box<dyn Reader + 'a>,
-        at: TxId,
-    ) -> Snapshot<'a> {
-        Snapshot { storage, indexed, sections, reader, at }
+    pub(crate) fn new(opened: &'a Opened, reader: Box<dyn Reader + 'a>, at: TxId) -> Snapshot<'a> {
+        Snapshot { opened, reader, at }
     }
 
     pub fn at(&self) -> TxId {
@@ -40,11 +34,15 @@ impl<'a> Snapshot<'a> {
     }
 
     pub(crate) fn indexed(&self) -> &Arc<Indexed> {
-        self.indexed
+        &self.opened.indexed
     }
 
     pub(crate) fn sections(&self) -> &Arc<Indexed> {
-        self.sections
+        &self.opened.sections
+    }
+
+    pub(crate) fn linked(&self) -> &Linked {
+        &self.opened.linked
     }
 
     pub fn section(&self, id: Id) -> Result<Option<Stored>, Error> {
@@ -104,8 +102,21 @@ impl<'a> Snapshot<'a> {
         [subject, predicate, object]: [Option<&str>; 3],
         page: Range<u64>,
     ) -> Result<(Vec<Stored>, u64), Error> {
-        let filter = TripleFilter { scopes, at: self.at, subject, predicate, object };
-        Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?))
+        if subject.is_none() && object.is_none() {
+            // No end to begin at.
+            let filter = TripleFilter { scopes, at: self.at, subject, predicate, object };
+            return Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?));
+        }
+        let along: Vec<String> = predicate.iter().map(|name| (*name).to_owned()).collect();
+        let found = self.graph(scopes, |view| view.along(&along).triples(subject, object))?;
+        let shown = found.iter().skip(page.start as usize).take((page.end - page.start) as usize);
+        let mut triples = Vec::new();
+        for id in shown {
+            let missing =
+                || Error::Damaged { what: format!("triple `{id}` is in the log but not in its table") };
+            triples.push(self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?);
+        }
+        Ok((triples, found.len() as u64))
     }
 
     /// Transactions after `since`, newest first, and how many there are.
@@ -117,7 +128,7 @@ impl<'a> Snapshot<'a> {
         view: View<'_>,
         page: Range<u64>,
     ) -> Result<(Vec<Transaction>, u64), Error> {
-        self.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
+        self.opened.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
     }
 
     /// Topics that begin with the prefix, for completion.

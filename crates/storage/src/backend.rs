@@ -91,13 +91,13 @@ pub trait Reader {
     fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
 
-    /// Hands every change of this type in the range to `each`, in the order of the log: the transaction, the id,
-    /// and the new version, or none for a delete.
+    /// Hands every change of these types in the range to `each`, in the order of the log: the transaction, the type,
+    /// the id, and the new version, or none for a delete.
     fn changes(
         &self,
-        entity_type: EntityType,
+        entity_types: &[EntityType],
         range: Range<TxId>,
-        each: &mut dyn FnMut(TxId, Id, Option<Record>),
+        each: &mut dyn FnMut(TxId, EntityType, Id, Option<Record>),
     ) -> Result<(), Error>;
 
     /// `undone_by` is as of `at`.

@@ -248,7 +248,7 @@ pub fn listings_keep_to_their_scopes_and_their_moment(backend: &dyn Backend) {
 
 pub fn changes_come_in_the_order_of_the_log(backend: &dyn Backend) {
     let first = Record::Entry(entry("first", HERE, 1));
-    let second = Record::Entry(entry("second", HERE, 1));
+    let second = Record::Triple(triple("second", "follows", "first"));
     let closed = Change {
         entity_type: EntityType::Entry,
         id: id(1),
@@ -258,15 +258,23 @@ pub fn changes_come_in_the_order_of_the_log(backend: &dyn Backend) {
     let written = [vec![created(1, first.clone())], vec![created(2, second.clone())], vec![closed]];
     commit(backend, &[1, 2, 3].map(|number: u64| transaction(number, written[number as usize - 1].clone())));
     let reader = reader(backend);
-    let read = |range: Range<TxId>| {
+    let read = |types: &[EntityType], range: Range<TxId>| {
         let mut changes = Vec::new();
-        let mut each = |tx, id, record| changes.push((tx, id, record));
-        reader.changes(EntityType::Entry, range, &mut each).expect("the log");
+        let mut each = |tx, entity_type, id, record| changes.push((tx, entity_type, id, record));
+        reader.changes(types, range, &mut each).expect("the log");
         changes
     };
-    let all = [(TxId(1), id(1), Some(first)), (TxId(2), id(2), Some(second)), (TxId(3), id(1), None)];
-    assert_eq!(read(TxId(1)..TxId(4)), all);
-    assert_eq!(read(TxId(2)..TxId(3)), all[1..2]);
+    let (entry, triple) = (EntityType::Entry, EntityType::Triple);
+    let all = [
+        (TxId(1), entry, id(1), Some(first)),
+        (TxId(2), triple, id(2), Some(second)),
+        (TxId(3), entry, id(1), None),
+    ];
+    let everything = TxId(1)..TxId(4);
+    assert_eq!(read(&[triple, entry], everything.clone()), all);
+    assert_eq!(read(&[triple, entry], TxId(2)..TxId(3)), all[1..2]);
+    assert_eq!(read(&[triple], everything.clone()), all[1..2]);
+    assert_eq!(read(&[EntityType::Section], everything), []);
 }
 
 pub fn triples_are_found_by_folded_values(backend: &dyn Backend) {

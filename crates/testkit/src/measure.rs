@@ -14,10 +14,14 @@ pub fn p50(name: &str, many: usize, mut ask: impl FnMut(usize)) -> f64 {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    println!("{name:<52} p50 {:>8.0} µs, p99 {:>8.0} µs", times[many / 2], times[many * 99 / 100]);
+    println!("{name:<52} p50 {:>8.1} µs, p99 {:>8.0} µs", times[many / 2], times[many * 99 / 100]);
     times[many / 2]
 }
 
 pub fn ratio(name: &str, ours: f64, theirs: f64, bar: f64) {
     println!("  {name:<50} {:>8.3}  (at most {bar})", ours / theirs);
+}
+
+pub fn at_most(name: &str, micros: f64, bar: f64) {
+    println!("  {name:<50} {micros:>8.1}  (at most {bar} µs)");
 }

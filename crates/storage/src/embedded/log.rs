@@ -98,7 +98,7 @@ impl LogRow {
     /// The version that this change wrote; `None` for a delete.
     pub(super) fn record(&self) -> Result<Option<Record>, Error> {
         self.sound()?;
-        let entity_type = entity_type_of(self.kind).ok_or_else(|| self.unreadable())?;
+        let entity_type = self.entity_type()?;
         if self.body.is_none() {
             return Ok(None);
         }
@@ -110,6 +110,10 @@ impl LogRow {
             EntityType::Document => Record::Document(self.parse::<Document>()?),
             EntityType::Section => Record::Section(self.parse::<Section>()?),
         }))
+    }
+
+    pub(super) fn entity_type(&self) -> Result<EntityType, Error> {
+        entity_type_of(self.kind).ok_or_else(|| self.unreadable())
     }
 
     pub(super) fn id(&self) -> Result<Id, Error> {

@@ -328,20 +328,21 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
 
     fn changes(
         &self,
-        entity_type: EntityType,
+        entity_types: &[EntityType],
         range: Range<TxId>,
-        each: &mut dyn FnMut(TxId, Id, Option<Record>),
+        each: &mut dyn FnMut(TxId, EntityType, Id, Option<Record>),
     ) -> Result<(), Error> {
+        let kinds: Vec<String> = entity_types.iter().map(|of| kind_of(*of).to_string()).collect();
         let sql = format!(
-            "SELECT {LOG_COLUMNS} FROM log WHERE tx_id >= ?1 AND tx_id < ?2 AND seq > 0 AND kind = ?3
-             ORDER BY tx_id, seq"
+            "SELECT {LOG_COLUMNS} FROM log WHERE tx_id >= ?1 AND tx_id < ?2 AND seq > 0 AND kind IN ({})
+             ORDER BY tx_id, seq",
+            kinds.join(", ")
         );
         let mut statement = self.0.prepare_cached(&sql).map_err(failed)?;
-        let range = params![range.start.0, range.end.0, kind_of(entity_type)];
-        let mut rows = statement.query(range).map_err(failed)?;
+        let mut rows = statement.query(params![range.start.0, range.end.0]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let row = LogRow::read(row).map_err(failed)?;
-            each(TxId(row.tx_id), row.id()?, row.record()?);
+            each(TxId(row.tx_id), row.entity_type()?, row.id()?, row.record()?);
         }
         Ok(())
     }

@@ -1,0 +1,219 @@
+//! What is linked to what: the triples that were related, and what documents say of themselves (which section is part
+//! of which, what it links to, what it mentions). Fed from the log, every version of it, so a walk can be taken as of
+//! any transaction. Knows no files; who may see what is said with each walk.
+
+mod path;
+mod view;
+mod walk;
+
+use indexmap::IndexSet;
+use kenning_model::{EntityType, Id, Record, ScopeId, Section, TxId, fold};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+pub use path::{Path, Paths};
+pub use view::{Edge, View, Way};
+pub use walk::{Reached, Walk};
+
+/// From a section to the section that it is part of, or to its document.
+pub const CHILD_OF: &str = "child_of";
+/// From a section to another that it links to.
+pub const LINKS_TO: &str = "links_to";
+/// From a section to something that it speaks of.
+pub const MENTIONS: &str = "mentions";
+
+/// A node by its place in the graph, for as long as one looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeRef(u32);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    Document(Id),
+    Section(Id),
+    /// Whatever triples and documents speak of, by its folded name.
+    Entity(String),
+    /// Where a link points: a page, and an anchor in it or none. The section that is there, if any, has an edge from it.
+    Place(u32, String),
+}
+
+/// What an edge was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    Triple(Id),
+    Section(Id),
+}
+
+#[derive(Default)]
+pub struct Graph {
+    nodes: IndexSet<Node, FxBuildHasher>,
+    /// Of each node its edges, in the order of the log.
+    halves: Vec<Vec<Half>>,
+    relations: Relations,
+    /// What edges were read from. An edge is there while its version is.
+    versions: Vec<Version>,
+    live: FxHashMap<Source, u32>,
+    /// Paths within a source within a scope; links name them.
+    pages: IndexSet<(ScopeId, String, String), FxBuildHasher>,
+    page_of: FxHashMap<Id, u32>,
+    at: TxId,
+}
+
+/// An edge as one of its ends has it.
+#[derive(Clone, Copy)]
+struct Half {
+    other: u32,
+    relation: u32,
+    version: u32,
+    is_out: bool,
+}
+
+struct Version {
+    source: Source,
+    scope: ScopeId,
+    from: TxId,
+    /// The transaction that closed it.
+    to: TxId,
+}
+
+const OPEN: TxId = TxId(u64::MAX);
+
+/// The names of relations, as spelt.
+struct Relations {
+    /// Those of documents stand first, by themselves: a triple may have a predicate of the same name.
+    names: Vec<String>,
+    of_triples: FxHashMap<String, u32>,
+    by_key: FxHashMap<String, Vec<u32>>,
+}
+
+const CHILD: u32 = 0;
+const LINK: u32 = 1;
+const MENTION: u32 = 2;
+/// From a place to the section that is there. Walks go through it and never show it.
+const AT: u32 = u32::MAX;
+
+impl Default for Relations {
+    fn default() -> Relations {
+        let (of_triples, by_key) = (FxHashMap::default(), FxHashMap::default());
+        let mut relations = Relations { names: Vec::new(), of_triples, by_key };
+        for (number, name) in [(CHILD, CHILD_OF), (LINK, LINKS_TO), (MENTION, MENTIONS)] {
+            let given = relations.add(name);
+            debug_assert_eq!(given, number);
+        }
+        relations
+    }
+}
+
+impl Relations {
+    fn of_triple(&mut self, predicate: &str) -> u32 {
+        if let Some(number) = self.of_triples.get(predicate) {
+            return *number;
+        }
+        let number = self.add(predicate);
+        self.of_triples.insert(predicate.to_owned(), number);
+        number
+    }
+
+    fn add(&mut self, name: &str) -> u32 {
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.by_key.entry(fold(name)).or_default().push(number);
+        number
+    }
+}
+
+impl Graph {
+    /// The transaction that it was read up to.
+    pub fn at(&self) -> TxId {
+        self.at
+    }
+
+    /// Everything up to here was applied.
+    pub fn reached(&mut self, at: TxId) {
+        self.at = at;
+    }
+
+    /// One change of the log, in its order.
+    pub fn apply(&mut self, tx: TxId, entity_type: EntityType, id: Id, after: Option<&Record>) {
+        let source = match entity_type {
+            EntityType::Triple => Source::Triple(id),
+            EntityType::Section => Source::Section(id),
+            EntityType::Document => {
+                if let Some(document) = after.and_then(Record::as_document) {
+                    let page = (document.scope, document.source.clone(), document.path.clone());
+                    let page = self.pages.insert_full(page).0 as u32;
+                    self.page_of.insert(id, page);
+                }
+                return;
+            }
+            EntityType::Entry | EntityType::Namespace | EntityType::Scope => return,
+        };
+        if let Some(version) = self.live.remove(&source) {
+            self.versions[version as usize].to = tx;
+        }
+        let Some(record) = after else { return };
+        let Some(scope) = record.scope() else { return };
+        let version = self.versions.len() as u32;
+        self.versions.push(Version { source, scope, from: tx, to: OPEN });
+        self.live.insert(source, version);
+        match record {
+            Record::Triple(triple) => {
+                let from = self.node(Node::Entity(fold(&triple.subject)));
+                let to = self.node(Node::Entity(fold(&triple.object)));
+                let relation = self.relations.of_triple(&triple.predicate);
+                self.link(from, relation, to, version);
+            }
+            Record::Section(section) => self.link_section(id, section, version),
+            _ => {}
+        }
+    }
+
+    /// Walks see the newest edge first, so what is said last here comes first: where a section belongs.
+    fn link_section(&mut self, id: Id, section: &Section, version: u32) {
+        let own = self.node(Node::Section(id));
+        for mention in section.mentions.iter().rev() {
+            let entity = self.node(Node::Entity(fold(&mention.name)));
+            self.link(own, MENTION, entity, version);
+        }
+        if let Some(page) = self.page_of.get(&section.document).copied() {
+            let (scope, source, _) = self.pages[page as usize].clone();
+            for link in section.links.iter().rev() {
+                let page = (scope, source.clone(), link.path.clone());
+                let page = self.pages.insert_full(page).0 as u32;
+                let place = self.node(Node::Place(page, link.anchor.clone().unwrap_or_default()));
+                self.link(own, LINK, place, version);
+            }
+            let mut anchors = vec![section.anchor.as_str()];
+            if section.position == 0 && !section.anchor.is_empty() {
+                // The whole page is where it begins.
+                anchors.push("");
+            }
+            for anchor in anchors.into_iter().filter(|anchor| !anchor.is_empty() || section.position == 0) {
+                let place = self.node(Node::Place(page, anchor.to_owned()));
+                self.link(place, AT, own, version);
+            }
+        }
+        let parent = match section.parent {
+            Some(parent) => Node::Section(parent),
+            None => Node::Document(section.document),
+        };
+        let parent = self.node(parent);
+        self.link(own, CHILD, parent, version);
+    }
+
+    fn node(&mut self, node: Node) -> u32 {
+        let (at, is_new) = self.nodes.insert_full(node);
+        if is_new {
+            self.halves.push(Vec::new());
+        }
+        at as u32
+    }
+
+    fn link(&mut self, from: u32, relation: u32, to: u32, version: u32) {
+        self.halves[from as usize].push(Half { other: to, relation, version, is_out: true });
+        self.halves[to as usize].push(Half { other: from, relation, version, is_out: false });
+    }
+
+    /// As who sees these scopes sees it at this transaction.
+    pub fn view<'a>(&'a self, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
+        View::new(self, at, scopes)
+    }
+}

@@ -1,0 +1,130 @@
+//! The shortest ways between two nodes, sought from both ends at once.
+
+use std::ops::ControlFlow;
+
+use rustc_hash::FxHashMap;
+
+use crate::{Edge, NodeRef, View};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// From the one end to the other.
+    pub nodes: Vec<NodeRef>,
+    /// Between each two of them, whichever way it points.
+    pub edges: Vec<Edge>,
+}
+
+#[derive(Default)]
+pub struct Paths {
+    /// All equally short.
+    pub paths: Vec<Path>,
+    /// There was more than one may look at, so none may have been found where there is one.
+    pub is_cut: bool,
+}
+
+/// What has been seen from one end.
+struct Side {
+    distances: FxHashMap<NodeRef, u8>,
+    layer: Vec<NodeRef>,
+    radius: u8,
+}
+
+impl Side {
+    fn new(start: NodeRef) -> Side {
+        Side { distances: FxHashMap::from_iter([(start, 0)]), layer: vec![start], radius: 0 }
+    }
+}
+
+impl View<'_> {
+    /// The shortest paths between two nodes, whichever way their edges point: so many at most, so long at most, and
+    /// looking at no more than so many nodes.
+    pub fn shortest(&self, a: NodeRef, b: NodeRef, hops: u8, many: usize, nodes_max: usize) -> Paths {
+        let mut sides = [Side::new(a), Side::new(b)];
+        if a == b {
+            return Paths::default();
+        }
+        let met = loop {
+            let [left, right] = &sides;
+            if left.radius + right.radius == hops || left.layer.is_empty() || right.layer.is_empty() {
+                return Paths::default();
+            }
+            if left.distances.len() + right.distances.len() > nodes_max {
+                return Paths { is_cut: true, ..Paths::default() };
+            }
+            // The smaller layer costs less.
+            let (near, far) = match &mut sides {
+                [left, right] if left.layer.len() <= right.layer.len() => (left, right),
+                [left, right] => (right, left),
+            };
+            let met = self.next_layer(near, far);
+            if !met.is_empty() {
+                break met;
+            }
+        };
+        let mut paths = Vec::new();
+        let [left, right] = &sides;
+        for node in met {
+            let heads = self.back(node, left, many);
+            let tails = self.back(node, right, many);
+            for head in &heads {
+                for tail in tails.iter().take(many - paths.len()) {
+                    let mut nodes: Vec<NodeRef> = head.iter().rev().map(|(node, _)| *node).collect();
+                    let mut edges: Vec<Edge> = head.iter().rev().filter_map(|(_, edge)| *edge).collect();
+                    nodes.extend(tail.iter().skip(1).map(|(node, _)| *node));
+                    edges.extend(tail.iter().filter_map(|(_, edge)| *edge));
+                    paths.push(Path { nodes, edges });
+                }
+            }
+            if paths.len() == many {
+                break;
+            }
+        }
+        Paths { paths, is_cut: false }
+    }
+
+    /// One step further from this end; what the other end knows already, in the order in which it was met.
+    fn next_layer(&self, near: &mut Side, far: &Side) -> Vec<NodeRef> {
+        let mut met = Vec::new();
+        near.radius += 1;
+        for node in std::mem::take(&mut near.layer) {
+            let _ = self.each(node, &mut |_, other| {
+                if let std::collections::hash_map::Entry::Vacant(unknown) = near.distances.entry(other) {
+                    unknown.insert(near.radius);
+                    near.layer.push(other);
+                    if far.distances.contains_key(&other) {
+                        met.push(other);
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        met
+    }
+
+    /// The shortest ways from a node back to where a side began: each node with the edge to the one before it.
+    fn back(&self, node: NodeRef, side: &Side, many: usize) -> Vec<Vec<(NodeRef, Option<Edge>)>> {
+        let mut ways = vec![vec![(node, None)]];
+        for distance in (0..side.distances[&node]).rev() {
+            let mut longer = Vec::new();
+            for way in &ways {
+                let (last, _) = way[way.len() - 1];
+                let _ = self.each(last, &mut |edge, other| {
+                    if side.distances.get(&other) == Some(&distance) {
+                        let mut way = way.clone();
+                        way.push((other, Some(edge)));
+                        longer.push(way);
+                    }
+                    match longer.len() < many {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                });
+                if longer.len() == many {
+                    break;
+                }
+            }
+            ways = longer;
+        }
+        ways
+    }
+}

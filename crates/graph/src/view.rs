@@ -1,0 +1,171 @@
+//! What of the graph can be seen, and the steps that can be taken there.
+
+use std::ops::ControlFlow;
+
+use kenning_model::{Id, ScopeId, TxId, fold};
+use rustc_hash::FxHashSet;
+
+use crate::{AT, CHILD, Graph, Half, LINK, MENTION, Node, NodeRef, Source};
+
+/// The graph as of a transaction, from some scopes, along some relations.
+pub struct View<'a> {
+    graph: &'a Graph,
+    at: TxId,
+    scopes: &'a [ScopeId],
+    only: Option<FxHashSet<u32>>,
+    way: Way,
+}
+
+/// Along edges, against them, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    #[default]
+    Both,
+    Out,
+    In,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Edge {
+    pub from: NodeRef,
+    pub to: NodeRef,
+    relation: u32,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(graph: &'a Graph, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
+        View { graph, at, scopes, only: None, way: Way::Both }
+    }
+
+    /// Only along these relations, whatever their case; none named is all.
+    pub fn along(self, relations: &[String]) -> View<'a> {
+        let numbers =
+            || relations.iter().filter_map(|name| self.graph.relations.by_key.get(&fold(name))).flatten();
+        let only = (!relations.is_empty()).then(|| numbers().copied().collect());
+        View { only, ..self }
+    }
+
+    pub fn going(self, way: Way) -> View<'a> {
+        View { way, ..self }
+    }
+
+    pub fn find(&self, node: &Node) -> Option<NodeRef> {
+        self.graph.nodes.get_index_of(node).map(|at| NodeRef(at as u32))
+    }
+
+    pub fn node(&self, node: NodeRef) -> &'a Node {
+        &self.graph.nodes[node.0 as usize]
+    }
+
+    /// The relation's name as it was written.
+    pub fn relation(&self, edge: &Edge) -> &'a str {
+        &self.graph.relations.names[edge.relation as usize]
+    }
+
+    /// Every visible edge of a node, newest first, with what is at its other end.
+    pub fn each(
+        &self,
+        node: NodeRef,
+        found: &mut dyn FnMut(Edge, NodeRef) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        for half in self.halves(node) {
+            if half.relation == AT {
+                // Whoever links to where this section is, links to this section.
+                for link in self.halves(NodeRef(half.other)).filter(|link| link.relation == LINK) {
+                    self.tell(node, LINK, link.other, false, found)?;
+                }
+            } else if half.relation == LINK && half.is_out {
+                for place in self.halves(NodeRef(half.other)).filter(|place| place.relation == AT) {
+                    self.tell(node, LINK, place.other, true, found)?;
+                }
+            } else {
+                self.tell(node, half.relation, half.other, half.is_out, found)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn tell(
+        &self,
+        node: NodeRef,
+        relation: u32,
+        other: u32,
+        is_out: bool,
+        found: &mut dyn FnMut(Edge, NodeRef) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let is_this_way = match self.way {
+            Way::Both => true,
+            Way::Out => is_out,
+            Way::In => !is_out,
+        };
+        if !is_this_way || self.only.as_ref().is_some_and(|only| !only.contains(&relation)) {
+            return ControlFlow::Continue(());
+        }
+        let other = NodeRef(other);
+        let (from, to) = if is_out { (node, other) } else { (other, node) };
+        found(Edge { from, to, relation }, other)
+    }
+
+    fn halves(&self, node: NodeRef) -> impl Iterator<Item = &'a Half> {
+        self.graph.halves[node.0 as usize].iter().rev().filter(|half| self.sees(half.version))
+    }
+
+    fn sees(&self, version: u32) -> bool {
+        let version = &self.graph.versions[version as usize];
+        version.from <= self.at && self.at < version.to && self.scopes.contains(&version.scope)
+    }
+
+    /// The sections that are part of a section or document, in no order.
+    pub fn children(&self, node: NodeRef) -> impl Iterator<Item = Id> {
+        let children = self.halves(node).filter(|half| half.relation == CHILD && !half.is_out);
+        children.filter_map(|half| match self.graph.nodes[half.other as usize] {
+            Node::Section(id) => Some(id),
+            _ => None,
+        })
+    }
+
+    /// The sections that mention an entity, newest first.
+    pub fn mentioned_in(&self, entity: NodeRef) -> impl Iterator<Item = Id> {
+        let mentions = self.halves(entity).filter(|half| half.relation == MENTION && !half.is_out);
+        mentions.filter_map(|half| match self.graph.versions[half.version as usize].source {
+            Source::Section(id) => Some(id),
+            Source::Triple(_) => None,
+        })
+    }
+
+    /// From what an entity is known: the newest section that mentions it, or else the newest triple that names it. What
+    /// can't be seen is not there.
+    pub fn known_from(&self, entity: NodeRef) -> Option<Source> {
+        let source = |half: &Half| self.graph.versions[half.version as usize].source;
+        let mention = self.mentioned_in(entity).next().map(Source::Section);
+        mention.or_else(|| self.halves(entity).map(source).find(|source| matches!(source, Source::Triple(_))))
+    }
+
+    /// The triples with these folded ends, of which there must be one, newest first.
+    pub fn triples(&self, subject: Option<&str>, object: Option<&str>) -> Vec<Id> {
+        let find = |name: Option<&str>| name.map(|name| self.find(&Node::Entity(name.to_owned())));
+        let (start, other, is_out) = match (find(subject), find(object)) {
+            (Some(Some(subject)), None) => (subject, None, true),
+            (None, Some(Some(object))) => (object, None, false),
+            (Some(Some(subject)), Some(Some(object))) => {
+                // From where there is less to look at.
+                let many = |node: NodeRef| self.graph.halves[node.0 as usize].len();
+                match many(subject) <= many(object) {
+                    true => (subject, Some(object), true),
+                    false => (object, Some(subject), false),
+                }
+            }
+            _ => return Vec::new(),
+        };
+        let fits = |half: &&Half| {
+            half.is_out == is_out
+                && other.is_none_or(|other| half.other == other.0)
+                && self.only.as_ref().is_none_or(|only| only.contains(&half.relation))
+        };
+        let id = |half: &Half| match self.graph.versions[half.version as usize].source {
+            Source::Triple(id) => Some(id),
+            Source::Section(_) => None,
+        };
+        self.halves(start).filter(fits).filter_map(id).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! Everything within a few steps.
+
+use std::ops::ControlFlow;
+
+use rustc_hash::FxHashMap;
+
+use crate::{Edge, NodeRef, View};
+
+pub struct Walk {
+    /// Nearest first; those that the walk began with are not among them.
+    pub reached: Vec<Reached>,
+    /// How often a node was met that was known already.
+    pub again: usize,
+    /// There was more than one may look at.
+    pub is_cut: bool,
+    edges: Vec<(Edge, NodeRef)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub node: NodeRef,
+    pub distance: u8,
+}
+
+impl View<'_> {
+    /// Everything within so many steps, but at most so many nodes.
+    pub fn expand(&self, starts: &[NodeRef], hops: u8, nodes_max: usize) -> Walk {
+        let mut walk = Walk { reached: Vec::new(), again: 0, is_cut: false, edges: Vec::new() };
+        let mut distances: FxHashMap<NodeRef, u8> = starts.iter().map(|start| (*start, 0)).collect();
+        let mut layer = starts.to_vec();
+        for distance in 1..=hops {
+            let mut next = Vec::new();
+            for node in layer {
+                let done = self.each(node, &mut |edge, other| {
+                    match distances.get(&other) {
+                        None if walk.reached.len() == nodes_max => {
+                            walk.is_cut = true;
+                            return ControlFlow::Break(());
+                        }
+                        None => {
+                            distances.insert(other, distance);
+                            walk.reached.push(Reached { node: other, distance });
+                            next.push(other);
+                            walk.edges.push((edge, other));
+                        }
+                        Some(known) => {
+                            walk.again += 1;
+                            // Edges between two of the starts are told once, by the one that they go from.
+                            let is_between = *known == 0 && distance == 1 && edge.from == node;
+                            if *known == distance || is_between {
+                                walk.edges.push((edge, other));
+                            }
+                        }
+                    }
+                    ControlFlow::Continue(())
+                });
+                if done.is_break() {
+                    return walk;
+                }
+            }
+            layer = next;
+        }
+        walk
+    }
+}
+
+impl Walk {
+    /// The edges by which these of the reached nodes were reached; with `starts` also those between two of them.
+    pub fn edges_to<'a>(
+        &'a self,
+        shown: &'a [Reached],
+        starts: &'a [NodeRef],
+    ) -> impl Iterator<Item = Edge> + 'a {
+        let is_shown =
+            |node: &NodeRef| shown.iter().any(|reached| reached.node == *node) || starts.contains(node);
+        self.edges.iter().filter(move |(_, other)| is_shown(other)).map(|(edge, _)| *edge)
+    }
+}
