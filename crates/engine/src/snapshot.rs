@@ -66,6 +66,10 @@ impl<'a> Snapshot<'a> {
         self.reader.documents_below(source, path, self.at)
     }
 
+    pub fn triple(&self, id: Id) -> Result<Option<Stored>, Error> {
+        self.reader.record(EntityType::Triple, id, self.at)
+    }
+
     pub fn entry(&self, id: Id) -> Result<Option<Stored>, Error> {
         self.reader.record(EntityType::Entry, id, self.at)
     }

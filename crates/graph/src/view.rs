@@ -14,6 +14,7 @@ pub struct View<'a> {
     scopes: &'a [ScopeId],
     only: Option<FxHashSet<u32>>,
     way: Way,
+    admits: Option<&'a dyn Fn(Source) -> bool>,
 }
 
 /// Along edges, against them, or both.
@@ -34,7 +35,7 @@ pub struct Edge {
 
 impl<'a> View<'a> {
     pub(crate) fn new(graph: &'a Graph, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
-        View { graph, at, scopes, only: None, way: Way::Both }
+        View { graph, at, scopes, only: None, way: Way::Both, admits: None }
     }
 
     /// Only along these relations, whatever their case; none named is all.
@@ -47,6 +48,11 @@ impl<'a> View<'a> {
 
     pub fn going(self, way: Way) -> View<'a> {
         View { way, ..self }
+    }
+
+    /// Only what was read from what fits; the rest is out of sight.
+    pub fn from_only(self, fits: &'a dyn Fn(Source) -> bool) -> View<'a> {
+        View { admits: Some(fits), ..self }
     }
 
     pub fn find(&self, node: &Node) -> Option<NodeRef> {
@@ -112,7 +118,15 @@ impl<'a> View<'a> {
 
     fn sees(&self, version: u32) -> bool {
         let version = &self.graph.versions[version as usize];
-        version.from <= self.at && self.at < version.to && self.scopes.contains(&version.scope)
+        version.from <= self.at
+            && self.at < version.to
+            && self.scopes.contains(&version.scope)
+            && self.admits.is_none_or(|fits| fits(version.source))
+    }
+
+    /// Whether anything that can be seen says that it is there.
+    pub fn is_seen(&self, node: NodeRef) -> bool {
+        self.halves(node).next().is_some()
     }
 
     /// The sections that are part of a section or document, in no order.

@@ -65,14 +65,8 @@ impl View<'_> {
 }
 
 impl Walk {
-    /// The edges by which these of the reached nodes were reached; with `starts` also those between two of them.
-    pub fn edges_to<'a>(
-        &'a self,
-        shown: &'a [Reached],
-        starts: &'a [NodeRef],
-    ) -> impl Iterator<Item = Edge> + 'a {
-        let is_shown =
-            |node: &NodeRef| shown.iter().any(|reached| reached.node == *node) || starts.contains(node);
-        self.edges.iter().filter(move |(_, other)| is_shown(other)).map(|(edge, _)| *edge)
+    /// The edges by which a node was reached; of a start, those that come from another.
+    pub fn edges_to(&self, node: NodeRef) -> impl Iterator<Item = Edge> {
+        self.edges.iter().filter(move |(_, other)| *other == node).map(|(edge, _)| *edge)
     }
 }

@@ -210,8 +210,14 @@ fn edges_are_told_in_their_own_direction_and_a_walk_ends_where_it_must() {
     let view = graph.view(NOW, &[HERE]);
     let starts = [at(12), at(22)].map(|node| view.find(&node).expect("a node"));
     let walk = view.expand(&starts, 1, MANY);
-    let edges: BTreeSet<String> =
-        walk.edges_to(&walk.reached, &starts).map(|edge| told(&view, &edge)).collect();
+    let edges: BTreeSet<String> = walk
+        .reached
+        .iter()
+        .map(|reached| reached.node)
+        .chain(starts)
+        .flat_map(|node| walk.edges_to(node))
+        .map(|edge| told(&view, &edge))
+        .collect();
     let expected = [
         "12 child_of 11",
         "12 links_to 21",
@@ -222,8 +228,7 @@ fn edges_are_told_in_their_own_direction_and_a_walk_ends_where_it_must() {
         "22 mentions retention",
     ];
     assert_eq!(edges.iter().map(String::as_str).collect::<Vec<_>>(), expected);
-    let first = &walk.reached[..1];
-    let edges: Vec<String> = walk.edges_to(first, &[]).map(|edge| told(&view, &edge)).collect();
+    let edges: Vec<String> = walk.edges_to(walk.reached[0].node).map(|edge| told(&view, &edge)).collect();
     assert_eq!(edges, ["12 child_of 11"]);
     let cut = view.expand(&starts, 3, 2);
     assert_eq!((cut.reached.len(), cut.is_cut), (2, true));

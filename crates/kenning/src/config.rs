@@ -63,6 +63,9 @@ pub struct Config {
     /// Refuse everything that writes
     #[arg(long, env = "KENNING_READ_ONLY", global = true, value_parser = FalseyValueParser::new())]
     pub read_only: bool,
+    /// Do without the graph: no graph tools, and searches do not follow links
+    #[arg(long, env = "KENNING_NO_GRAPH", global = true, value_parser = FalseyValueParser::new())]
+    pub no_graph: bool,
     /// Which tools to list: auto, all, or families separated by commas
     #[arg(long, env = "KENNING_TOOLSETS", global = true, default_value = "auto")]
     pub toolsets: String,
@@ -134,7 +137,8 @@ impl Config {
 
     /// The caller of a command on the terminal.
     pub fn caller(&self) -> Caller {
-        Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope())
+        let caller = Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope());
+        Caller { has_graph: !self.no_graph, ..caller }
     }
 
     pub fn options(&self) -> anyhow::Result<Options> {
@@ -148,6 +152,7 @@ impl Config {
             actor: self.actor.clone(),
             origin: Engine::new_origin(),
             scope: self.scope(),
+            has_graph: !self.no_graph,
         })
     }
 

@@ -31,6 +31,7 @@ pub struct Options {
     pub origin: String,
     /// Where calls go that name no scope.
     pub scope: String,
+    pub has_graph: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,7 +66,11 @@ impl Server {
         let named = || context.client_info().map(|client| client.name);
         let actor = self.options.actor.clone().or_else(named);
         let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
-        Caller { scratch: self.scratch.clone(), ..Caller::new(actor.as_deref(), origin, scope) }
+        Caller {
+            has_graph: self.options.has_graph,
+            scratch: self.scratch.clone(),
+            ..Caller::new(actor.as_deref(), origin, scope)
+        }
     }
 
     /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
@@ -86,11 +90,15 @@ pub fn tool_list(options: &Options, has_documents: bool) -> Vec<Tool> {
     let listed = |tool: &&Definition| {
         let family = tool.family.as_str();
         let in_set = match &options.toolsets {
-            Toolsets::Auto => has_documents || tool.family != Family::Kb,
+            Toolsets::Auto => has_documents || !matches!(tool.family, Family::Kb | Family::Graph),
             Toolsets::All => true,
             Toolsets::Only(families) => families.iter().any(|name| name == family),
         };
-        in_set && !(tool.effect.writes() && options.access == Access::ReadOnly)
+        let is_off = match tool.family {
+            Family::Graph => !options.has_graph,
+            _ => tool.effect.writes() && options.access == Access::ReadOnly,
+        };
+        in_set && !is_off
     };
     definitions().iter().filter(listed).map(|tool| listed_tool(tool, options.tool_names)).collect()
 }

@@ -4,6 +4,8 @@
 mod arguments;
 mod code;
 mod dispatch;
+mod documents;
+mod graph;
 mod kb;
 mod keyed;
 pub mod knowledge;

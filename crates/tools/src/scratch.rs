@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kenning_model::Timestamp;
+use kenning_model::{Id, Section, Timestamp};
+use kenning_presentation::text::clean;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
+
+use crate::documents::title;
 
 /// How long a passage is kept after it was last read.
 const KEPT: Duration = Duration::from_secs(30 * 60);
@@ -24,6 +27,8 @@ pub struct Scratch {
 pub struct Passage {
     pub section_id: String,
     pub doc_tag: String,
+    pub repository: Option<String>,
+    pub environment: Option<String>,
     pub title: String,
     pub text: String,
     /// When it was put here.
@@ -33,15 +38,24 @@ pub struct Passage {
 }
 
 impl Passage {
+    /// `text` is the section's as it may be shown.
     pub fn new(
-        section_id: String,
-        doc_tag: String,
-        title: String,
+        id: Id,
+        section: &Section,
         text: String,
         created_at: Timestamp,
         best: Range<usize>,
     ) -> Passage {
-        Passage { section_id, doc_tag, title, text, created_at, window: Mutex::new(best) }
+        Passage {
+            section_id: id.to_string(),
+            doc_tag: clean(&section.doc_tag),
+            repository: section.repository.clone(),
+            environment: section.environment.clone(),
+            title: title(section),
+            text,
+            created_at,
+            window: Mutex::new(best),
+        }
     }
 
     pub(crate) fn window(&self) -> Range<usize> {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::scratch::Scratch;
-use crate::{Code, Stop, arguments, kb, knowledge, memory, schema};
+use crate::{Code, Stop, arguments, graph, kb, knowledge, memory, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -69,6 +69,7 @@ pub enum Family {
     Memory,
     Knowledge,
     Kb,
+    Graph,
 }
 
 impl Family {
@@ -77,6 +78,7 @@ impl Family {
             Family::Memory => "memory",
             Family::Knowledge => "knowledge",
             Family::Kb => "kb",
+            Family::Graph => "graph",
         }
     }
 }
@@ -96,6 +98,8 @@ pub struct Caller {
     pub scope: String,
     /// Whoever owns the data sees the history of every scope.
     pub is_owner: bool,
+    /// Whether the graph may be used.
+    pub has_graph: bool,
     /// What was found for them and may be read piece by piece.
     pub scratch: Arc<Scratch>,
 }
@@ -115,7 +119,7 @@ impl Caller {
             "" => "local".to_owned(),
             actor => cut(actor, ACTOR_BYTES_MAX),
         };
-        Caller { actor, origin, scope, is_owner: false, scratch: Arc::default() }
+        Caller { actor, origin, scope, is_owner: false, has_graph: true, scratch: Arc::default() }
     }
 }
 
@@ -277,6 +281,7 @@ pub fn definitions() -> &'static [Definition] {
             (Family::Memory, memory::tools()),
             (Family::Knowledge, knowledge::tools()),
             (Family::Kb, kb::tools()),
+            (Family::Graph, graph::tools()),
         ];
         families
             .into_iter()

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::passage;
 use super::read_excerpt::{EXCERPT_BYTES_MAX, Output, bytes_for, excerpt, shown};
-use super::sought::Scope;
-use super::{passage, usage};
 use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
+use crate::documents::{Scope, usage};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -34,8 +34,7 @@ impl Tool for ExpandExcerpt {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        input.scope.unwrap_or_default().check(ctx)?;
-        let kept = passage::find(ctx, &input.passage_id)?;
+        let (handle, kept) = passage::find(ctx, &input.passage_id.0, &input.scope.unwrap_or_default())?;
         let bytes = |tokens: Option<Whole<0, 800>>| {
             bytes_for(tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize)
         };
@@ -44,7 +43,7 @@ impl Tool for ExpandExcerpt {
         let end =
             (window.end + bytes(input.after_tokens)).min(kept.text.len()).min(start + EXCERPT_BYTES_MAX);
         let end = kept.text.floor_char_boundary(end);
-        Ok(excerpt(ctx, input.passage_id.0, &kept, start..end))
+        Ok(excerpt(ctx, handle, &kept, start..end))
     }
 
     fn text(output: &Output) -> String {

@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::passage;
 use super::read_excerpt::TOKEN_BYTES;
 use super::search::HowScored;
-use super::sought::Scope;
-use super::{passage, usage};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Texts, Whole};
 use crate::code::counted;
+use crate::documents::{Scope, usage};
 use crate::memory::item::{as_data, one_line};
 use crate::scratch::Passage;
 use crate::tool::{Effect, Tool};
@@ -94,11 +94,10 @@ impl Tool for ExtractEvidence {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        input.scope.unwrap_or_default().check(ctx)?;
+        let scope = input.scope.unwrap_or_default();
         let mut passages = Vec::new();
         for handle in input.passage_ids.0 {
-            let kept = passage::find(ctx, &Text(handle.clone()))?;
-            passages.push((handle, kept));
+            passages.push(passage::find(ctx, &handle, &scope)?);
         }
         let wanted = Wanted::new(
             input.max_quotes,

@@ -10,7 +10,6 @@ mod sought;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 use crate::tool::{Row, row};
 
@@ -31,15 +30,4 @@ struct Citation {
     doc_tag: String,
     title: String,
     uri: String,
-}
-
-/// What a reply costs whoever reads it: a token is four bytes.
-fn usage<T: Serialize>(reply: &T, duplicates_suppressed: usize) -> Map<String, Value> {
-    let bytes = kenning_presentation::budget::json_bytes(reply);
-    let usage = json!({
-        "tokens_estimate": bytes.div_ceil(4),
-        "bytes_returned": bytes,
-        "duplicates_suppressed": duplicates_suppressed,
-    });
-    Map::from_iter([("io.kenning/usage".to_owned(), usage)])
 }

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kenning_engine::{Most, Scoring, Snapshot, Source};
-use kenning_model::Section;
+use kenning_model::{Id, Section};
 use kenning_presentation::text::clean;
 
-use super::sought::Hit;
-use crate::arguments::{NAME_BYTES_MAX, Text};
+use crate::documents::Scope;
 use crate::scratch::Passage;
+use crate::tool::closure;
 use crate::{Code, Context, Stop};
 
 /// What a client reads a passage whole under.
@@ -17,35 +17,51 @@ pub(super) fn uri(ctx: &Context<'_>, handle: &str) -> String {
     format!("kenning://scratch/{}/{handle}", ctx.caller.session())
 }
 
-/// `Snapshots > Deleting a snapshot`
-pub(super) fn title(section: &Section) -> String {
-    section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
-}
-
 /// Keeps a section that was found, with the span that answers the question best.
-pub(super) fn keep(ctx: &Context<'_>, hit: &Hit, best: Range<usize>, text: String) -> (String, Arc<Passage>) {
+pub(super) fn keep(
+    ctx: &Context<'_>,
+    id: Id,
+    section: &Section,
+    best: Range<usize>,
+    text: String,
+) -> (String, Arc<Passage>) {
     let handle = ctx.engine.new_handle();
-    let section = &hit.section;
-    let passage = Passage::new(
-        hit.id.to_string(),
-        clean(&section.doc_tag),
-        title(section),
-        text,
-        ctx.engine.now(),
-        best,
-    );
+    let passage = Passage::new(id, section, text, ctx.engine.now(), best);
     let kept = ctx.caller.scratch.put(&ctx.caller.origin, &handle, passage);
     (handle, kept)
 }
 
-pub(super) fn find(ctx: &Context<'_>, handle: &Text<NAME_BYTES_MAX>) -> Result<Arc<Passage>, Stop> {
-    ctx.caller.scratch.get(&ctx.caller.origin, &handle.0).ok_or_else(|| {
-        let shown = kenning_presentation::text::quote(&handle.0, 64);
-        Stop::new(
-            Code::NotFound,
-            format!("there is no passage {shown} any more, or never was; search again with `kb.search` for a new one"),
-        )
-    })
+/// The passage of this handle, or a new one of the section with this id, which other tools give out.
+pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(String, Arc<Passage>), Stop> {
+    scope.check(ctx)?;
+    let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.origin, name) {
+        Some(kept) => (name.to_owned(), kept),
+        None => of_section(ctx, name)?.ok_or_else(|| {
+            let shown = kenning_presentation::text::quote(name, 64);
+            Stop::new(
+                Code::NotFound,
+                format!("there is no passage {shown} any more, or never was; search again with `kb.search` for a new one"),
+            )
+        })?,
+    };
+    match scope.fits(&kept.doc_tag, kept.repository.as_deref(), kept.environment.as_deref()) {
+        true => Ok((handle, kept)),
+        false => {
+            let message = format!(
+                "passage `{handle}` is outside of the `scope` of this call; leave it out or widen it"
+            );
+            Err(Stop::new(Code::ScopeViolation, message))
+        }
+    }
+}
+
+fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passage>)>, Stop> {
+    let Some(id) = Id::parse(name) else { return Ok(None) };
+    let snapshot = ctx.engine.snapshot()?;
+    let scopes = closure(&snapshot, &ctx.scope_name(None)?)?;
+    let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&scopes));
+    let section = stored.as_ref().and_then(|stored| stored.record.as_section());
+    Ok(section.map(|section| keep(ctx, id, section, 0..0, clean(&section.text))))
 }
 
 /// Up to three sentences that answer best, in the order of the text, within so many characters; and where the best is.

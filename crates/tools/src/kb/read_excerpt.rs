@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::sought::Scope;
-use super::{Citation, passage, usage};
+use super::{Citation, passage};
 use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
+use crate::documents::{Scope, usage};
 use crate::memory::item::as_data;
 use crate::scratch::Passage;
 use crate::tool::{Effect, Tool};
@@ -19,6 +19,7 @@ pub(crate) struct ReadExcerpt;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Or a section_id.
     passage_id: Text<NAME_BYTES_MAX>,
     max_tokens: Option<Whole<1, 800>>,
     start_char: Option<Whole<0, 1_000_000>>,
@@ -68,14 +69,13 @@ impl Tool for ReadExcerpt {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        input.scope.unwrap_or_default().check(ctx)?;
-        let kept = passage::find(ctx, &input.passage_id)?;
+        let (handle, kept) = passage::find(ctx, &input.passage_id.0, &input.scope.unwrap_or_default())?;
         let start = input.start_char.map_or(0, |start| start.0 as usize);
         let from = byte_at(&kept.text, start);
         let tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize;
         let to = kept.text.floor_char_boundary((from + bytes_for(tokens)).min(kept.text.len()));
         let options = input.options.unwrap_or_default();
-        let output = excerpt(ctx, input.passage_id.0, &kept, from..to);
+        let output = excerpt(ctx, handle, &kept, from..to);
         Ok(Output {
             excerpt: match options.format {
                 Some(Format::Bullets) => bullets(&output.excerpt),

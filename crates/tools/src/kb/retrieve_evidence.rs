@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::extract_evidence::{Quote, Wanted, quotes, shown};
+use super::passage;
 use super::search::{HowScored, MAX_PER_DOC_DEFAULT, TOP_K_DEFAULT};
-use super::sought::{Filters, Scope, Sought};
-use super::{passage, usage};
+use super::sought::{Filters, Sought};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
+use crate::documents::{Scope, usage};
 use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -71,8 +72,11 @@ impl Tool for RetrieveEvidence {
         let sought = Sought::new(ctx, &snapshot, scope, filters, max_per_doc)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
         let found = sought.find(&snapshot, &input.question.0, top_k)?;
-        let passages: Vec<_> =
-            found.hits.iter().map(|hit| passage::keep(ctx, hit, 0..0, clean(&hit.section.text))).collect();
+        let passages: Vec<_> = found
+            .hits
+            .iter()
+            .map(|hit| passage::keep(ctx, hit.id, &hit.section, 0..0, clean(&hit.section.text)))
+            .collect();
         let wanted = Wanted::new(
             input.max_quotes,
             input.max_quote_tokens,

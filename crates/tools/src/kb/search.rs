@@ -8,10 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::sought::{Filters, Scope, Sought};
-use super::{passage, usage};
+use super::passage;
+use super::sought::{Filters, Sought};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
+use crate::documents::{Scope, title, usage};
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
@@ -131,9 +132,9 @@ impl Tool for Search {
         let scoring = options.scoring.map(Scoring::from).unwrap_or_default();
         let mut results = Vec::new();
         for (at, hit) in shown {
-            let (title, text) = (passage::title(&hit.section), clean(&hit.section.text));
+            let (title, text) = (title(&hit.section), clean(&hit.section.text));
             let (preview, best) = passage::preview(snapshot, &query, &title, &text, chars, scoring)?;
-            let (handle, kept) = passage::keep(ctx, hit, best, text);
+            let (handle, kept) = passage::keep(ctx, hit.id, &hit.section, best, text);
             results.push(Found {
                 scratch_uri: passage::uri(ctx, &handle),
                 passage_id: handle,

@@ -8,19 +8,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::arguments::{Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Texts};
+use crate::documents::Scope;
 use crate::tool::closure;
-use crate::{Code, Context, Stop};
-
-/// Narrows a search; it never widens it.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Scope {
-    /// The namespace of the server.
-    project_id: Option<Text<NAME_BYTES_MAX>>,
-    environment: Option<Text<NAME_BYTES_MAX>>,
-    doc_tags: Option<Texts<0, 32, NAME_BYTES_MAX>>,
-    repositories: Option<Texts<0, 32, NAME_BYTES_MAX>>,
-}
+use crate::{Context, Stop};
 
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,23 +18,6 @@ pub(super) struct Filters {
     doc_tag: Option<Texts<0, 32, NAME_BYTES_MAX>>,
     path_prefix: Option<Text<TERM_BYTES_MAX>>,
     updated_after: Option<Moment>,
-}
-
-impl Scope {
-    /// What the server's own scope sees, unless another project was meant.
-    pub(super) fn check(&self, ctx: &Context<'_>) -> Result<(), Stop> {
-        let own = ctx.scope_name(None)?.namespace;
-        match &self.project_id {
-            Some(project) if project.0 != own => {
-                let asked = kenning_presentation::text::quote(&project.0, 64);
-                let message = format!(
-                    "this server is bound to project `{own}`, not to {asked}; leave `project_id` out"
-                );
-                Err(Stop::new(Code::ScopeViolation, message))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// What is sought, made ready.
@@ -85,12 +58,8 @@ impl Sought {
         scope.check(ctx)?;
         let list =
             |texts: Option<Texts<0, 32, NAME_BYTES_MAX>>| texts.map(|texts| texts.0).unwrap_or_default();
-        let only = vec![
-            (SectionLabel::DocTag, list(scope.doc_tags)),
-            (SectionLabel::DocTag, list(filters.doc_tag)),
-            (SectionLabel::Repository, list(scope.repositories)),
-            (SectionLabel::Environment, scope.environment.map(|name| name.0).into_iter().collect()),
-        ];
+        let mut only = scope.labels();
+        only.push((SectionLabel::DocTag, list(filters.doc_tag)));
         Ok(Sought {
             scopes: closure(snapshot, &ctx.scope_name(None)?)?,
             only,

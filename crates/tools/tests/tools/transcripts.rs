@@ -46,6 +46,7 @@ impl Player for InProcess {
             origin: format!("session of {actor}"),
             scope: "global:default".to_owned(),
             is_owner: false,
+            has_graph: true,
             scratch: self.scratch.clone(),
         };
         let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));
@@ -75,7 +76,7 @@ fn every_reply_is_as_written() {
         let transcript = Transcript::read(&path);
         assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
         let mut player = InProcess::new();
-        if path.starts_with("tests/kb") {
+        if ["tests/kb", "tests/graph"].iter().any(|family| path.starts_with(family)) {
             take_in(&player.engine, Path::new("tests/kb/documents"));
         }
         let played = transcript.play(&mut player);

@@ -1,0 +1,83 @@
+//! What the tools over documents share: the scope object, titles, and what a reply costs.
+
+use kenning_engine::SectionLabel;
+use kenning_model::{Section, fold};
+use kenning_presentation::text::clean;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{NAME_BYTES_MAX, Text, Texts};
+use crate::{Code, Context, Stop};
+
+type Names = Texts<0, 32, NAME_BYTES_MAX>;
+
+/// Narrows a search; it never widens it.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scope {
+    /// The namespace of the server.
+    project_id: Option<Text<NAME_BYTES_MAX>>,
+    environment: Option<Text<NAME_BYTES_MAX>>,
+    doc_tags: Option<Names>,
+    repositories: Option<Names>,
+}
+
+impl Scope {
+    /// What the server's own scope sees, unless another project was meant.
+    pub(crate) fn check(&self, ctx: &Context<'_>) -> Result<(), Stop> {
+        let own = ctx.scope_name(None)?.namespace;
+        match &self.project_id {
+            Some(project) if project.0 != own => {
+                let asked = kenning_presentation::text::quote(&project.0, 64);
+                let message = format!(
+                    "this server is bound to project `{own}`, not to {asked}; leave `project_id` out"
+                );
+                Err(Stop::new(Code::ScopeViolation, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What sections must have; an empty list holds for all.
+    pub(crate) fn labels(&self) -> Vec<(SectionLabel, Vec<String>)> {
+        let list = |texts: &Option<Names>| texts.as_ref().map(|texts| texts.0.clone()).unwrap_or_default();
+        vec![
+            (SectionLabel::DocTag, list(&self.doc_tags)),
+            (SectionLabel::Repository, list(&self.repositories)),
+            (SectionLabel::Environment, self.environment.iter().map(|name| name.0.clone()).collect()),
+        ]
+    }
+
+    /// Whether something has what was asked for; the same as the index finds by the labels.
+    pub(crate) fn fits(&self, doc_tag: &str, repository: Option<&str>, environment: Option<&str>) -> bool {
+        self.labels().iter().filter(|(_, values)| !values.is_empty()).all(|(label, values)| {
+            let own = match label {
+                SectionLabel::DocTag => Some(doc_tag),
+                SectionLabel::Repository => repository,
+                SectionLabel::Environment => environment,
+            };
+            own.is_some_and(|own| values.iter().any(|value| fold(value) == fold(own)))
+        })
+    }
+
+    pub(crate) fn is_wide(&self) -> bool {
+        self.labels().iter().all(|(_, values)| values.is_empty())
+    }
+}
+
+/// `Snapshots > Deleting a snapshot`
+pub(crate) fn title(section: &Section) -> String {
+    section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
+}
+
+/// What a reply costs whoever reads it: a token is four bytes.
+pub(crate) fn usage<T: Serialize>(reply: &T, duplicates_suppressed: usize) -> Map<String, Value> {
+    let bytes = kenning_presentation::budget::json_bytes(reply);
+    let usage = json!({
+        "tokens_estimate": bytes.div_ceil(4),
+        "bytes_returned": bytes,
+        "duplicates_suppressed": duplicates_suppressed,
+    });
+    Map::from_iter([("io.kenning/usage".to_owned(), usage)])
+}

@@ -1,0 +1,91 @@
+//! `graph.children`: the sections of a document or of a section, in order.
+
+use kenning_engine::graph::CHILD_OF;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::expand::PAGE_SIZE_DEFAULT;
+use super::seen::{Seen, find, section_item};
+use super::{EdgeItem, Output, Sheet, meta, shown};
+use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Whole};
+use crate::documents::Scope;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct Children;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) parent_id: Text<TERM_BYTES_MAX>,
+    pub(crate) page_size: Option<Whole<1, 100>>,
+    pub(crate) cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    pub(crate) scope: Option<Scope>,
+}
+
+impl Tool for Children {
+    const NAME: &'static str = "graph.children";
+    const ABOUT: &'static str = "List the sections that a section or document has, in order: an outline. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Returns at most `page_size` (default 25, max 100); for more pass `next_cursor` as `cursor`; for what is above call `graph.parents`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let scope = input.scope.unwrap_or_default();
+        let parent = input.parent_id.0;
+        let listing = Listing::begin(
+            ctx.engine,
+            format!("graph.children {} {parent:?} {:?}", ctx.caller.scope, scope.labels()),
+            input.page_size.map_or(PAGE_SIZE_DEFAULT, |size| size.0),
+            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
+            None,
+        )?;
+        let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
+        let ids =
+            seen.look(|view| find(&view, &parent).map(|node| view.children(node).collect::<Vec<_>>()))?;
+        let missing = match &ids {
+            None => vec![kenning_presentation::text::clean(&parent)],
+            Some(_) => Vec::new(),
+        };
+        let mut children = Vec::new();
+        for id in ids.unwrap_or_default() {
+            children.extend(seen.section(id)?.map(|section| (id, section)));
+        }
+        children.sort_by_key(|(_, section)| section.position);
+        let (rows, total) = (listing.rows(), children.len() as u64);
+        let mut sheet = Sheet::default();
+        for (id, section) in &children[rows.start.min(total) as usize..rows.end.min(total) as usize] {
+            let edge = EdgeItem { from: id.to_string(), r#type: CHILD_OF.to_owned(), to: parent.clone() };
+            if !sheet.add(section_item(*id, section), [edge]) {
+                break;
+            }
+        }
+        let page = listing.end(sheet.nodes, total)?;
+        let limit_reason = match (&page.next_cursor, sheet.is_full) {
+            (_, true) => "byte_cap",
+            (Some(_), false) => "page_size",
+            (None, false) => "none",
+        };
+        Ok(Output {
+            nodes: page.items,
+            edges: sheet.edges,
+            missing,
+            partial: limit_reason != "none",
+            next_cursor: page.next_cursor,
+            limit_reason,
+            session_id: ctx.caller.session(),
+            again: 0,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        meta(output)
+    }
+}

@@ -1,0 +1,83 @@
+//! `graph.describe`: what some nodes are.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::seen::{Seen, met};
+use super::{NodeIds, NodeItem, Output, Sheet, meta, shown};
+use crate::documents::Scope;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Describe;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) node_ids: NodeIds,
+    pub(crate) fields: Option<Vec<Field>>,
+    pub(crate) scope: Option<Scope>,
+}
+
+/// The id is always there.
+#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Field {
+    Id,
+    Label,
+    Title,
+    Level,
+    Tokens,
+    DocTag,
+    Anchor,
+}
+
+impl Tool for Describe {
+    const NAME: &'static str = "graph.describe";
+    const ABOUT: &'static str = "Say what nodes are: title, level, size, document. Ids of sections and documents, or names of entities. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text (`kb.read_excerpt`, once narrowed to 3 passages). \
+        Returns at most 50 nodes; for neighbours call `graph.expand`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let snapshot = ctx.engine.snapshot()?;
+        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let (nodes, missing) = seen.look(|view| {
+            let (found, missing) = seen.find_all(&view, &input.node_ids.0);
+            (found.into_iter().map(|node| met(&view, node)).collect::<Vec<_>>(), missing)
+        })?;
+        let mut sheet = Sheet::default();
+        for node in nodes {
+            if let Some(item) = seen.show(&node)? {
+                sheet.add(only(item, input.fields.as_deref()), []);
+            }
+        }
+        Ok(sheet.only_page(ctx, missing))
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        meta(output)
+    }
+}
+
+fn only(item: NodeItem, fields: Option<&[Field]>) -> NodeItem {
+    let Some(fields) = fields else { return item };
+    let wanted = |field: Field| fields.contains(&field);
+    NodeItem {
+        id: item.id,
+        label: item.label.filter(|_| wanted(Field::Label)),
+        title: item.title.filter(|_| wanted(Field::Title)),
+        level: item.level.filter(|_| wanted(Field::Level)),
+        tokens: item.tokens.filter(|_| wanted(Field::Tokens)),
+        doc_tag: item.doc_tag.filter(|_| wanted(Field::DocTag)),
+        anchor: item.anchor.filter(|_| wanted(Field::Anchor)),
+        snippet: None,
+    }
+}

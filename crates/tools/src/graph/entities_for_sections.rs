@@ -1,0 +1,83 @@
+//! `graph.entities_for_sections`: what sections speak of.
+
+use kenning_engine::graph::MENTIONS;
+use kenning_model::Id;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::seen::{Seen, find, mention_item};
+use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use crate::arguments::{NAME_BYTES_MAX, Texts, Whole};
+use crate::documents::Scope;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct EntitiesForSections;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) section_ids: NodeIds,
+    /// code, command, term, name.
+    pub(crate) labels: Option<Texts<0, 8, NAME_BYTES_MAX>>,
+    pub(crate) max_per_section: Option<Whole<1, 100>>,
+    pub(crate) scope: Option<Scope>,
+}
+
+pub(super) const MAX_PER_DEFAULT: u64 = 20;
+
+impl Tool for EntitiesForSections {
+    const NAME: &'static str = "graph.entities_for_sections";
+    const ABOUT: &'static str = "List what sections mention: code, commands, defined terms, names. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Returns at most `max_per_section` (default 20, max 100) each; then call `graph.sections_for_entities`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let snapshot = ctx.engine.snapshot()?;
+        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let labels = input.labels.map(|labels| labels.0).unwrap_or_default();
+        let many = input.max_per_section.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;
+        let mut sheet = Sheet::default();
+        let mut missing = Vec::new();
+        let mut is_cut = false;
+        for name in &input.section_ids.0 {
+            let is_seen = seen.look(|view| find(&view, name).is_some())?;
+            let section = match Id::parse(name).filter(|_| is_seen) {
+                Some(id) => seen.section(id)?,
+                None => None,
+            };
+            let Some(section) = section else {
+                missing.push(kenning_presentation::text::clean(name));
+                continue;
+            };
+            let fits = |label: &str| {
+                labels.is_empty() || labels.iter().any(|known| known.eq_ignore_ascii_case(label))
+            };
+            let mut mentions = section.mentions.iter().filter(|mention| fits(&mention.label));
+            for mention in mentions.by_ref().take(many) {
+                let item = mention_item(mention);
+                let edge = EdgeItem { from: name.clone(), r#type: MENTIONS.to_owned(), to: item.id.clone() };
+                match sheet.nodes.iter().any(|known| known.id == item.id) {
+                    true => sheet.add_edge(edge),
+                    false => {
+                        sheet.add(item, [edge]);
+                    }
+                }
+            }
+            is_cut |= mentions.next().is_some();
+        }
+        Ok(sheet.only_page(ctx, missing).cut_at_page_size(is_cut))
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        meta(output)
+    }
+}

@@ -1,0 +1,165 @@
+//! `graph.expand`: what is around some nodes.
+
+use kenning_engine::graph::{Node, Way};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::seen::{Met, Seen, edge_item, met, snippet};
+use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Texts, Whole};
+use crate::documents::Scope;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct Expand;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) node_ids: NodeIds,
+    /// child_of, links_to, mentions, or predicates of triples.
+    pub(crate) rel_types: Option<RelTypes>,
+    pub(crate) direction: Option<Direction>,
+    pub(crate) max_hops: Option<Whole<1, 3>>,
+    pub(crate) include_snippet: Option<bool>,
+    pub(crate) page_size: Option<Whole<1, 100>>,
+    pub(crate) cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    pub(crate) scope: Option<Scope>,
+}
+
+pub(crate) type RelTypes = Texts<0, 32, TERM_BYTES_MAX>;
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Direction {
+    #[default]
+    Both,
+    Out,
+    In,
+}
+
+impl From<Direction> for Way {
+    fn from(direction: Direction) -> Way {
+        match direction {
+            Direction::Both => Way::Both,
+            Direction::Out => Way::Out,
+            Direction::In => Way::In,
+        }
+    }
+}
+
+pub(super) const PAGE_SIZE_DEFAULT: u64 = 25;
+/// Around a node that everything is linked to, a walk ends here; a reply shows a small part of it anyway.
+const NODES_MAX: usize = 2_000;
+
+impl Tool for Expand {
+    const NAME: &'static str = "graph.expand";
+    const ABOUT: &'static str = "List what is around sections, documents or entities: parts, links, mentions, related facts. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Returns at most `page_size` nodes (default 25, max 100), nearest first, within `max_hops` (default 1, max 3); for more pass `next_cursor` as `cursor`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let hops = input.max_hops.map_or(1, |hops| hops.0) as u8;
+        let direction = input.direction.unwrap_or_default();
+        let rel_types = input.rel_types.map(|types| types.0).unwrap_or_default();
+        let scope = input.scope.unwrap_or_default();
+        let listing = Listing::begin(
+            ctx.engine,
+            format!(
+                "graph.expand {} {:?} {rel_types:?} {direction:?} {hops} {:?}",
+                ctx.caller.scope,
+                input.node_ids.0,
+                scope.labels()
+            ),
+            input.page_size.map_or(PAGE_SIZE_DEFAULT, |size| size.0),
+            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
+            None,
+        )?;
+        let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
+        let rows = listing.rows();
+        let around = seen.look(|view| {
+            let (starts, missing) = seen.find_all(&view, &input.node_ids.0);
+            let view = view.along(&rel_types).going(direction.into());
+            let walk = view.expand(&starts, hops, NODES_MAX);
+            let shown: Vec<_> = walk
+                .reached
+                .iter()
+                .skip(rows.start as usize)
+                .take((rows.end - rows.start) as usize)
+                .collect();
+            let nodes = shown.iter().map(|reached| met(&view, reached.node)).collect();
+            let edges_to = |node| walk.edges_to(node).map(|edge| edge_item(&view, &edge)).collect::<Vec<_>>();
+            let edges = shown.iter().map(|reached| edges_to(reached.node)).collect();
+            // Edges between those that were asked for belong to no page; the first has room for them.
+            let between = match rows.start {
+                0 => starts.iter().flat_map(|start| edges_to(*start)).collect(),
+                _ => Vec::new(),
+            };
+            Around {
+                nodes,
+                edges,
+                between,
+                missing,
+                total: walk.reached.len() as u64,
+                again: walk.again,
+                is_cut: walk.is_cut,
+            }
+        })?;
+        let mut sheet = Sheet::default();
+        let mut taken = 0;
+        for (node, edges) in around.nodes.iter().zip(around.edges) {
+            let Some(mut item) = seen.show(node)? else {
+                taken += 1;
+                continue;
+            };
+            if let (true, Node::Section(id)) = (input.include_snippet.unwrap_or(false), &node.node) {
+                item.snippet = seen.section(*id)?.as_ref().map(snippet);
+            }
+            if !sheet.add(item, edges) {
+                break;
+            }
+            taken += 1;
+        }
+        around.between.into_iter().for_each(|edge| sheet.add_edge(edge));
+        let page = listing.end(vec![(); taken], around.total)?;
+        let limit_reason = match (&page.next_cursor, sheet.is_full, around.is_cut) {
+            (_, true, _) => "byte_cap",
+            (Some(_), false, _) => "page_size",
+            (None, false, true) => "node_cap",
+            (None, false, false) => "none",
+        };
+        Ok(Output {
+            nodes: sheet.nodes,
+            edges: sheet.edges,
+            missing: around.missing,
+            partial: limit_reason != "none",
+            next_cursor: page.next_cursor,
+            limit_reason,
+            session_id: ctx.caller.session(),
+            again: around.again,
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        meta(output)
+    }
+}
+
+struct Around {
+    nodes: Vec<Met>,
+    /// Of each node those by which it was reached.
+    edges: Vec<Vec<EdgeItem>>,
+    between: Vec<EdgeItem>,
+    missing: Vec<String>,
+    total: u64,
+    again: usize,
+    is_cut: bool,
+}

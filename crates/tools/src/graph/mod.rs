@@ -1,0 +1,211 @@
+//! The graph of sections, documents and what they and the triples speak of. Projections only: no tool returns text.
+
+mod children;
+mod describe;
+mod entities_for_sections;
+mod expand;
+mod parents;
+mod paths;
+mod sections_for_entities;
+mod seen;
+
+use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::Context;
+use crate::arguments::{TERM_BYTES_MAX, Texts};
+use crate::code::counted;
+use crate::documents::usage;
+use crate::memory::item::{as_data, one_line};
+use crate::tool::{Row, row};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![
+        row::<describe::Describe>(),
+        row::<expand::Expand>(),
+        row::<paths::Paths>(),
+        row::<parents::Parents>(),
+        row::<children::Children>(),
+        row::<entities_for_sections::EntitiesForSections>(),
+        row::<sections_for_entities::SectionsForEntities>(),
+    ]
+}
+
+/// Ids of sections and documents, and names of entities.
+pub(crate) type NodeIds = Texts<1, 50, TERM_BYTES_MAX>;
+
+/// A node as it is shown; what it has not is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct NodeItem {
+    pub(crate) id: String,
+    /// section, document, entity; of entities in documents: code, command, term, name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u8")]
+    pub(crate) level: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    pub(crate) tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) doc_tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) anchor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) snippet: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct EdgeItem {
+    pub(crate) from: String,
+    pub(crate) r#type: String,
+    pub(crate) to: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    pub(crate) nodes: Vec<NodeItem>,
+    pub(crate) edges: Vec<EdgeItem>,
+    /// What was asked for and is not there.
+    pub(crate) missing: Vec<String>,
+    pub(crate) next_cursor: Option<String>,
+    /// There is more.
+    pub(crate) partial: bool,
+    /// page_size, byte_cap, node_cap or none.
+    pub(crate) limit_reason: &'static str,
+    pub(crate) session_id: String,
+    /// How often a node was met that had been met before.
+    #[serde(skip)]
+    pub(crate) again: usize,
+}
+
+/// Nodes and edges, as many as a reply holds.
+#[derive(Default)]
+pub(crate) struct Sheet {
+    pub(crate) nodes: Vec<NodeItem>,
+    pub(crate) edges: Vec<EdgeItem>,
+    bytes: usize,
+    pub(crate) is_full: bool,
+}
+
+impl Sheet {
+    /// The first always fits.
+    pub(crate) fn add(&mut self, node: NodeItem, edges: impl IntoIterator<Item = EdgeItem>) -> bool {
+        let bytes = json_bytes(&node) + 1;
+        if self.is_full || (self.bytes + bytes > ROWS_BYTES_MAX && !self.nodes.is_empty()) {
+            self.is_full = true;
+            return false;
+        }
+        self.bytes += bytes;
+        self.nodes.push(node);
+        for edge in edges {
+            self.add_edge(edge);
+        }
+        true
+    }
+
+    pub(crate) fn add_edge(&mut self, edge: EdgeItem) {
+        let bytes = json_bytes(&edge) + 1;
+        match self.bytes + bytes > ROWS_BYTES_MAX {
+            true => self.is_full = true,
+            false => {
+                self.bytes += bytes;
+                self.edges.push(edge);
+            }
+        }
+    }
+
+    /// Whether something beside nodes and edges fits too.
+    pub(crate) fn holds<T: Serialize>(&mut self, item: &T) -> bool {
+        let bytes = json_bytes(item) + 1;
+        let holds = self.bytes + bytes <= ROWS_BYTES_MAX;
+        match holds {
+            true => self.bytes += bytes,
+            false => self.is_full = true,
+        }
+        holds
+    }
+
+    /// A reply that has no further pages.
+    pub(crate) fn only_page(self, ctx: &Context<'_>, missing: Vec<String>) -> Output {
+        Output {
+            nodes: self.nodes,
+            edges: self.edges,
+            missing,
+            next_cursor: None,
+            partial: self.is_full,
+            limit_reason: if self.is_full { "byte_cap" } else { "none" },
+            session_id: ctx.caller.session(),
+            again: 0,
+        }
+    }
+}
+
+impl Output {
+    /// Some of it had more than it may show of each.
+    pub(crate) fn cut_at_page_size(self, is_cut: bool) -> Output {
+        match is_cut && !self.partial {
+            true => Output { partial: true, limit_reason: "page_size", ..self },
+            false => self,
+        }
+    }
+}
+
+pub(crate) fn shown(output: &Output) -> String {
+    lines(&output.nodes, &output.edges, &output.missing, output.next_cursor.as_deref(), output.limit_reason)
+}
+
+/// The same for every tool of the family.
+fn lines(
+    nodes: &[NodeItem],
+    edges: &[EdgeItem],
+    missing: &[String],
+    next_cursor: Option<&str>,
+    limit_reason: &str,
+) -> String {
+    let mut said = format!("Found {} and {}.", counted(nodes.len(), "node"), counted(edges.len(), "edge"));
+    if !missing.is_empty() {
+        let names: Vec<String> =
+            missing.iter().take(5).map(|name| kenning_presentation::text::quote(name, 64)).collect();
+        let more = if missing.len() > names.len() { ", …" } else { "" };
+        said += &format!(" Not there: {}{more}.", names.join(", "));
+    }
+    match (next_cursor, limit_reason) {
+        (Some(cursor), _) => said += &format!(" For more pass `cursor`: \"{cursor}\"."),
+        (None, "none") => {}
+        (None, "page_size") => said += " There is more than was asked for of each.",
+        (None, "byte_cap") => said += " There is more than a reply holds; ask for fewer.",
+        (None, _) => said += " There is more; ask for fewer hops or relations.",
+    }
+    if nodes.is_empty() && edges.is_empty() {
+        return said;
+    }
+    let node = |node: &NodeItem| {
+        let title =
+            node.title.as_ref().map(|title| format!(" \"{}\"", one_line(title, 200))).unwrap_or_default();
+        let doc_tag =
+            node.doc_tag.as_ref().map(|tag| format!(" [{}]", one_line(tag, 64))).unwrap_or_default();
+        let snippet = node.snippet.as_ref().map(|text| format!("\n   {text}")).unwrap_or_default();
+        let label = node.label.as_deref().unwrap_or("node");
+        format!("{} {label}{title}{doc_tag}{snippet}", one_line(&node.id, 200))
+    };
+    let edge = |edge: &EdgeItem| {
+        let [from, relation, to] = [&edge.from, &edge.r#type, &edge.to].map(|text| one_line(text, 200));
+        format!("{from} -{relation}-> {to}")
+    };
+    let lines: Vec<String> = nodes.iter().map(node).chain(edges.iter().map(edge)).collect();
+    format!("{said} {}", as_data(&lines.join("\n")))
+}
+
+pub(crate) fn meta(output: &Output) -> Map<String, Value> {
+    usage(output, output.again)
+}

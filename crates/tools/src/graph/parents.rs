@@ -1,0 +1,76 @@
+//! `graph.parents`: what sections are part of, up to their documents.
+
+use kenning_engine::graph::CHILD_OF;
+use kenning_model::Id;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::seen::{Seen, find, met};
+use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use crate::documents::Scope;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Parents;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) section_ids: NodeIds,
+    pub(crate) scope: Option<Scope>,
+}
+
+impl Tool for Parents {
+    const NAME: &'static str = "graph.parents";
+    const ABOUT: &'static str = "List what sections are part of: the sections above them, then their document. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Returns the whole chain of each of at most 50 sections; for what is below call `graph.children`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let snapshot = ctx.engine.snapshot()?;
+        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let mut sheet = Sheet::default();
+        let mut missing = Vec::new();
+        let mut known: Vec<Id> = Vec::new();
+        for name in &input.section_ids.0 {
+            let is_seen = seen.look(|view| find(&view, name).is_some())?;
+            let mut child = Id::parse(name).filter(|_| is_seen);
+            if child.map(|id| seen.section(id)).transpose()?.flatten().is_none() {
+                missing.push(kenning_presentation::text::clean(name));
+                continue;
+            }
+            while let Some(id) = child {
+                let Some(section) = seen.section(id)? else { break };
+                let parent = section.parent.unwrap_or(section.document);
+                let edge =
+                    EdgeItem { from: id.to_string(), r#type: CHILD_OF.to_owned(), to: parent.to_string() };
+                if known.contains(&parent) {
+                    if !sheet.edges.contains(&edge) {
+                        sheet.add_edge(edge);
+                    }
+                    break;
+                }
+                known.push(parent);
+                let above = seen.look(|view| find(&view, parent.as_str()).map(|node| met(&view, node)))?;
+                let item = above.map(|met| seen.show(&met)).transpose()?.flatten();
+                if !item.is_some_and(|item| sheet.add(item, [edge])) {
+                    break;
+                }
+                child = section.parent;
+            }
+        }
+        Ok(sheet.only_page(ctx, missing))
+    }
+
+    fn text(output: &Output) -> String {
+        shown(output)
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        meta(output)
+    }
+}

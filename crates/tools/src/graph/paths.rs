@@ -1,0 +1,158 @@
+//! `graph.paths`: how two things are linked.
+
+use kenning_engine::graph::{NodeRef, Path};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::expand::RelTypes;
+use super::seen::{Met, Seen, edge_item, met, node_id};
+use super::{EdgeItem, NodeItem, Sheet, lines};
+use crate::arguments::{TERM_BYTES_MAX, Texts, Whole};
+use crate::code::counted;
+use crate::documents::{Scope, usage};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct Paths;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    pub(crate) a_ids: Ends,
+    pub(crate) b_ids: Ends,
+    pub(crate) rel_types: Option<RelTypes>,
+    pub(crate) max_hops: Option<Whole<1, 5>>,
+    pub(crate) max_paths: Option<Whole<1, 50>>,
+    pub(crate) scope: Option<Scope>,
+}
+
+/// Every one is sought from with every other, so there are few.
+pub(crate) type Ends = Texts<1, 10, TERM_BYTES_MAX>;
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Output {
+    /// Shortest first.
+    pub(crate) paths: Vec<PathItem>,
+    pub(crate) nodes: Vec<NodeItem>,
+    pub(crate) edges: Vec<EdgeItem>,
+    pub(crate) missing: Vec<String>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) partial: bool,
+    /// byte_cap, node_cap or none.
+    pub(crate) limit_reason: &'static str,
+    pub(crate) session_id: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PathItem {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) types: Vec<String>,
+    pub(crate) length: usize,
+}
+
+const HOPS_DEFAULT: u64 = 3;
+const PATHS_DEFAULT: u64 = 10;
+/// A search that has seen so many nodes is given up.
+const NODES_MAX: usize = 50_000;
+
+impl Tool for Paths {
+    const NAME: &'static str = "graph.paths";
+    const ABOUT: &'static str = "Find how two sections, documents or entities are linked: the shortest paths between each of `a_ids` and each of `b_ids`, whichever way edges point. \
+        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Returns at most `max_paths` (default 10, max 50) of `max_hops` (default 3, max 5); if there is none, raise it or call `graph.expand`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+        let snapshot = ctx.engine.snapshot()?;
+        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let hops = input.max_hops.map_or(HOPS_DEFAULT, |hops| hops.0) as u8;
+        let many = input.max_paths.map_or(PATHS_DEFAULT, |many| many.0) as usize;
+        let rel_types = input.rel_types.map(|types| types.0).unwrap_or_default();
+        let linked = seen.look(|view| {
+            let (a, missing_a) = seen.find_all(&view, &input.a_ids.0);
+            let (b, missing_b) = seen.find_all(&view, &input.b_ids.0);
+            let view = view.along(&rel_types);
+            let (mut paths, mut is_cut) = (Vec::new(), false);
+            for (a, b) in a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b))) {
+                let found = view.shortest(a, b, hops, many, NODES_MAX);
+                is_cut |= found.is_cut;
+                paths.extend(found.paths);
+            }
+            paths.sort_by_key(|path: &Path| path.edges.len());
+            paths.truncate(many);
+            let way = |path: &Path| Way {
+                nodes: path.nodes.iter().map(|node| (*node, met(&view, *node))).collect(),
+                edges: path.edges.iter().map(|edge| edge_item(&view, edge)).collect(),
+            };
+            (paths.iter().map(way).collect::<Vec<_>>(), [missing_a, missing_b].concat(), is_cut)
+        })?;
+        let (ways, missing, is_cut) = linked;
+        let mut sheet = Sheet::default();
+        let mut known: Vec<NodeRef> = Vec::new();
+        let mut paths = Vec::new();
+        'ways: for way in ways {
+            for (at, node) in &way.nodes {
+                if !known.contains(at)
+                    && let Some(item) = seen.show(node)?
+                {
+                    if !sheet.add(item, []) {
+                        break 'ways;
+                    }
+                    known.push(*at);
+                }
+            }
+            let item = PathItem {
+                nodes: way.nodes.iter().map(|(_, met)| node_id(&met.node)).collect(),
+                types: way.edges.iter().map(|edge| edge.r#type.clone()).collect(),
+                length: way.edges.len(),
+            };
+            if !sheet.holds(&item) {
+                break;
+            }
+            paths.push(item);
+            for edge in way.edges {
+                if !sheet.edges.contains(&edge) {
+                    sheet.add_edge(edge);
+                }
+            }
+        }
+        let limit_reason = match (sheet.is_full, is_cut) {
+            (true, _) => "byte_cap",
+            (false, true) => "node_cap",
+            (false, false) => "none",
+        };
+        Ok(Output {
+            paths,
+            nodes: sheet.nodes,
+            edges: sheet.edges,
+            missing,
+            next_cursor: None,
+            partial: limit_reason != "none",
+            limit_reason,
+            session_id: ctx.caller.session(),
+        })
+    }
+
+    fn text(output: &Output) -> String {
+        let lengths: Vec<String> = output.paths.iter().map(|path| path.length.to_string()).collect();
+        let said = match output.paths.is_empty() {
+            true => "Found no path.".to_owned(),
+            false => {
+                format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
+            }
+        };
+        format!("{said} {}", lines(&output.nodes, &output.edges, &output.missing, None, output.limit_reason))
+    }
+
+    fn meta(output: &Output) -> Map<String, Value> {
+        usage(output, 0)
+    }
+}
+
+struct Way {
+    nodes: Vec<(NodeRef, Met)>,
+    edges: Vec<EdgeItem>,
+}

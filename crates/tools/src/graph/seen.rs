@@ -1,0 +1,206 @@
+//! The graph as the server's scope sees it, and its nodes as they are shown.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use kenning_engine::Snapshot;
+use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
+use kenning_model::{Id, Mention, ScopeId, Section, fold};
+use kenning_presentation::text::{clean, cut};
+
+use super::{EdgeItem, NodeItem};
+use crate::documents::{Scope, title};
+use crate::tool::closure;
+use crate::{Code, Context, Stop};
+
+/// What an entity's id begins with, so that no name passes for the id of a section.
+const ENTITY: &str = "entity:";
+const TITLE_BYTES_MAX: usize = 300;
+const SNIPPET_BYTES_MAX: usize = 200;
+
+pub(crate) struct Seen<'a> {
+    snapshot: &'a Snapshot<'a>,
+    scopes: Vec<ScopeId>,
+    scope: Scope,
+    /// Sections that were looked at, and whether they fit.
+    fitting: RefCell<HashMap<Id, bool>>,
+}
+
+/// A node that was met, with what is needed to show it.
+pub(crate) struct Met {
+    pub(crate) node: Node,
+    known_from: Option<Source>,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn new(
+        ctx: &Context<'_>,
+        snapshot: &'a Snapshot<'a>,
+        scope: Option<Scope>,
+    ) -> Result<Seen<'a>, Stop> {
+        if !ctx.caller.has_graph {
+            let message =
+                "the graph is off on this server (`--no-graph`); use `kb.search` or `kb.retrieve_evidence`";
+            return Err(Stop::new(Code::InvalidArgument, message));
+        }
+        let scope = scope.unwrap_or_default();
+        scope.check(ctx)?;
+        let scopes = closure(snapshot, &ctx.scope_name(None)?)?;
+        Ok(Seen { snapshot, scopes, scope, fitting: RefCell::default() })
+    }
+
+    /// Looks at the graph. What does not fit the scope object is not there.
+    pub(crate) fn look<T>(&self, at: impl FnOnce(View<'_>) -> T) -> Result<T, Stop> {
+        let failed = RefCell::new(None);
+        let fits = |source: Source| match source {
+            Source::Triple(_) => true,
+            Source::Section(id) => self.fits(id).unwrap_or_else(|stop| {
+                failed.replace(Some(stop));
+                false
+            }),
+        };
+        let looked = self.snapshot.graph(&self.scopes, |view| match self.scope.is_wide() {
+            true => at(view),
+            false => at(view.from_only(&fits)),
+        })?;
+        match failed.into_inner() {
+            Some(stop) => Err(stop),
+            None => Ok(looked),
+        }
+    }
+
+    fn fits(&self, id: Id) -> Result<bool, Stop> {
+        if let Some(fits) = self.fitting.borrow().get(&id) {
+            return Ok(*fits);
+        }
+        let fits = self.section(id)?.is_some_and(|section| {
+            let (repository, environment) = (section.repository.as_deref(), section.environment.as_deref());
+            self.scope.fits(&section.doc_tag, repository, environment)
+        });
+        self.fitting.borrow_mut().insert(id, fits);
+        Ok(fits)
+    }
+
+    pub(crate) fn section(&self, id: Id) -> Result<Option<Section>, Stop> {
+        let section = self.snapshot.section(id)?.map(|stored| stored.record);
+        Ok(section.and_then(|record| record.as_section().cloned()))
+    }
+
+    /// The nodes of these ids and names, each once, and which of them are not there.
+    pub(crate) fn find_all(&self, view: &View<'_>, names: &[String]) -> (Vec<NodeRef>, Vec<String>) {
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for name in names {
+            match find(view, name) {
+                Some(node) if found.contains(&node) => {}
+                Some(node) => found.push(node),
+                None => missing.push(clean(name)),
+            }
+        }
+        (found, missing)
+    }
+
+    pub(crate) fn show(&self, met: &Met) -> Result<Option<NodeItem>, Stop> {
+        match &met.node {
+            Node::Section(id) => Ok(self.section(*id)?.map(|section| section_item(*id, &section))),
+            Node::Document(id) => {
+                let stored = self.snapshot.document(*id)?;
+                Ok(stored.as_ref().and_then(|stored| stored.record.as_document()).map(|document| NodeItem {
+                    id: id.to_string(),
+                    label: Some("document".to_owned()),
+                    title: Some(cut(&clean(&document.title), TITLE_BYTES_MAX)),
+                    level: Some(0),
+                    doc_tag: Some(clean(&document.doc_tag)),
+                    ..NodeItem::default()
+                }))
+            }
+            Node::Entity(name) => self.entity(name, met.known_from),
+            Node::Place(..) => Ok(None),
+        }
+    }
+
+    /// An entity is spelt as where it is known from spells it.
+    fn entity(&self, name: &str, known_from: Option<Source>) -> Result<Option<NodeItem>, Stop> {
+        Ok(match known_from {
+            None => None,
+            Some(Source::Section(id)) => self.section(id)?.and_then(|section| {
+                section.mentions.iter().find(|mention| fold(&mention.name) == name).map(mention_item)
+            }),
+            Some(Source::Triple(id)) => {
+                let stored = self.snapshot.triple(id)?;
+                stored.as_ref().and_then(|stored| stored.record.as_triple()).map(|triple| {
+                    let spelt = [&triple.subject, &triple.object].into_iter().find(|end| fold(end) == name);
+                    entity_item("entity", spelt.map_or(name, |spelt| spelt.as_str()))
+                })
+            }
+        })
+    }
+}
+
+/// A section or document by its id, an entity by its id or its name.
+pub(crate) fn find(view: &View<'_>, name: &str) -> Option<NodeRef> {
+    let entity = Node::Entity(fold(name.strip_prefix(ENTITY).unwrap_or(name)));
+    let known = match Id::parse(name) {
+        Some(id) => vec![Node::Section(id), Node::Document(id), entity],
+        None => vec![entity],
+    };
+    known.iter().filter_map(|node| view.find(node)).find(|node| view.is_seen(*node))
+}
+
+pub(crate) fn met(view: &View<'_>, node: NodeRef) -> Met {
+    let known_from = match view.node(node) {
+        Node::Entity(_) => view.known_from(node),
+        _ => None,
+    };
+    Met { node: view.node(node).clone(), known_from }
+}
+
+pub(crate) fn node_id(node: &Node) -> String {
+    match node {
+        Node::Document(id) | Node::Section(id) => id.to_string(),
+        Node::Entity(name) => entity_id(name),
+        Node::Place(_, anchor) => anchor.clone(),
+    }
+}
+
+pub(crate) fn entity_id(name: &str) -> String {
+    format!("{ENTITY}{}", clean(&fold(name)))
+}
+
+pub(crate) fn edge_item(view: &View<'_>, edge: &Edge) -> EdgeItem {
+    EdgeItem {
+        from: node_id(view.node(edge.from)),
+        r#type: clean(view.relation(edge)),
+        to: node_id(view.node(edge.to)),
+    }
+}
+
+pub(crate) fn section_item(id: Id, section: &Section) -> NodeItem {
+    NodeItem {
+        id: id.to_string(),
+        label: Some("section".to_owned()),
+        title: Some(cut(&title(section), TITLE_BYTES_MAX)),
+        level: Some(section.level),
+        tokens: Some(section.text.len().div_ceil(4)),
+        doc_tag: Some(clean(&section.doc_tag)),
+        anchor: Some(section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
+        snippet: None,
+    }
+}
+
+pub(crate) fn mention_item(mention: &Mention) -> NodeItem {
+    entity_item(&mention.label, &mention.name)
+}
+
+fn entity_item(label: &str, spelt: &str) -> NodeItem {
+    NodeItem {
+        id: entity_id(spelt),
+        label: Some(label.to_owned()),
+        title: Some(cut(&clean(spelt), TITLE_BYTES_MAX)),
+        ..NodeItem::default()
+    }
+}
+
+/// The beginning of a section's text, on one line.
+pub(crate) fn snippet(section: &Section) -> String {
+    crate::memory::item::one_line(&clean(&section.text), SNIPPET_BYTES_MAX)
+}
