@@ -199,6 +199,7 @@ impl Indexed {
             text: question.text,
             sight: Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
             by: By::WordsAndMeaning,
+            as_written: question.as_written,
             relevant_only: question.relevant_only,
             explain: question.explain,
         };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kenning_model::{Id, ScopeId, Timestamp, fold};
+use kenning_model::{Id, Record, ScopeId, Section, Timestamp, fold};
 use kenning_retrieval::Why;
 use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
@@ -34,6 +34,7 @@ pub(crate) struct Asked<'a> {
     /// Of each of these, one must be there.
     pub labels: Vec<Vec<String>>,
     pub visible_at: Option<Timestamp>,
+    pub as_written: bool,
     pub relevant_only: bool,
     pub explain: bool,
 }
@@ -46,6 +47,7 @@ impl<'a> From<&Question<'a>> for Asked<'a> {
             text: question.content,
             labels: question.tags.iter().map(|tag| vec![fold(tag)]).collect(),
             visible_at: question.visible_at,
+            as_written: false,
             relevant_only: question.relevant_only,
             explain: question.explain,
         }
@@ -87,13 +89,21 @@ pub struct SectionQuestion<'a> {
     pub text: &'a str,
     /// Of each list one must hold; an empty list holds for all.
     pub only: &'a [(SectionLabel, Vec<String>)],
+    /// Takes the words as they stand: identifiers whole, and no lookalike for a word that nobody uses.
+    pub as_written: bool,
 }
 
 pub struct FoundSections {
-    /// Best first, with how good each is beside the best.
-    pub hits: Vec<(Stored, f64)>,
+    /// Best first.
+    pub hits: Vec<SectionHit>,
     pub total: u64,
     pub is_degraded: bool,
+}
+
+pub struct SectionHit {
+    pub id: Id,
+    pub section: Section,
+    pub why: Explanation,
 }
 
 pub struct Found {
@@ -110,7 +120,7 @@ pub struct EntryHit {
 }
 
 /// The parts of a score are relative to the best match: 1 is the best there is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
     pub total: f64,
     pub lexical: f64,
@@ -161,6 +171,7 @@ impl Snapshot<'_> {
             text: Some(question.text),
             labels: labels.collect(),
             visible_at: None,
+            as_written: question.as_written,
             relevant_only: false,
             explain: true,
         };
@@ -169,8 +180,11 @@ impl Snapshot<'_> {
         for (id, why) in matches.hits {
             let missing =
                 || Error::Damaged { what: format!("section `{id}` is in the log but not in its table") };
-            let stored = self.section(id)?.ok_or_else(missing)?;
-            hits.push((stored, why.map_or(0.0, |why| why.total)));
+            let Some(Record::Section(section)) = self.section(id)?.map(|stored| stored.record) else {
+                return Err(missing());
+            };
+            // Where there was nothing to rank by, all are equally good.
+            hits.push(SectionHit { id, section, why: why.unwrap_or_default() });
         }
         Ok(FoundSections { hits, total: matches.total, is_degraded: matches.is_degraded })
     }

@@ -55,6 +55,21 @@ pub fn question_terms(text: &str) -> Vec<Arc<str>> {
     all
 }
 
+/// The terms of a question that is meant as it is written: each run whole, identifiers too.
+pub fn written_terms(text: &str) -> Vec<Arc<str>> {
+    let mut written = Vec::new();
+    each_run(text, |run| {
+        let mut is_first = true;
+        // The whole comes first.
+        each_word(run, &mut |word| {
+            if std::mem::take(&mut is_first) {
+                written.push(stem(word));
+            }
+        });
+    });
+    written
+}
+
 /// How many words a thread keeps the terms of. The words of any language are fewer; what comes beyond is noise.
 const KNOWN_MAX: usize = 100_000;
 

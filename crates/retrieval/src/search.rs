@@ -38,6 +38,8 @@ pub struct Question<'a> {
     pub text: Option<&'a str>,
     pub sight: Sight<'a>,
     pub by: By,
+    /// Takes the words as they stand: identifiers whole, and no lookalike for a word that nobody uses.
+    pub as_written: bool,
     /// Leaves out what has too little of the question, or means something too far from it.
     pub relevant_only: bool,
     /// Whether hits say why they match.
@@ -164,7 +166,7 @@ impl Index {
         let sides = [(question.title, true), (question.text, false)];
         let asks = sides
             .into_iter()
-            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question.by, &then)))
+            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &then)))
             .collect::<Result<Vec<Ask>, Error>>()?;
         let mut scored = self.score_all(question, &asks)?;
         let has_vectors = scored.iter().all(|scored| scored.has_vectors);
@@ -372,8 +374,11 @@ impl Index {
         })
     }
 
-    fn ask(&self, text: &str, title_only: bool, by: By, then: &Then) -> Result<Ask, Error> {
-        let sequence = lex::question_terms(text);
+    fn ask(&self, text: &str, title_only: bool, question: &Question<'_>, then: &Then) -> Result<Ask, Error> {
+        let sequence = match question.as_written {
+            true => lex::written_terms(text),
+            false => lex::question_terms(text),
+        };
         let mut asked = sequence.clone();
         asked.sort();
         asked.dedup();
@@ -386,6 +391,7 @@ impl Index {
             let share = then.population.rarity(df as f32);
             weight += share;
             match df {
+                0 if question.as_written => {}
                 0 => {
                     for (text, found, df, likeness) in self.lookalikes(&term, then)? {
                         let worth = Worth::new(df as f32, likeness, then.population);
@@ -421,7 +427,7 @@ impl Index {
                 }
             }
         }
-        let vector = match by {
+        let vector = match question.by {
             By::Words => Vec::new(),
             _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
         };

@@ -60,7 +60,15 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
         assert!(!shared(entry), "line {} shares a word: {question} / {entry}", number + 1);
         let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
         let (text, by) = (Some(*question), By::WordsAndMeaning);
-        let asked = Question { title: None, text, sight, by, relevant_only: false, explain: false };
+        let asked = Question {
+            title: None,
+            text,
+            sight,
+            by,
+            as_written: false,
+            relevant_only: false,
+            explain: false,
+        };
         let results = index.search(&asked, 0..1000).expect("memory");
         let came = |number: usize| results.hits.iter().any(|hit| hit.key as usize == number);
         found += usize::from(came(number));

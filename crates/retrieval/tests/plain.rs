@@ -271,6 +271,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         text: asked.text.as_deref(),
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
+        as_written: false,
         relevant_only: asked.relevant_only,
         explain: false,
     };

@@ -219,7 +219,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = self.caller(&context);
-        if let Some(contents) = resources::scratch::read(&caller, &request.uri)? {
+        let kept = match resources::scratch::read(&caller, &request.uri)? {
+            None => resources::diagnostics::read(&caller, &request.uri)?,
+            passage => passage,
+        };
+        if let Some(contents) = kept {
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = resources::Uri::parse(&request.uri)?;

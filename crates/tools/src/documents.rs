@@ -49,20 +49,41 @@ impl Scope {
         ]
     }
 
-    /// Whether something has what was asked for; the same as the index finds by the labels.
-    pub(crate) fn fits(&self, doc_tag: &str, repository: Option<&str>, environment: Option<&str>) -> bool {
-        self.labels().iter().filter(|(_, values)| !values.is_empty()).all(|(label, values)| {
-            let own = match label {
-                SectionLabel::DocTag => Some(doc_tag),
-                SectionLabel::Repository => repository,
-                SectionLabel::Environment => environment,
-            };
-            own.is_some_and(|own| values.iter().any(|value| fold(value) == fold(own)))
-        })
+    pub(crate) fn fits(&self, labels: &Labels<'_>) -> bool {
+        labels.fit(&self.labels())
     }
 
     pub(crate) fn is_wide(&self) -> bool {
         self.labels().iter().all(|(_, values)| values.is_empty())
+    }
+}
+
+/// What a section is told apart by.
+pub(crate) struct Labels<'a> {
+    pub(crate) doc_tag: &'a str,
+    pub(crate) repository: Option<&'a str>,
+    pub(crate) environment: Option<&'a str>,
+}
+
+impl<'a> Labels<'a> {
+    pub(crate) fn of(section: &'a Section) -> Labels<'a> {
+        Labels {
+            doc_tag: &section.doc_tag,
+            repository: section.repository.as_deref(),
+            environment: section.environment.as_deref(),
+        }
+    }
+
+    /// Of each list one must hold; the same as the index finds.
+    pub(crate) fn fit(&self, only: &[(SectionLabel, Vec<String>)]) -> bool {
+        only.iter().filter(|(_, values)| !values.is_empty()).all(|(label, values)| {
+            let own = match label {
+                SectionLabel::DocTag => Some(self.doc_tag),
+                SectionLabel::Repository => self.repository,
+                SectionLabel::Environment => self.environment,
+            };
+            own.is_some_and(|own| values.iter().any(|value| fold(value) == fold(own)))
+        })
     }
 }
 

@@ -10,16 +10,19 @@ use kenning_presentation::text::clean;
 use moka::notification::RemovalCause;
 use moka::sync::Cache;
 
-use crate::documents::title;
+use crate::documents::{Labels, title};
 
 /// How long a passage is kept after it was last read.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
+const TRACES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// So many passages that had to give way are worth a warning.
 const WARN_EVERY: u64 = 1_000;
 
 pub struct Scratch {
     passages: Cache<(String, String), Arc<Passage>>,
+    /// How searches came to their results.
+    traces: Cache<(String, String), Arc<str>>,
     evicted: Arc<AtomicU64>,
 }
 
@@ -58,6 +61,11 @@ impl Passage {
         }
     }
 
+    pub(crate) fn labels(&self) -> Labels<'_> {
+        let (repository, environment) = (self.repository.as_deref(), self.environment.as_deref());
+        Labels { doc_tag: &self.doc_tag, repository, environment }
+    }
+
     pub(crate) fn window(&self) -> Range<usize> {
         self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
@@ -78,13 +86,18 @@ impl Default for Scratch {
             .eviction_listener(move |_, _, cause| {
                 if cause == RemovalCause::Size {
                     let many = counted.fetch_add(1, Ordering::Relaxed) + 1;
-                    if many % WARN_EVERY == 0 {
+                    if many.is_multiple_of(WARN_EVERY) {
                         tracing::warn!(many, "passages had to give way before their time");
                     }
                 }
             })
             .build();
-        Scratch { passages, evicted }
+        let traces = Cache::builder()
+            .max_capacity(TRACES_BYTES_MAX)
+            .weigher(|_, trace: &Arc<str>| u32::try_from(trace.len()).unwrap_or(u32::MAX))
+            .time_to_idle(KEPT)
+            .build();
+        Scratch { passages, traces, evicted }
     }
 }
 
@@ -104,5 +117,14 @@ impl Scratch {
 
     pub fn get(&self, owner: &str, handle: &str) -> Option<Arc<Passage>> {
         self.passages.get(&(owner.to_owned(), handle.to_owned()))
+    }
+
+    pub(crate) fn put_trace(&self, owner: &str, handle: &str, trace: String) {
+        self.traces.insert((owner.to_owned(), handle.to_owned()), trace.into());
+    }
+
+    /// How a search came to its results, as JSON.
+    pub fn trace(&self, owner: &str, handle: &str) -> Option<Arc<str>> {
+        self.traces.get(&(owner.to_owned(), handle.to_owned()))
     }
 }

@@ -28,7 +28,15 @@ pub fn measure(many: usize, asked: &Asked) {
     let search = |index: &Index, number: usize, groups: &[u32], by: By| -> Vec<u32> {
         let sight = Sight { at: u64::MAX, groups, labels: &[], valid_at: Some(0) };
         let text = Some(asked.questions[number].as_str());
-        let question = Question { title: None, text, sight, by, relevant_only: false, explain: false };
+        let question = Question {
+            title: None,
+            text,
+            sight,
+            by,
+            as_written: false,
+            relevant_only: false,
+            explain: false,
+        };
         let results = index.search(&question, 0..10).expect("readable");
         results.hits.iter().map(|hit| hit.key as u32).collect()
     };

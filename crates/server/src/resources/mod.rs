@@ -1,5 +1,6 @@
 //! What clients can read and watch by address.
 
+pub(crate) mod diagnostics;
 pub(crate) mod scratch;
 mod uri;
 
@@ -79,7 +80,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     });
     let entry =
         ResourceTemplate::new(ENTRY, "entry").with_description("One entry, whole.").with_mime_type(MIME_TYPE);
-    pages.chain([entry, scratch::template()]).collect()
+    pages.chain([entry, scratch::template(), diagnostics::template()]).collect()
 }
 
 /// What every read returns.

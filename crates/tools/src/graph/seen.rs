@@ -9,7 +9,7 @@ use kenning_model::{Id, Mention, ScopeId, Section, fold};
 use kenning_presentation::text::{clean, cut};
 
 use super::{EdgeItem, NodeItem};
-use crate::documents::{Scope, title};
+use crate::documents::{Labels, Scope, title};
 use crate::tool::closure;
 use crate::{Code, Context, Stop};
 
@@ -73,10 +73,7 @@ impl<'a> Seen<'a> {
         if let Some(fits) = self.fitting.borrow().get(&id) {
             return Ok(*fits);
         }
-        let fits = self.section(id)?.is_some_and(|section| {
-            let (repository, environment) = (section.repository.as_deref(), section.environment.as_deref());
-            self.scope.fits(&section.doc_tag, repository, environment)
-        });
+        let fits = self.section(id)?.is_some_and(|section| self.scope.fits(&Labels::of(&section)));
         self.fitting.borrow_mut().insert(id, fits);
         Ok(fits)
     }

@@ -1,6 +1,8 @@
 //! Documents: searched, read in bounded pieces, quoted. No tool returns a section whole.
 
+mod diagnostics;
 mod expand_excerpt;
+mod expansion;
 mod extract_evidence;
 mod passage;
 mod read_excerpt;

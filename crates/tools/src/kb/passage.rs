@@ -44,7 +44,7 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
             )
         })?,
     };
-    match scope.fits(&kept.doc_tag, kept.repository.as_deref(), kept.environment.as_deref()) {
+    match scope.fits(&kept.labels()) {
         true => Ok((handle, kept)),
         false => {
             let message = format!(

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::extract_evidence::{Quote, Wanted, quotes, shown};
-use super::passage;
-use super::search::{HowScored, MAX_PER_DOC_DEFAULT, TOP_K_DEFAULT};
-use super::sought::{Filters, Sought};
+use super::search::{HowScored, MAX_PER_DOC_DEFAULT, TOP_K_DEFAULT, graph_disabled};
+use super::sought::{Filters, Manner, Mode, Sought};
+use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::documents::{Scope, usage};
 use crate::memory::query::degraded;
@@ -35,6 +35,10 @@ pub(crate) struct Input {
 struct Options {
     /// 0 is any number.
     max_per_doc: Option<Whole<0, 20>>,
+    include_debug: Option<bool>,
+    mode: Option<Mode>,
+    /// Default true; false takes the words as written.
+    rewrite: Option<bool>,
     scoring: Option<HowScored>,
 }
 
@@ -46,6 +50,8 @@ pub(crate) struct Output {
     duplicates: usize,
     #[serde(skip)]
     is_degraded: bool,
+    #[serde(skip)]
+    has_graph: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -53,6 +59,10 @@ struct Diagnostics {
     /// How many sections were quoted from.
     candidates: usize,
     session_id: String,
+    /// `kenning://diagnostics/{diagnostic_id}` tells how they came to be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    diagnostic_id: Option<String>,
 }
 
 impl Tool for RetrieveEvidence {
@@ -68,8 +78,12 @@ impl Tool for RetrieveEvidence {
         let options = input.options.unwrap_or_default();
         let snapshot = ctx.engine.snapshot()?;
         let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
-        let max_per_doc = options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0) as i64;
-        let sought = Sought::new(ctx, &snapshot, scope, filters, max_per_doc)?;
+        let manner = Manner {
+            max_per_doc: options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0),
+            mode: options.mode.unwrap_or_default(),
+            rewrites: options.rewrite.unwrap_or(true),
+        };
+        let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
         let found = sought.find(&snapshot, &input.question.0, top_k)?;
         let passages: Vec<_> = found
@@ -86,7 +100,14 @@ impl Tool for RetrieveEvidence {
         let quotes = quotes(ctx, &snapshot, &input.question.0, &passages, &wanted)?;
         Ok(Output {
             quotes,
-            diagnostics: Diagnostics { candidates: passages.len(), session_id: ctx.caller.session() },
+            diagnostics: Diagnostics {
+                candidates: passages.len(),
+                session_id: ctx.caller.session(),
+                diagnostic_id: options.include_debug.unwrap_or(false).then(|| {
+                    diagnostics::keep(ctx, &snapshot, Self::NAME, &input.question.0, &sought, &found)
+                }),
+            },
+            has_graph: ctx.caller.has_graph,
             duplicates: found.duplicates,
             is_degraded: found.is_degraded,
         })
@@ -98,6 +119,7 @@ impl Tool for RetrieveEvidence {
 
     fn meta(output: &Output) -> Map<String, Value> {
         let mut meta = degraded(output.is_degraded);
+        meta.extend(graph_disabled(output.has_graph));
         meta.extend(usage(output, output.duplicates));
         meta
     }

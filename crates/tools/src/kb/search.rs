@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::passage;
-use super::sought::{Filters, Sought};
+use super::sought::{Filters, Manner, Mode, Sought, Source};
+use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
 use crate::documents::{Scope, title, usage};
@@ -39,6 +39,10 @@ struct Options {
     /// 0 is any number.
     max_per_doc: Option<Whole<0, 20>>,
     include_scores: Option<bool>,
+    include_debug: Option<bool>,
+    mode: Option<Mode>,
+    /// Default true; false takes the words as written.
+    rewrite: Option<bool>,
     scoring: Option<HowScored>,
 }
 
@@ -68,6 +72,10 @@ pub(crate) struct Output {
     /// page_size, byte_cap or none.
     limit_reason: &'static str,
     session_id: String,
+    /// `kenning://diagnostics/{diagnostic_id}` tells how these came to be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    diagnostic_id: Option<String>,
     #[serde(skip)]
     query: String,
     #[serde(skip)]
@@ -76,6 +84,8 @@ pub(crate) struct Output {
     duplicates: usize,
     #[serde(skip)]
     is_degraded: bool,
+    #[serde(skip)]
+    has_graph: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -88,7 +98,7 @@ struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     score: Option<f64>,
-    source: &'static str,
+    source: Source,
     preview: String,
     scratch_uri: String,
     size_bytes: usize,
@@ -113,7 +123,14 @@ impl Tool for Search {
         let query = input.query.0;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0);
         let max_per_doc = options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0);
-        let name = format!("kb.search {} {query:?} {top_k} {max_per_doc}", ctx.caller.scope);
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let mode = options.mode.unwrap_or_default();
+        let manner = Manner { max_per_doc, mode, rewrites: options.rewrite.unwrap_or(true) };
+        let name = format!(
+            "kb.search {} {query:?} {top_k} {:?} {filters:?} {manner:?}",
+            ctx.caller.scope,
+            scope.labels()
+        );
         let page_size = input.page_size.map_or(TOP_K_DEFAULT, |many| many.0);
         let listing = Listing::begin(
             ctx.engine,
@@ -123,13 +140,14 @@ impl Tool for Search {
             None,
         )?;
         let snapshot = &listing.snapshot;
-        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
-        let sought = Sought::new(ctx, snapshot, scope, filters, max_per_doc as i64)?;
+        let sought = Sought::new(ctx, snapshot, &scope, &filters, manner)?;
         let found = sought.find(snapshot, &query, top_k as usize)?;
         let rows = listing.rows();
         let shown = found.hits.iter().enumerate().skip(rows.start as usize).take(page_size as usize);
         let chars = options.max_snippet_chars.map_or(SNIPPET_CHARS_DEFAULT, |chars| chars.0) as usize;
         let scoring = options.scoring.map(Scoring::from).unwrap_or_default();
+        let is_debugged = options.include_debug.unwrap_or(false);
+        let shows_scores = is_debugged || options.include_scores.unwrap_or(false);
         let mut results = Vec::new();
         for (at, hit) in shown {
             let (title, text) = (title(&hit.section), clean(&hit.section.text));
@@ -142,8 +160,8 @@ impl Tool for Search {
                 doc_tag: kept.doc_tag.clone(),
                 title,
                 rank: at as u64 + 1,
-                score: options.include_scores.unwrap_or(false).then_some((hit.score * 1e6).round() / 1e6),
-                source: "hybrid",
+                score: shows_scores.then_some(rounded(hit.score)),
+                source: hit.source,
                 preview,
                 size_bytes: kept.text.len(),
                 anchor: Some(hit.section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
@@ -164,10 +182,13 @@ impl Tool for Search {
                 (false, false) => "none",
             },
             session_id: ctx.caller.session(),
+            diagnostic_id: is_debugged
+                .then(|| diagnostics::keep(ctx, snapshot, Self::NAME, &query, &sought, &found)),
             query,
             at: ctx.engine.now().to_string(),
             duplicates: found.duplicates,
             is_degraded: found.is_degraded,
+            has_graph: ctx.caller.has_graph,
         })
     }
 
@@ -180,19 +201,21 @@ impl Tool for Search {
         }
         let line = |found: &Found| {
             let Found { rank, passage_id, title, doc_tag, preview, .. } = found;
-            format!(
-                "{rank}. {} [{}] passage {passage_id}\n   {preview}",
-                one_line(title, 300),
-                one_line(doc_tag, 64)
-            )
+            let (title, doc_tag) = (one_line(title, 300), one_line(doc_tag, 64));
+            let by = if found.source == Source::GraphExpanded { " (over the graph)" } else { "" };
+            format!("{rank}. {title} [{doc_tag}]{by} passage {passage_id}\n   {preview}")
         };
         let lines: Vec<String> = output.results.iter().map(line).collect();
         let more = match &output.next_cursor {
             Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
             None => String::new(),
         };
+        let debugged = match &output.diagnostic_id {
+            Some(id) => format!("\nHow they were found: kenning://diagnostics/{id}"),
+            None => String::new(),
+        };
         format!(
-            "Found {} for {query}. {}{more}",
+            "Found {} for {query}. {}{more}{debugged}",
             counted(output.results.len(), "section"),
             as_data(&lines.join("\n"))
         )
@@ -210,7 +233,21 @@ impl Tool for Search {
 
     fn meta(output: &Output) -> Map<String, Value> {
         let mut meta = degraded(output.is_degraded);
+        meta.extend(graph_disabled(output.has_graph));
         meta.extend(usage(output, output.duplicates));
         meta
     }
+}
+
+/// So that who asks learns that links were not followed, and that graph tools are not there.
+pub(super) fn graph_disabled(has_graph: bool) -> Map<String, Value> {
+    match has_graph {
+        true => Map::new(),
+        false => Map::from_iter([("io.kenning/graph_disabled".to_owned(), Value::Bool(true))]),
+    }
+}
+
+/// So many digits are the same on every machine.
+pub(super) fn rounded(score: f64) -> f64 {
+    (score * 1e6).round() / 1e6
 }

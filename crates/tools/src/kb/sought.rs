@@ -1,46 +1,88 @@
 //! What a search of documents may look at, and what it finds there.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
-use kenning_engine::{SectionLabel, SectionQuestion, Snapshot};
-use kenning_model::{Id, Record, ScopeId, Section, Timestamp};
+use kenning_engine::{Explanation, SectionLabel, SectionQuestion, Snapshot};
+use kenning_model::{Id, ScopeId, Section, Timestamp};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::expansion;
 use crate::arguments::{Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Texts};
-use crate::documents::Scope;
+use crate::documents::{Labels, Scope};
 use crate::tool::closure;
-use crate::{Context, Stop};
+use crate::{Code, Context, Stop};
 
-#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Filters {
+pub(crate) struct Filters {
     doc_tag: Option<Texts<0, 32, NAME_BYTES_MAX>>,
     path_prefix: Option<Text<TERM_BYTES_MAX>>,
     updated_after: Option<Moment>,
 }
 
+/// Whether a search follows links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    /// hybrid_local where there is a graph.
+    #[default]
+    Auto,
+    VectorOnly,
+    HybridLocal,
+}
+
+/// How a search goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// 0 is any number.
+    pub(crate) max_per_doc: u64,
+    pub(crate) mode: Mode,
+    /// Identifiers by their parts, and lookalikes of words that nobody uses.
+    pub(crate) rewrites: bool,
+}
+
 /// What is sought, made ready.
-pub(super) struct Sought {
+pub(crate) struct Sought {
     scopes: Vec<ScopeId>,
     only: Vec<(SectionLabel, Vec<String>)>,
     path_prefix: Option<String>,
     updated_after: Option<Timestamp>,
     max_per_doc: usize,
+    follows_links: bool,
+    as_written: bool,
+    /// Documents that were looked at, and whether they are where and as new as was asked.
+    fitting: RefCell<HashMap<Id, bool>>,
 }
 
 /// A section that was found.
-pub(super) struct Hit {
-    pub(super) id: Id,
-    pub(super) section: Section,
-    pub(super) score: f64,
+pub(crate) struct Hit {
+    pub(crate) id: Id,
+    pub(crate) section: Section,
+    pub(crate) score: f64,
+    pub(crate) source: Source,
+    /// None for what only the graph led to.
+    pub(crate) why: Option<Explanation>,
 }
 
-pub(super) struct Hits {
-    pub(super) hits: Vec<Hit>,
+/// Where a hit came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    Hybrid,
+    /// It shares no word with the question.
+    Vector,
+    /// Meaning could not be judged yet.
+    Bm25,
+    GraphExpanded,
+}
+
+pub(crate) struct Hits {
+    pub(crate) hits: Vec<Hit>,
     /// How many were passed over because their document was there already.
-    pub(super) duplicates: usize,
-    pub(super) is_degraded: bool,
+    pub(crate) duplicates: usize,
+    pub(crate) is_degraded: bool,
 }
 
 /// So many sections are read at a time, and so many are looked at in all before a search gives up.
@@ -48,51 +90,74 @@ const PAGE: u64 = 50;
 const LOOKED_AT_MAX: u64 = 1_000;
 
 impl Sought {
-    pub(super) fn new(
+    pub(crate) fn new(
         ctx: &Context<'_>,
         snapshot: &Snapshot<'_>,
-        scope: Scope,
-        filters: Filters,
-        max_per_doc: i64,
+        scope: &Scope,
+        filters: &Filters,
+        manner: Manner,
     ) -> Result<Sought, Stop> {
         scope.check(ctx)?;
-        let list =
-            |texts: Option<Texts<0, 32, NAME_BYTES_MAX>>| texts.map(|texts| texts.0).unwrap_or_default();
+        if manner.mode == Mode::HybridLocal && !ctx.caller.has_graph {
+            let message = "`options.mode`: the graph is off on this server (`--no-graph`); leave it out, or take vector_only";
+            return Err(Stop::new(Code::InvalidArgument, message));
+        }
         let mut only = scope.labels();
-        only.push((SectionLabel::DocTag, list(filters.doc_tag)));
+        let doc_tags = filters.doc_tag.as_ref().map(|tags| tags.0.clone());
+        only.push((SectionLabel::DocTag, doc_tags.unwrap_or_default()));
         Ok(Sought {
             scopes: closure(snapshot, &ctx.scope_name(None)?)?,
             only,
-            path_prefix: filters.path_prefix.map(|prefix| prefix.0),
+            path_prefix: filters.path_prefix.as_ref().map(|prefix| prefix.0.clone()),
             updated_after: filters.updated_after.map(|moment| moment.0),
-            max_per_doc: usize::try_from(max_per_doc).ok().filter(|many| *many > 0).unwrap_or(usize::MAX),
+            max_per_doc: match manner.max_per_doc {
+                0 => usize::MAX,
+                many => many as usize,
+            },
+            follows_links: ctx.caller.has_graph && manner.mode != Mode::VectorOnly,
+            as_written: !manner.rewrites,
+            fitting: RefCell::default(),
         })
     }
 
+    pub(crate) fn follows_links(&self) -> bool {
+        self.follows_links
+    }
+
     /// The best sections, at most so many of them.
-    pub(super) fn find(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
-        let question = SectionQuestion { scopes: &self.scopes, text, only: &self.only };
+    pub(crate) fn find(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
+        let mut found = self.search(snapshot, text, many)?;
+        if self.follows_links {
+            self.follow(snapshot, text, many, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn search(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
+        let question =
+            SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false };
-        let mut per_document: HashMap<Id, usize> = HashMap::new();
-        let mut fitting: HashMap<Id, bool> = HashMap::new();
         let mut start = 0;
         while found.hits.len() < many && start < LOOKED_AT_MAX {
             let page = snapshot.search_sections(&question, start..start + PAGE)?;
             found.is_degraded |= page.is_degraded;
             start += PAGE;
             let is_last = start >= page.total;
-            for (stored, score) in page.hits {
-                let Record::Section(section) = stored.record else { continue };
-                if found.hits.len() == many || !self.fits(snapshot, section.document, &mut fitting)? {
+            for hit in page.hits {
+                if found.hits.len() == many || !self.fits(snapshot, hit.section.document)? {
                     continue;
                 }
-                let already = per_document.entry(section.document).or_default();
-                if *already >= self.max_per_doc {
+                if found.of_document(hit.section.document) >= self.max_per_doc {
                     found.duplicates += 1;
                     continue;
                 }
-                *already += 1;
-                found.hits.push(Hit { id: stored.id, section, score });
+                let source = match (page.is_degraded, hit.why.matched_terms.is_empty()) {
+                    (true, _) => Source::Bm25,
+                    (false, true) => Source::Vector,
+                    (false, false) => Source::Hybrid,
+                };
+                let (id, section, score) = (hit.id, hit.section, hit.why.total);
+                found.hits.push(Hit { id, section, score, source, why: Some(hit.why) });
             }
             if is_last {
                 break;
@@ -101,12 +166,37 @@ impl Sought {
         Ok(found)
     }
 
+    /// Puts in what the graph leads to, each where its score says.
+    fn follow(&self, snapshot: &Snapshot<'_>, text: &str, many: usize, found: &mut Hits) -> Result<(), Stop> {
+        for (id, score) in expansion::expand(snapshot, &self.scopes, &found.hits, text)? {
+            if found.hits.len() >= many && found.hits.last().is_some_and(|last| last.score >= score) {
+                // They come best first.
+                break;
+            }
+            let Some(section) = snapshot.section(id)?.and_then(|stored| stored.record.as_section().cloned())
+            else {
+                continue;
+            };
+            if !Labels::of(&section).fit(&self.only) || !self.fits(snapshot, section.document)? {
+                continue;
+            }
+            if found.of_document(section.document) >= self.max_per_doc {
+                found.duplicates += 1;
+                continue;
+            }
+            let at = found.hits.partition_point(|hit| hit.score >= score);
+            found.hits.insert(at, Hit { id, section, score, source: Source::GraphExpanded, why: None });
+            found.hits.truncate(many);
+        }
+        Ok(())
+    }
+
     /// Whether a document is where and as new as was asked.
-    fn fits(&self, snapshot: &Snapshot<'_>, id: Id, known: &mut HashMap<Id, bool>) -> Result<bool, Stop> {
+    fn fits(&self, snapshot: &Snapshot<'_>, id: Id) -> Result<bool, Stop> {
         if self.path_prefix.is_none() && self.updated_after.is_none() {
             return Ok(true);
         }
-        if let Some(fits) = known.get(&id) {
+        if let Some(fits) = self.fitting.borrow().get(&id) {
             return Ok(*fits);
         }
         let stored = snapshot.document(id)?;
@@ -116,7 +206,13 @@ impl Sought {
             let updated = document.updated.or(document.updated_at).unwrap_or(document.recorded_at);
             is_below && self.updated_after.is_none_or(|after| updated > after)
         });
-        known.insert(id, fits);
+        self.fitting.borrow_mut().insert(id, fits);
         Ok(fits)
+    }
+}
+
+impl Hits {
+    fn of_document(&self, document: Id) -> usize {
+        self.hits.iter().filter(|hit| hit.section.document == document).count()
     }
 }

@@ -1,0 +1,47 @@
+//! How a search came to its results, kept beside the passages for whoever wonders; never part of a reply.
+
+use kenning_engine::Snapshot;
+use serde_json::json;
+
+use super::search::rounded;
+use super::sought::{Hit, Hits, Sought};
+use crate::Context;
+use crate::documents::title;
+
+pub(super) fn keep(
+    ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
+    tool: &str,
+    question: &str,
+    sought: &Sought,
+    found: &Hits,
+) -> String {
+    let candidate = |(rank, hit): (usize, &Hit)| {
+        let parts = hit.why.as_ref();
+        json!({
+            "rank": rank,
+            "section_id": hit.id,
+            "title": title(&hit.section),
+            "source": hit.source,
+            "score": rounded(hit.score),
+            "lexical": parts.map(|why| rounded(why.lexical)),
+            "dense": parts.map(|why| rounded(why.dense)),
+            "matched_terms": parts.map(|why| &why.matched_terms),
+        })
+    };
+    let candidates: Vec<_> = (1..).zip(&found.hits).map(candidate).collect();
+    let trace = json!({
+        "tool": tool,
+        "question": kenning_presentation::text::clean(question),
+        "at": ctx.engine.now().to_string(),
+        "as_of_tx_id": snapshot.at(),
+        "scope": ctx.caller.scope,
+        "mode": if sought.follows_links() { "hybrid_local" } else { "vector_only" },
+        "degraded": found.is_degraded,
+        "duplicates_suppressed": found.duplicates,
+        "candidates": candidates,
+    });
+    let handle = ctx.engine.new_handle();
+    ctx.caller.scratch.put_trace(&ctx.caller.origin, &handle, trace.to_string());
+    handle
+}
