@@ -8,7 +8,7 @@ use std::time::Duration;
 use kenning_engine::Engine;
 use kenning_presentation::{Block, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, Scratch, Stop, definitions, dispatch, find,
+    Access, Caller, Code, Definition, Effect, Family, Scratch, Stop, Usage, definitions, dispatch, find,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -52,14 +52,15 @@ pub(crate) struct Server {
     subscribed: Mutex<HashMap<String, Subscription>>,
     /// What was found for the client and may be read piece by piece.
     scratch: Arc<Scratch>,
+    usage: Arc<Usage>,
     ended: CancellationToken,
 }
 
 impl Server {
     pub(crate) fn new(engine: Arc<Engine>, options: Options, ended: CancellationToken) -> Server {
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        let scratch = Arc::default();
-        Server { engine, options, calls, subscribed: Mutex::default(), scratch, ended }
+        let (scratch, usage) = (Arc::default(), Arc::default());
+        Server { engine, options, calls, subscribed: Mutex::default(), scratch, usage, ended }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
@@ -69,6 +70,7 @@ impl Server {
         Caller {
             has_graph: self.options.has_graph,
             scratch: self.scratch.clone(),
+            usage: self.usage.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
         }
     }
@@ -90,7 +92,11 @@ pub fn tool_list(options: &Options, has_documents: bool) -> Vec<Tool> {
     let listed = |tool: &&Definition| {
         let family = tool.family.as_str();
         let in_set = match &options.toolsets {
-            Toolsets::Auto => has_documents || !matches!(tool.family, Family::Kb | Family::Graph),
+            Toolsets::Auto => match tool.family {
+                Family::Memory | Family::Knowledge => true,
+                Family::Kb | Family::Graph => has_documents,
+                Family::Legacy => false,
+            },
             Toolsets::All => true,
             Toolsets::Only(families) => families.iter().any(|name| name == family),
         };

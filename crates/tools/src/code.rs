@@ -105,10 +105,10 @@ impl Stop {
     /// As the family of the tool spells it.
     pub(crate) fn spelt_for(self, family: Family) -> Stop {
         match (family, self.code) {
-            (Family::Kb | Family::Graph, Code::NotFound) => {
+            (Family::Kb | Family::Graph | Family::Legacy, Code::NotFound) => {
                 Stop { code: Code::InvalidArgument, ..self.with("reason", json!("not_found")) }
             }
-            (Family::Kb | Family::Graph, code) => Stop { code: code.in_documents(), ..self },
+            (Family::Kb | Family::Graph | Family::Legacy, code) => Stop { code: code.in_documents(), ..self },
             _ => self,
         }
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::NAME_BYTES_MAX;
+use crate::tool::Ran;
 use crate::{Caller, Code, Context, Definition, Stop, definitions};
 
 /// The argument that every writing tool takes besides its own.
@@ -16,6 +17,9 @@ pub(crate) const KEY: &str = "idempotency_key";
 
 /// The argument that says where a call looks or writes.
 const SCOPE: &str = "scope";
+
+/// The argument that goes on with a list.
+const CURSOR: &str = "cursor";
 
 /// What the server was started to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +41,20 @@ pub fn dispatch(
     tool: &'static Definition,
     arguments: Map<String, Value>,
 ) -> Reply {
+    let has_cursor = arguments.get(CURSOR).is_some_and(|cursor| !cursor.is_null());
     let run = || run(engine, caller, access, tool, arguments);
     let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(Stop::new(Code::InternalError, format!("`{}` has failed; Kenning's log says where", tool.name))
             .with("outcome", json!("unknown")))
     });
-    done.unwrap_or_else(|mut stop| {
+    let Ran { mut reply, duplicates } = done.unwrap_or_else(|mut stop| {
         if tool.effect.writes() && stop.details.get("outcome").is_none() {
             stop = stop.with("outcome", json!("not_applied"));
         }
-        stop.spelt_for(tool.family).reply()
-    })
+        Ran { reply: stop.spelt_for(tool.family).reply(), duplicates: 0 }
+    });
+    caller.usage.measure(tool.name, has_cursor, duplicates, &mut reply);
+    reply
 }
 
 fn run(
@@ -56,7 +63,7 @@ fn run(
     access: Access,
     tool: &'static Definition,
     mut arguments: Map<String, Value>,
-) -> Result<Reply, Stop> {
+) -> Result<Ran, Stop> {
     if tool.effect.writes() && access == Access::ReadOnly {
         return Err(Stop::new(
             Code::ReadOnly,

@@ -1,19 +1,22 @@
-//! What the tools over documents share: the scope object, titles, and what a reply costs.
+//! What the tools over documents share: the scope object, and titles.
+
+use std::borrow::Cow;
 
 use kenning_engine::SectionLabel;
 use kenning_model::{Section, fold};
 use kenning_presentation::text::clean;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::arguments::{NAME_BYTES_MAX, Text, Texts};
 use crate::{Code, Context, Stop};
 
-type Names = Texts<0, 32, NAME_BYTES_MAX>;
+const NAMES_MAX: usize = 32;
+type Names = Texts<0, NAMES_MAX, NAME_BYTES_MAX>;
 
 /// Narrows a search; it never widens it.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scope {
     /// The namespace of the server.
@@ -21,6 +24,21 @@ pub(crate) struct Scope {
     environment: Option<Text<NAME_BYTES_MAX>>,
     doc_tags: Option<Names>,
     repositories: Option<Names>,
+}
+
+/// Twelve tools take it, so it is described in few words.
+impl JsonSchema for Scope {
+    fn schema_name() -> Cow<'static, str> {
+        "DocumentScope".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let name = json!({"type": "string", "maxLength": NAME_BYTES_MAX});
+        let names = json!({"type": "array", "maxItems": NAMES_MAX, "items": name});
+        json_schema!({"type": "object", "properties": {
+            "project_id": name, "environment": name, "doc_tags": names, "repositories": names,
+        }})
+    }
 }
 
 impl Scope {
@@ -90,15 +108,4 @@ impl<'a> Labels<'a> {
 /// `Snapshots > Deleting a snapshot`
 pub(crate) fn title(section: &Section) -> String {
     section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
-}
-
-/// What a reply costs whoever reads it: a token is four bytes.
-pub(crate) fn usage<T: Serialize>(reply: &T, duplicates_suppressed: usize) -> Map<String, Value> {
-    let bytes = kenning_presentation::budget::json_bytes(reply);
-    let usage = json!({
-        "tokens_estimate": bytes.div_ceil(4),
-        "bytes_returned": bytes,
-        "duplicates_suppressed": duplicates_suppressed,
-    });
-    Map::from_iter([("io.kenning/usage".to_owned(), usage)])
 }

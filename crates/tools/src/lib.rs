@@ -3,6 +3,7 @@
 
 mod arguments;
 mod code;
+mod compat;
 mod dispatch;
 mod documents;
 mod graph;
@@ -14,6 +15,7 @@ pub mod memory;
 mod schema;
 mod scratch;
 mod tool;
+mod usage;
 
 pub use code::{Code, Stop};
 pub use dispatch::{Access, dispatch, find};
@@ -23,3 +25,4 @@ pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
     scope_name,
 };
+pub use usage::{Counted, Usage};

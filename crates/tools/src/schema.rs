@@ -16,8 +16,21 @@ pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
             json!({"type": "string", "maxLength": crate::arguments::NAME_BYTES_MAX}),
         );
     }
+    // Objects inside refuse what they do not know too; saying so once is enough, and every byte is read by a model.
+    schema.values_mut().for_each(drop_closed);
     schema.insert("additionalProperties".to_owned(), json!(false));
     schema
+}
+
+fn drop_closed(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.shift_remove("additionalProperties");
+            object.values_mut().for_each(drop_closed);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_closed),
+        _ => {}
+    }
 }
 
 /// What comes back: the tool's own output, or the error that every tool may give.

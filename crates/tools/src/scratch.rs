@@ -123,6 +123,11 @@ impl Scratch {
         self.traces.insert((owner.to_owned(), handle.to_owned()), trace.into());
     }
 
+    /// How many passages had to give way before their time.
+    pub fn evictions(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
     /// How a search came to its results, as JSON.
     pub fn trace(&self, owner: &str, handle: &str) -> Option<Arc<str>> {
         self.traces.get(&(owner.to_owned(), handle.to_owned()))

@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::scratch::Scratch;
-use crate::{Code, Stop, arguments, graph, kb, knowledge, memory, schema};
+use crate::usage::Usage;
+use crate::{Code, Stop, arguments, compat, graph, kb, knowledge, memory, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -35,6 +36,11 @@ pub trait Tool {
     /// What concerns the answer and is no part of it.
     fn meta(_output: &Self::Output) -> Map<String, Value> {
         Map::new()
+    }
+
+    /// How often something was left out because it was there already.
+    fn duplicates(_output: &Self::Output) -> usize {
+        0
     }
 
     /// Where more can be read.
@@ -70,6 +76,7 @@ pub enum Family {
     Knowledge,
     Kb,
     Graph,
+    Legacy,
 }
 
 impl Family {
@@ -79,6 +86,7 @@ impl Family {
             Family::Knowledge => "knowledge",
             Family::Kb => "kb",
             Family::Graph => "graph",
+            Family::Legacy => "legacy",
         }
     }
 }
@@ -102,6 +110,7 @@ pub struct Caller {
     pub has_graph: bool,
     /// What was found for them and may be read piece by piece.
     pub scratch: Arc<Scratch>,
+    pub usage: Arc<Usage>,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
@@ -119,7 +128,15 @@ impl Caller {
             "" => "local".to_owned(),
             actor => cut(actor, ACTOR_BYTES_MAX),
         };
-        Caller { actor, origin, scope, is_owner: false, has_graph: true, scratch: Arc::default() }
+        Caller {
+            actor,
+            origin,
+            scope,
+            is_owner: false,
+            has_graph: true,
+            scratch: Arc::default(),
+            usage: Arc::default(),
+        }
     }
 }
 
@@ -220,7 +237,13 @@ pub(crate) fn count_of(done: &Committed, entity_type: EntityType) -> usize {
     done.tx.changes.iter().filter(is_gone).count()
 }
 
-type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Reply, Stop>;
+type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Ran, Stop>;
+
+/// What a tool has said, and how often it had something to say again.
+pub(crate) struct Ran {
+    pub(crate) reply: Reply,
+    pub(crate) duplicates: usize,
+}
 
 /// A row of the table of tools.
 pub(crate) struct Row {
@@ -243,7 +266,7 @@ pub(crate) fn row<T: Tool>() -> Row {
     }
 }
 
-fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Reply, Stop> {
+fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Ran, Stop> {
     let output = T::call(ctx, arguments::parse(arguments, known)?)?;
     let structured = serde_json::to_value(&output)
         .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))?;
@@ -252,7 +275,8 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
         blocks.push(Block::Resource { uri, json: structured.to_string() });
     }
     blocks.extend(T::links(&output).into_iter().map(Block::Link));
-    Ok(Reply { blocks, structured, meta: T::meta(&output), is_error: false })
+    let reply = Reply { blocks, structured, meta: T::meta(&output), is_error: false };
+    Ok(Ran { reply, duplicates: T::duplicates(&output) })
 }
 
 /// A tool as the edges list it.
@@ -282,6 +306,7 @@ pub fn definitions() -> &'static [Definition] {
             (Family::Knowledge, knowledge::tools()),
             (Family::Kb, kb::tools()),
             (Family::Graph, graph::tools()),
+            (Family::Legacy, compat::tools()),
         ];
         families
             .into_iter()

@@ -3,11 +3,10 @@
 use kenning_engine::graph::CHILD_OF;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::expand::PAGE_SIZE_DEFAULT;
 use super::seen::{Seen, find, section_item};
-use super::{EdgeItem, Output, Sheet, meta, shown};
+use super::{EdgeItem, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -83,9 +82,5 @@ impl Tool for Children {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
     }
 }

@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::seen::{Seen, met};
-use super::{NodeIds, NodeItem, Output, Sheet, meta, shown};
+use super::{NodeIds, NodeItem, Output, Sheet, shown};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -60,10 +59,6 @@ impl Tool for Describe {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
     }
 }
 

@@ -4,10 +4,9 @@ use kenning_engine::graph::MENTIONS;
 use kenning_model::Id;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::seen::{Seen, find, mention_item};
-use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{NAME_BYTES_MAX, Texts, Whole};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -75,9 +74,5 @@ impl Tool for EntitiesForSections {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
     }
 }

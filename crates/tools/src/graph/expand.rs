@@ -3,10 +3,9 @@
 use kenning_engine::graph::{Node, Way};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::seen::{Met, Seen, edge_item, met, snippet};
-use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Texts, Whole};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -148,8 +147,8 @@ impl Tool for Expand {
         shown(output)
     }
 
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
+    fn duplicates(output: &Output) -> usize {
+        output.again
     }
 }
 

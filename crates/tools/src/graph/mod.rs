@@ -1,23 +1,21 @@
 //! The graph of sections, documents and what they and the triples speak of. Projections only: no tool returns text.
 
-mod children;
-mod describe;
-mod entities_for_sections;
-mod expand;
-mod parents;
-mod paths;
-mod sections_for_entities;
+pub(crate) mod children;
+pub(crate) mod describe;
+pub(crate) mod entities_for_sections;
+pub(crate) mod expand;
+pub(crate) mod parents;
+pub(crate) mod paths;
+pub(crate) mod sections_for_entities;
 mod seen;
 
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::Context;
 use crate::arguments::{TERM_BYTES_MAX, Texts};
 use crate::code::counted;
-use crate::documents::usage;
 use crate::memory::item::{as_data, one_line};
 use crate::tool::{Row, row};
 
@@ -204,8 +202,4 @@ fn lines(
     };
     let lines: Vec<String> = nodes.iter().map(node).chain(edges.iter().map(edge)).collect();
     format!("{said} {}", as_data(&lines.join("\n")))
-}
-
-pub(crate) fn meta(output: &Output) -> Map<String, Value> {
-    usage(output, output.again)
 }

@@ -4,10 +4,9 @@ use kenning_engine::graph::CHILD_OF;
 use kenning_model::Id;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::seen::{Seen, find, met};
-use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -68,9 +67,5 @@ impl Tool for Parents {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
     }
 }

@@ -3,14 +3,13 @@
 use kenning_engine::graph::{NodeRef, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::expand::RelTypes;
 use super::seen::{Met, Seen, edge_item, met, node_id};
 use super::{EdgeItem, NodeItem, Sheet, lines};
 use crate::arguments::{TERM_BYTES_MAX, Texts, Whole};
 use crate::code::counted;
-use crate::documents::{Scope, usage};
+use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -145,10 +144,6 @@ impl Tool for Paths {
             }
         };
         format!("{said} {}", lines(&output.nodes, &output.edges, &output.missing, None, output.limit_reason))
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        usage(output, 0)
     }
 }
 

@@ -4,11 +4,10 @@ use kenning_engine::graph::MENTIONS;
 use kenning_engine::graph::Node;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::entities_for_sections::MAX_PER_DEFAULT;
 use super::seen::{Seen, find, node_id, section_item};
-use super::{EdgeItem, NodeIds, Output, Sheet, meta, shown};
+use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::Whole;
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -66,9 +65,5 @@ impl Tool for SectionsForEntities {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        meta(output)
     }
 }

@@ -2,12 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::passage;
 use super::read_excerpt::{EXCERPT_BYTES_MAX, Output, bytes_for, excerpt, shown};
 use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
-use crate::documents::{Scope, usage};
+use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -48,9 +47,5 @@ impl Tool for ExpandExcerpt {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        usage(output, 0)
     }
 }

@@ -7,14 +7,13 @@ use kenning_engine::{Most, Scoring, Snapshot, Source};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::passage;
 use super::read_excerpt::TOKEN_BYTES;
 use super::search::HowScored;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Texts, Whole};
 use crate::code::counted;
-use crate::documents::{Scope, usage};
+use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::scratch::Passage;
 use crate::tool::{Effect, Tool};
@@ -111,10 +110,6 @@ impl Tool for ExtractEvidence {
 
     fn text(output: &Output) -> String {
         shown(&output.quotes)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        usage(output, 0)
     }
 }
 

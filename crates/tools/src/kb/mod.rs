@@ -7,8 +7,8 @@ mod extract_evidence;
 mod passage;
 mod read_excerpt;
 mod retrieve_evidence;
-mod search;
-mod sought;
+pub(crate) mod search;
+pub(crate) mod sought;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::{Citation, passage};
 use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
-use crate::documents::{Scope, usage};
+use crate::documents::Scope;
 use crate::memory::item::as_data;
 use crate::scratch::Passage;
 use crate::tool::{Effect, Tool};
@@ -88,10 +87,6 @@ impl Tool for ReadExcerpt {
 
     fn text(output: &Output) -> String {
         shown(output)
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        usage(output, 0)
     }
 }
 

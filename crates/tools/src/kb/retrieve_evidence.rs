@@ -10,7 +10,7 @@ use super::search::{HowScored, MAX_PER_DOC_DEFAULT, TOP_K_DEFAULT, graph_disable
 use super::sought::{Filters, Manner, Mode, Sought};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
-use crate::documents::{Scope, usage};
+use crate::documents::Scope;
 use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -117,10 +117,13 @@ impl Tool for RetrieveEvidence {
         shown(&output.quotes)
     }
 
+    fn duplicates(output: &Output) -> usize {
+        output.duplicates
+    }
+
     fn meta(output: &Output) -> Map<String, Value> {
         let mut meta = degraded(output.is_degraded);
         meta.extend(graph_disabled(output.has_graph));
-        meta.extend(usage(output, output.duplicates));
         meta
     }
 }

@@ -12,7 +12,7 @@ use super::sought::{Filters, Manner, Mode, Sought, Source};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
-use crate::documents::{Scope, title, usage};
+use crate::documents::{Scope, title};
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
@@ -231,10 +231,13 @@ impl Tool for Search {
         output.results.iter().map(link).collect()
     }
 
+    fn duplicates(output: &Output) -> usize {
+        output.duplicates
+    }
+
     fn meta(output: &Output) -> Map<String, Value> {
         let mut meta = degraded(output.is_degraded);
         meta.extend(graph_disabled(output.has_graph));
-        meta.extend(usage(output, output.duplicates));
         meta
     }
 }
@@ -248,6 +251,6 @@ pub(super) fn graph_disabled(has_graph: bool) -> Map<String, Value> {
 }
 
 /// So many digits are the same on every machine.
-pub(super) fn rounded(score: f64) -> f64 {
+pub(crate) fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }

@@ -26,7 +26,7 @@ pub(crate) struct Filters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// hybrid_local where there is a graph.
+    // Follows them where there is a graph.
     #[default]
     Auto,
     VectorOnly,

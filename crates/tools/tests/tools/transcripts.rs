@@ -48,6 +48,7 @@ impl Player for InProcess {
             is_owner: false,
             has_graph: true,
             scratch: self.scratch.clone(),
+            usage: Arc::default(),
         };
         let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));
         dispatch(&self.engine, &caller, Access::ReadWrite, tool, arguments)
@@ -76,7 +77,7 @@ fn every_reply_is_as_written() {
         let transcript = Transcript::read(&path);
         assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
         let mut player = InProcess::new();
-        if ["tests/kb", "tests/graph"].iter().any(|family| path.starts_with(family)) {
+        if ["tests/kb", "tests/graph", "tests/legacy"].iter().any(|family| path.starts_with(family)) {
             take_in(&player.engine, Path::new("tests/kb/documents"));
         }
         let played = transcript.play(&mut player);

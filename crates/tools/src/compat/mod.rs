@@ -1,0 +1,93 @@
+//! Names of before, with their own arguments, defaults and fields; each a few lines over the tool that took its place.
+
+mod describe_nodes;
+mod expand_neighbors;
+mod get_entities_for_sections;
+mod get_paths_between;
+mod get_section_text;
+mod get_sections_for_entities;
+mod list_children;
+mod list_parents;
+mod search_sections;
+
+use std::marker::PhantomData;
+
+use kenning_presentation::budget::json_bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::tool::{Effect, Row, Tool, row};
+use crate::{Context, Stop};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![
+        row::<search_sections::SearchSections>(),
+        row::<get_section_text::GetSectionText>(),
+        row::<Renamed<describe_nodes::DescribeNodes>>(),
+        row::<Renamed<expand_neighbors::ExpandNeighbors>>(),
+        row::<Renamed<get_paths_between::GetPathsBetween>>(),
+        row::<Renamed<list_children::ListChildren>>(),
+        row::<Renamed<list_parents::ListParents>>(),
+        row::<Renamed<get_entities_for_sections::GetEntitiesForSections>>(),
+        row::<Renamed<get_sections_for_entities::GetSectionsForEntities>>(),
+    ]
+}
+
+/// An old name for a tool that answers as it did.
+trait OldName {
+    const NAME: &'static str;
+    const ABOUT: &'static str;
+    type Input: DeserializeOwned + JsonSchema;
+    type New: Tool;
+
+    fn input(old: Self::Input) -> <Self::New as Tool>::Input;
+}
+
+struct Renamed<T>(PhantomData<T>);
+
+impl<T: OldName> Tool for Renamed<T> {
+    const NAME: &'static str = T::NAME;
+    const ABOUT: &'static str = T::ABOUT;
+    const EFFECT: Effect = Effect::Reads;
+    type Input = T::Input;
+    type Output = <T::New as Tool>::Output;
+
+    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Self::Output, Stop> {
+        T::New::call(ctx, T::input(input))
+    }
+
+    fn text(output: &Self::Output) -> String {
+        T::New::text(output)
+    }
+
+    fn duplicates(output: &Self::Output) -> usize {
+        T::New::duplicates(output)
+    }
+}
+
+/// What the old replies say of their size, inside of the reply.
+#[derive(Serialize, JsonSchema)]
+struct Meta {
+    usage: Size,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Size {
+    tokens_estimate: usize,
+    bytes_returned: usize,
+    duplicates_suppressed: usize,
+}
+
+impl Meta {
+    fn of<T: Serialize>(results: &[T], duplicates_suppressed: usize) -> Meta {
+        let bytes_returned = json_bytes(&results);
+        Meta {
+            usage: Size {
+                tokens_estimate: bytes_returned.div_ceil(4),
+                bytes_returned,
+                duplicates_suppressed,
+            },
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The tools over documents at their bounds: every cap at the cap and one above, replies of the largest sections and
+//! names, a server without a graph, and what belongs to somebody else.
+
+use std::sync::Arc;
+
+use kenning_engine::{Engine, Format, Intake};
+use kenning_model::ScopeId;
+use kenning_presentation::Reply;
+use kenning_presentation::budget::REPLY_BYTES_MAX;
+use kenning_testkit::TempStore;
+use kenning_tools::{Access, Caller, Definition, Family, definitions, dispatch, find};
+use serde_json::{Map, Value, json};
+
+struct Session {
+    engine: Engine,
+    caller: Caller,
+    _store: TempStore,
+}
+
+impl Session {
+    fn new() -> Session {
+        let store = TempStore::in_memory();
+        let engine = store.engine();
+        let caller = Caller::new(Some("alice"), "alice's session".to_owned(), "global:default".to_owned());
+        Session { engine, caller, _store: store }
+    }
+
+    fn take_in(&self, path: &str, text: &str) {
+        let intake = Intake {
+            actor: "tester".to_owned(),
+            origin: "tests".to_owned(),
+            scope: ScopeId::GLOBAL_DEFAULT,
+            source: "handbook".to_owned(),
+            doc_tag: "handbook".to_owned(),
+        };
+        let prepared = intake.prepare(&self.engine, path, Format::Markdown, text.as_bytes().to_vec());
+        intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");
+    }
+
+    fn call(&self, tool: &str, arguments: Value) -> Reply {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let reply =
+            dispatch(&self.engine, &self.caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
+        let size = reply.structured.to_string().len();
+        assert!(size <= REPLY_BYTES_MAX, "{tool}: {size} bytes");
+        reply
+    }
+
+    fn good(&self, tool: &str, arguments: Value) -> Value {
+        let reply = self.call(tool, arguments.clone());
+        assert!(!reply.is_error, "{tool} {arguments}: {}", reply.structured);
+        reply.structured
+    }
+
+    fn refused(&self, tool: &str, arguments: Value) -> String {
+        let reply = self.call(tool, arguments.clone());
+        assert!(reply.is_error, "{tool} {arguments}: {}", reply.structured);
+        reply.structured["error"]["message"].as_str().expect("a message").to_owned()
+    }
+}
+
+/// The caps that the design names, as the schemas must say them.
+const CAPS: &[(&str, &str, u64)] = &[
+    ("kb.search", "top_k", 20),
+    ("kb.search", "page_size", 20),
+    ("kb.search", "options.max_snippet_chars", 500),
+    ("kb.search", "options.max_per_doc", 20),
+    ("kb.read_excerpt", "max_tokens", 800),
+    ("kb.expand_excerpt", "before_tokens", 800),
+    ("kb.expand_excerpt", "after_tokens", 800),
+    ("kb.extract_evidence", "max_quotes", 12),
+    ("kb.extract_evidence", "max_quote_tokens", 200),
+    ("kb.extract_evidence", "include_context_tokens", 200),
+    ("kb.retrieve_evidence", "top_k", 20),
+    ("kb.retrieve_evidence", "max_quotes", 12),
+    ("kb.retrieve_evidence", "max_quote_tokens", 200),
+    ("kb.retrieve_evidence", "include_context_tokens", 200),
+    ("graph.describe", "node_ids", 50),
+    ("graph.expand", "max_hops", 3),
+    ("graph.expand", "page_size", 100),
+    ("graph.paths", "max_hops", 5),
+    ("graph.paths", "max_paths", 50),
+    ("graph.children", "page_size", 100),
+    ("search_sections", "page_size", 100),
+    ("get_section_text", "max_bytes_per", 32_768),
+    ("expand_neighbors", "max_hops", 3),
+    ("expand_neighbors", "page_size", 100),
+    ("get_paths_between", "max_hops", 5),
+    ("get_paths_between", "max_paths", 50),
+    ("list_children", "page_size", 100),
+];
+
+#[test]
+fn the_caps_of_the_design_are_the_caps_of_the_schemas() {
+    for (tool, argument, cap) in CAPS {
+        let tool = find(tool).expect("a tool");
+        let mut schema = Value::Object(tool.input_schema.clone());
+        for name in argument.split('.') {
+            schema = schema["properties"][name].clone();
+        }
+        let stated = schema.get("maximum").or(schema.get("maxItems")).and_then(Value::as_u64);
+        assert_eq!(stated, Some(*cap), "{} {argument}", tool.name);
+    }
+}
+
+#[test]
+fn every_cap_holds_at_the_cap_and_one_above() {
+    let session = Session::new();
+    session.take_in("a.md", "# Snapshots\n\nA snapshot is a copy of a volume.");
+    let mut checked = 0;
+    let of_documents =
+        |tool: &&Definition| matches!(tool.family, Family::Kb | Family::Graph | Family::Legacy);
+    for tool in definitions().iter().filter(of_documents) {
+        for (path, at_cap, above) in bounds(&tool.input_schema) {
+            let message = |value: &Value| -> String {
+                let mut arguments = required(&tool.input_schema);
+                set(&mut arguments, &path, value.clone());
+                let reply = session.call(tool.name, Value::Object(arguments));
+                reply.structured["error"]["message"].as_str().unwrap_or_default().to_owned()
+            };
+            let (held, over) = (message(&at_cap), message(&above));
+            let names_cap =
+                |message: &str| message.contains("cap of") || message.contains("is not a whole number");
+            assert!(!names_cap(&held), "{} {path:?} at its cap: {held}", tool.name);
+            assert!(
+                names_cap(&over) && over.contains(&path[path.len() - 1]),
+                "{} {path:?}: {over}",
+                tool.name
+            );
+            checked += 1;
+        }
+    }
+    eprintln!("{checked} caps");
+    assert!(checked > 150);
+}
+
+/// Every bounded argument at every depth: where it is, the largest value, and one that is too large.
+fn bounds(schema: &Map<String, Value>) -> Vec<(Vec<String>, Value, Value)> {
+    let mut found = Vec::new();
+    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    for (name, property) in &properties {
+        let text = |bytes: u64| json!("x".repeat(bytes as usize));
+        let number = |field: &str| property.get(field).and_then(Value::as_u64);
+        let mut add = |held: Value, over: Value| found.push((vec![name.clone()], held, over));
+        if let Some(max) = number("maximum") {
+            add(json!(max), json!(max + 1));
+        }
+        if let Some(max) = number("maxLength") {
+            add(text(max), text(max + 1));
+        }
+        if let Some(max) = number("maxItems") {
+            let items = |many: u64| json!(vec!["y"; many as usize]);
+            add(items(max), items(max + 1));
+            let inner = property["items"]["maxLength"].as_u64().expect("texts are bounded");
+            add(json!([text(inner)]), json!([text(inner + 1)]));
+        }
+        if let Some(object) = property.as_object().filter(|object| object.contains_key("properties")) {
+            for (path, held, over) in bounds(object) {
+                found.push(([vec![name.clone()], path].concat(), held, over));
+            }
+        }
+    }
+    found
+}
+
+fn required(schema: &Map<String, Value>) -> Map<String, Value> {
+    let names = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let value = |name: &str| match schema["properties"][name]["type"].as_str() {
+        Some("array") => json!(["snapshot"]),
+        _ => json!("snapshot"),
+    };
+    names.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), value(name))).collect()
+}
+
+fn set(arguments: &mut Map<String, Value>, path: &[String], value: Value) {
+    let (name, rest) = path.split_first().expect("a path");
+    match rest.is_empty() {
+        true => {
+            arguments.insert(name.clone(), value);
+        }
+        false => {
+            let inner = arguments.entry(name.clone()).or_insert_with(|| json!({}));
+            set(inner.as_object_mut().expect("an object"), rest, value);
+        }
+    }
+}
+
+#[test]
+fn excerpts_and_quotes_keep_to_their_budgets_whatever_the_text() {
+    let session = Session::new();
+    let fillings = ["word and word. ", "語。", "\"quoted\" ", "\\ ", "`code` "];
+    for (number, filling) in fillings.iter().enumerate() {
+        let body = filling.repeat(200_000 / filling.len());
+        session.take_in(
+            &format!("{number}.md"),
+            &format!("# Snapshot {number}\n\n{body}\n\nThe snapshot is here."),
+        );
+    }
+    let found = session.good("kb.search", json!({"query": "where is the snapshot", "top_k": 20}));
+    let results = found["results"].as_array().expect("results");
+    assert_eq!(results.len(), fillings.len());
+    for result in results {
+        let passage = result["passage_id"].clone();
+        assert!(result["preview"].as_str().expect("a preview").chars().count() <= 280);
+        let read = session.good("kb.read_excerpt", json!({"passage_id": passage, "max_tokens": 800}));
+        let excerpt = read["excerpt"].as_str().expect("an excerpt");
+        assert!(excerpt.len() <= 800 * 4 && !excerpt.is_empty());
+        assert_eq!(read["truncated"], true);
+        for _ in 0..30 {
+            let grown = json!({"passage_id": passage, "before_tokens": 800, "after_tokens": 800});
+            let grown = session.good("kb.expand_excerpt", grown);
+            assert!(grown["excerpt"].as_str().expect("an excerpt").len() <= 32 * 1024);
+        }
+    }
+    let asked = json!({"question": "where is the snapshot", "max_quotes": 12, "max_quote_tokens": 200, "include_context_tokens": 200});
+    let quoted = session.good("kb.retrieve_evidence", asked);
+    for quote in quoted["quotes"].as_array().expect("quotes") {
+        assert!(quote["quote"].as_str().expect("a quote").chars().count() <= 500);
+    }
+    let ids: Vec<&Value> = results.iter().map(|result| &result["section_id"]).collect();
+    let read = session.good("get_section_text", json!({"section_ids": ids, "max_bytes_per": 32768}));
+    assert_eq!(read["limit_reason"], "byte_cap", "{}", read["meta"]);
+}
+
+#[test]
+fn reading_on_reaches_the_end_and_misses_nothing() {
+    let session = Session::new();
+    let text: String = (0..2_000).map(|number| format!("Sentence {number} é. ")).collect();
+    session.take_in("long.md", &format!("# Long\n\n{text}"));
+    let found = session.good("kb.search", json!({"query": "long sentence"}));
+    let passage = found["results"][0]["passage_id"].clone();
+    let (mut read, mut start) = (String::new(), json!(0));
+    while !start.is_null() {
+        let piece = session.good("kb.read_excerpt", json!({"passage_id": passage, "start_char": start}));
+        read += piece["excerpt"].as_str().expect("an excerpt");
+        assert_eq!(piece["truncated"], !piece["next_start_char"].is_null());
+        start = piece["next_start_char"].clone();
+    }
+    assert_eq!(read.trim(), text.trim());
+}
+
+#[test]
+fn a_preview_shows_the_answer_that_stands_last() {
+    let session = Session::new();
+    let filler: String =
+        (0..80).map(|number| format!("The cluster has setting {number}, which is rarely needed. ")).collect();
+    session.take_in("cluster.md", &format!("# Cluster\n\n{filler}The quorum timeout is 45 seconds."));
+    for scoring in ["weighted", "overlap"] {
+        let asked = json!({"query": "what is the quorum timeout", "options": {"scoring": scoring}});
+        let preview = session.good("kb.search", asked)["results"][0]["preview"].clone();
+        let preview = preview.as_str().expect("a preview");
+        assert!(preview.contains("45 seconds"), "{scoring}: {preview}");
+        assert!(!preview.starts_with("The cluster has setting 0,"), "{scoring}: {preview}");
+    }
+}
+
+#[test]
+fn the_longest_names_fit_into_every_reply_of_the_graph() {
+    let session = Session::new();
+    let long = |number: usize| format!("{number} {}", "\"語\" ".repeat(160));
+    for number in 0..120 {
+        let triple = json!({"subject": "hub", "predicate": long(number), "object": long(number)});
+        session.good("relate", triple);
+    }
+    let mut arguments = json!({"node_ids": ["hub"], "page_size": 100});
+    let mut seen = 0;
+    loop {
+        let page = session.good("graph.expand", arguments.clone());
+        let many = page["nodes"].as_array().expect("nodes").len();
+        assert!(many > 0);
+        seen += many;
+        match page["next_cursor"].as_str() {
+            Some(cursor) => arguments["cursor"] = json!(cursor),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 120, "pages that end early go on");
+    let paths = json!({"a_ids": [long(1), long(2), long(3)], "b_ids": [long(4), long(5)], "max_paths": 50});
+    assert_eq!(session.good("graph.paths", paths)["paths"].as_array().map(Vec::len), Some(6));
+    let ids: Vec<String> = (0..50).map(long).collect();
+    session.good("graph.describe", json!({"node_ids": ids}));
+}
+
+#[test]
+fn without_a_graph_searches_go_by_words_and_meaning_and_say_so() {
+    let mut session = Session::new();
+    session.take_in("a.md", "# Garbage\n\nGarbage is collected at night. See [restoring](b.md).");
+    session.take_in("b.md", "# Restoring\n\nMount the volume first.");
+    let asked = json!({"query": "garbage is collected"});
+    let sources = |reply: &Value| -> Vec<Value> {
+        reply["results"].as_array().expect("results").iter().map(|found| found["source"].clone()).collect()
+    };
+    let with = session.call("kb.search", asked.clone());
+    assert_eq!(sources(&with.structured), ["hybrid", "graph_expanded"]);
+    assert!(!with.meta.contains_key("io.kenning/graph_disabled"));
+    session.caller.has_graph = false;
+    let without = session.call("kb.search", asked);
+    assert_eq!(sources(&without.structured), ["hybrid"]);
+    assert_eq!(without.meta["io.kenning/graph_disabled"], true);
+    let forced = json!({"query": "garbage", "options": {"mode": "hybrid_local"}});
+    assert!(session.refused("kb.search", forced).contains("--no-graph"));
+    for tool in definitions().iter().filter(|tool| tool.family == Family::Graph) {
+        let arguments = Value::Object(required(&tool.input_schema));
+        assert!(session.refused(tool.name, arguments).contains("--no-graph"), "{}", tool.name);
+    }
+    session.good("query_graph", json!({"subject": "garbage"}));
+}
+
+#[test]
+fn a_passage_is_for_who_found_it() {
+    let mut session = Session::new();
+    session.take_in("a.md", "# Garbage\n\nGarbage is collected at night.");
+    let passage = session.good("kb.search", json!({"query": "garbage"}))["results"][0]["passage_id"].clone();
+    session.good("kb.read_excerpt", json!({"passage_id": passage}));
+    let scratch = session.caller.scratch.clone();
+    session.caller = Caller {
+        scratch,
+        ..Caller::new(Some("alice"), "another session".to_owned(), "global:default".to_owned())
+    };
+    for tool in ["kb.read_excerpt", "kb.expand_excerpt"] {
+        assert!(session.refused(tool, json!({"passage_id": passage})).contains("there is no passage"));
+    }
+    let evidence = json!({"question": "when", "passage_ids": [passage]});
+    assert!(session.refused("kb.extract_evidence", evidence).contains("there is no passage"));
+}
+
+#[test]
+fn every_reply_says_what_it_costs_and_is_counted() {
+    let session = Session::new();
+    session.take_in(
+        "a.md",
+        "# Garbage\n\nGarbage is collected at night.\n\n## More garbage\n\nGarbage is heavy.",
+    );
+    let reply = session.call("kb.search", json!({"query": "garbage"}));
+    let bytes = reply.structured.to_string().len();
+    let usage =
+        json!({"tokens_estimate": bytes.div_ceil(4), "bytes_returned": bytes, "duplicates_suppressed": 1});
+    assert_eq!(reply.meta["io.kenning/usage"], usage);
+    let first = json!({"query": "garbage", "page_size": 1, "options": {"max_per_doc": 0}});
+    let mut second = first.clone();
+    second["cursor"] = session.good("kb.search", first)["next_cursor"].clone();
+    session.good("kb.search", second);
+    session.refused("kb.search", json!({}));
+    session.good("store", json!({"topic": "t", "content": "c"}));
+    let counted = session.caller.usage.counted();
+    let search = counted["kb.search"];
+    assert_eq!((search.calls, search.errors, search.cursors_taken), (4, 1, 1));
+    assert_eq!((search.truncated, search.duplicates_suppressed), (1, 1));
+    assert!(search.bytes_largest >= bytes as u64 && search.bytes_returned > search.bytes_largest);
+    assert_eq!(counted["store"].calls, 1);
+    assert_eq!(Arc::strong_count(&session.caller.usage), 1);
+}
