@@ -28,7 +28,7 @@ pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_storage::{Error, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
-    EntryHit, Explanation, Found, FoundSections, Question, Scoring, SectionHit, SectionLabel, SectionQuestion,
+    EntryHit, Explanation, Found, Question, RankedSections, Scoring, SectionLabel, SectionQuestion,
 };
 pub use snapshot::Snapshot;
 

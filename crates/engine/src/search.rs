@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kenning_model::{Id, Record, ScopeId, Section, Timestamp, fold};
+use kenning_model::{Id, ScopeId, Timestamp, fold};
 use kenning_retrieval::Why;
 use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
@@ -93,17 +93,12 @@ pub struct SectionQuestion<'a> {
     pub as_written: bool,
 }
 
-pub struct FoundSections {
+/// Sections by their ids: whoever asks reads those that are wanted.
+pub struct RankedSections {
     /// Best first.
-    pub hits: Vec<SectionHit>,
+    pub hits: Vec<(Id, Explanation)>,
     pub total: u64,
     pub is_degraded: bool,
-}
-
-pub struct SectionHit {
-    pub id: Id,
-    pub section: Section,
-    pub why: Explanation,
 }
 
 pub struct Found {
@@ -158,11 +153,11 @@ impl Snapshot<'_> {
     }
 
     /// One page of the sections of documents that match, best first.
-    pub fn search_sections(
+    pub fn rank_sections(
         &self,
         question: &SectionQuestion<'_>,
         page: Range<u64>,
-    ) -> Result<FoundSections, Error> {
+    ) -> Result<RankedSections, Error> {
         let only = question.only.iter().filter(|(_, values)| !values.is_empty());
         let labels = only.map(|(label, values)| values.iter().map(|value| label.of(value)).collect());
         let asked = Asked {
@@ -176,17 +171,9 @@ impl Snapshot<'_> {
             explain: true,
         };
         let matches = self.sections().search(self.reader(), self.at(), &asked, page)?;
-        let mut hits = Vec::with_capacity(matches.hits.len());
-        for (id, why) in matches.hits {
-            let missing =
-                || Error::Damaged { what: format!("section `{id}` is in the log but not in its table") };
-            let Some(Record::Section(section)) = self.section(id)?.map(|stored| stored.record) else {
-                return Err(missing());
-            };
-            // Where there was nothing to rank by, all are equally good.
-            hits.push(SectionHit { id, section, why: why.unwrap_or_default() });
-        }
-        Ok(FoundSections { hits, total: matches.total, is_degraded: matches.is_degraded })
+        // Where there was nothing to rank by, all are equally good.
+        let hits = matches.hits.into_iter().map(|(id, why)| (id, why.unwrap_or_default())).collect();
+        Ok(RankedSections { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 
     /// The ids of the best matches, best first, and whether words alone decided.

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use kenning_engine::{Explanation, SectionLabel, SectionQuestion, Snapshot};
-use kenning_model::{Id, ScopeId, Section, Timestamp};
+use kenning_engine::{Error, Explanation, SectionLabel, SectionQuestion, Snapshot};
+use kenning_model::{Id, Record, ScopeId, Section, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -139,25 +139,28 @@ impl Sought {
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false };
         let mut start = 0;
         while found.hits.len() < many && start < LOOKED_AT_MAX {
-            let page = snapshot.search_sections(&question, start..start + PAGE)?;
+            let page = snapshot.rank_sections(&question, start..start + PAGE)?;
             found.is_degraded |= page.is_degraded;
             start += PAGE;
             let is_last = start >= page.total;
-            for hit in page.hits {
-                if found.hits.len() == many || !self.fits(snapshot, hit.section.document)? {
+            for (id, why) in page.hits {
+                if found.hits.len() == many {
+                    break;
+                }
+                let section = section(snapshot, id)?;
+                if !self.fits(snapshot, section.document)? {
                     continue;
                 }
-                if found.of_document(hit.section.document) >= self.max_per_doc {
+                if found.of_document(section.document) >= self.max_per_doc {
                     found.duplicates += 1;
                     continue;
                 }
-                let source = match (page.is_degraded, hit.why.matched_terms.is_empty()) {
+                let source = match (page.is_degraded, why.matched_terms.is_empty()) {
                     (true, _) => Source::Bm25,
                     (false, true) => Source::Vector,
                     (false, false) => Source::Hybrid,
                 };
-                let (id, section, score) = (hit.id, hit.section, hit.why.total);
-                found.hits.push(Hit { id, section, score, source, why: Some(hit.why) });
+                found.hits.push(Hit { id, section, score: why.total, source, why: Some(why) });
             }
             if is_last {
                 break;
@@ -173,10 +176,7 @@ impl Sought {
                 // They come best first.
                 break;
             }
-            let Some(section) = snapshot.section(id)?.and_then(|stored| stored.record.as_section().cloned())
-            else {
-                continue;
-            };
+            let section = section(snapshot, id)?;
             if !Labels::of(&section).fit(&self.only) || !self.fits(snapshot, section.document)? {
                 continue;
             }
@@ -208,6 +208,16 @@ impl Sought {
         });
         self.fitting.borrow_mut().insert(id, fits);
         Ok(fits)
+    }
+}
+
+/// A section that the index or the graph has, which are made from the log as its table is.
+fn section(snapshot: &Snapshot<'_>, id: Id) -> Result<Section, Stop> {
+    match snapshot.section(id)?.map(|stored| stored.record) {
+        Some(Record::Section(section)) => Ok(section),
+        _ => {
+            Err(Error::Damaged { what: format!("section `{id}` is in the log but not in its table") }.into())
+        }
     }
 }
 
