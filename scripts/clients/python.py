@@ -5,8 +5,10 @@ Usage: python.py KENNING DATA_DIR legacy|2026-07-28
 
 import asyncio
 import json
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 from mcp import MCPError, StdioServerParameters, types
 from mcp.client.client import Client
@@ -31,6 +33,7 @@ async def main(command: str, data_dir: str, mode: str) -> None:
         await prompts(client)
         await scopes(client)
         await news(client, mode, notices)
+        await documents(client, command, data_dir)
 
 
 async def lists(client: Client) -> None:
@@ -178,6 +181,34 @@ async def news(client: Client, mode: str, notices: asyncio.Queue) -> None:
     async with client.listen(resource_subscriptions=[uri, "knowledge://unknown"]) as subscription:
         assert subscription.honored.resource_subscriptions == [uri]
         await check()
+
+
+async def documents(client: Client, command: str, data_dir: str) -> None:
+    async def call(tool: str, **arguments) -> dict:
+        result = await client.call_tool(tool, arguments)
+        assert not result.is_error, (tool, result)
+        return result.structured_content
+
+    book = Path(data_dir, "book")
+    book.mkdir()
+    Path(book, "garbage.md").write_text("# Garbage\n\nGarbage is collected at 2:30. See [restoring](restore.md).\n")
+    Path(book, "restore.md").write_text("# Restoring\n\nRun `volctl mount` first.\n")
+    subprocess.run([command, "ingest", book, "--data-dir", data_dir], check=True, capture_output=True)
+    quotes = (await call("kb_retrieve_evidence", question="when is garbage collected?"))["quotes"]
+    assert "2:30" in quotes[0]["quote"], quotes
+    first, second = (await call("kb_search", query="garbage collected"))["results"]
+    assert (first["source"], second["source"]) == ("hybrid", "graph_expanded")
+    passage = (await client.read_resource(first["scratch_uri"])).contents[0]
+    assert passage.text.startswith("Garbage is collected"), passage
+    assert passage.meta["io.kenning/annotations"]["priority"] == 0.1
+    excerpt = await call("kb.read_excerpt", passage_id=first["passage_id"])
+    assert "2:30" in excerpt["excerpt"] and excerpt["citation"]["section_id"] == first["section_id"]
+    paths = await call("graph_paths", a_ids=[first["section_id"]], b_ids=["volctl mount"])
+    assert paths["paths"][0]["types"] == ["links_to", "mentions"], paths
+    old = await call("search_sections", query="garbage collected")
+    assert old["results"][0]["section_id"] == first["section_id"] and old["results"][0]["rerank_score"] is None
+    tool_names = {tool.name for tool in (await client.list_tools()).tools}
+    assert {"kb_search", "graph_expand"} <= tool_names and "search_sections" not in tool_names
 
 
 async def rejected(call, *codes: int) -> None:

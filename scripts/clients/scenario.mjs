@@ -2,10 +2,14 @@
 // every structured reply against the tool's outputSchema and throws if it does not fit.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 const NOTICE_MAX_MS = 10_000;
 
-export async function scenario(client, watch) {
+// `server` is the program and its data directory, for another process on the same data.
+export async function scenario(client, watch, server) {
   await lists(client);
   const asking = { call: call(client), refused: refused(client) };
   const ids = await tools(client, asking);
@@ -13,6 +17,7 @@ export async function scenario(client, watch) {
   await prompts(client);
   await scopes(asking);
   await notices(client, watch);
+  await documents(client, asking, server);
 }
 
 async function lists(client) {
@@ -174,4 +179,65 @@ async function notices(client, watch) {
     changed_ids: [structuredContent.id],
   });
   await stop();
+}
+
+async function documents(client, { call, refused }, { command, dataDir }) {
+  const names = async () => (await client.listTools()).tools.map((tool) => tool.name);
+  const book = join(dataDir, "book");
+  mkdirSync(book);
+  const garbage = "# Garbage\n\nGarbage is collected every night at 2:30. See [restoring](restore.md#mounting).\n";
+  writeFileSync(join(book, "garbage.md"), garbage);
+  writeFileSync(join(book, "restore.md"), "# Restoring\n\n## Mounting\n\nRun `volctl mount` first.\n");
+  execFileSync(command, ["ingest", book, "--data-dir", dataDir]);
+
+  const { quotes } = await call("kb_retrieve_evidence", { question: "when is garbage collected?" });
+  assert.ok(quotes[0].quote.includes("2:30"), JSON.stringify(quotes));
+  const found = await client.callTool({ name: "kb_search", arguments: { query: "garbage collected" } });
+  const [first, second] = found.structuredContent.results;
+  assert.deepEqual([first.source, second.source], ["hybrid", "graph_expanded"]);
+  assert.ok(found._meta["io.kenning/usage"].bytes_returned > 0);
+  const link = found.content.find((block) => block.type === "resource_link");
+  assert.deepEqual([link.uri, link.mimeType, link.annotations.priority], [first.scratch_uri, "text/plain", undefined]);
+  const { contents } = await client.readResource({ uri: first.scratch_uri });
+  assert.ok(contents[0].text.startsWith("Garbage is collected"));
+  const { passage_id } = first;
+  assert.ok((await call("kb.read_excerpt", { passage_id })).excerpt.includes("2:30"));
+  assert.equal((await call("kb_expand_excerpt", { passage_id })).truncated, false);
+  const evidence = await call("kb_extract_evidence", { question: "garbage when?", passage_ids: [passage_id] });
+  assert.equal(evidence.quotes[0].passage_id, passage_id);
+  await refused("kb_read_excerpt", { passage_id: "none" }, "INVALID_ARGUMENT");
+  await refused("kb_search", { query: "x", scope: { project_id: "other" } }, "SCOPE_VIOLATION");
+
+  const { edges } = await call("graph_expand", { node_ids: [first.section_id] });
+  assert.deepEqual(edges.filter((edge) => edge.type === "links_to").map((edge) => edge.to), [second.section_id]);
+  const paths = await call("graph_paths", { a_ids: [first.section_id], b_ids: ["volctl mount"] });
+  assert.deepEqual(paths.paths[0].types, ["links_to", "mentions"]);
+  const node_ids = [first.section_id];
+  for (const [name, args] of [
+    ["graph_describe", { node_ids }],
+    ["graph_parents", { section_ids: node_ids }],
+    ["graph_children", { parent_id: first.section_id }],
+    ["graph_entities_for_sections", { section_ids: [second.section_id] }],
+    ["graph_sections_for_entities", { entity_ids: ["volctl mount"] }],
+    ["search_sections", { query: "garbage" }],
+    ["get_section_text", { section_ids: node_ids }],
+    ["describe_nodes", { node_ids }],
+    ["expand_neighbors", { node_ids }],
+    ["get_paths_between", { a_ids: node_ids, b_ids: [second.section_id] }],
+    ["list_children", { parent_id: first.section_id }],
+    ["list_parents", { section_ids: node_ids }],
+    ["get_entities_for_sections", { section_ids: node_ids }],
+    ["get_sections_for_entities", { entity_ids: ["volctl mount"] }],
+  ]) {
+    await call(name, args);
+  }
+  const { diagnostic_id } = await call("kb_search", { query: "garbage", options: { include_debug: true } });
+  const trace = await client.readResource({ uri: `kenning://diagnostics/${diagnostic_id}` });
+  assert.equal(JSON.parse(trace.contents[0].text).candidates[0].section_id, first.section_id);
+  const usage = await client.readResource({ uri: "kenning://diagnostics/usage" });
+  assert.equal(JSON.parse(usage.contents[0].text).tools["kb.retrieve_evidence"].calls, 1);
+
+  const listed = await names();
+  assert.ok(listed.includes("kb_search") && listed.includes("graph_expand"), listed.join(" "));
+  assert.ok(!listed.includes("search_sections"));
 }

@@ -22,5 +22,5 @@ await scenario(client, async (uri, told) => {
   const subscription = await client.listen({ resourceSubscriptions: [uri, "knowledge://unknown"] });
   assert.deepEqual(subscription.honoredFilter.resourceSubscriptions, [uri]);
   return () => subscription.close();
-});
+}, { command, dataDir });
 await client.close();

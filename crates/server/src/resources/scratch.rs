@@ -10,7 +10,7 @@ const TEMPLATE: &str = "kenning://scratch/{session_id}/{passage_id}";
 const PREFIX: &str = "kenning://scratch/";
 const MIME_TYPE: &str = "text/plain";
 /// Hosts that choose what to show a model choose this last.
-const PRIORITY: f32 = 0.1;
+const PRIORITY: f64 = 0.1;
 /// A read returns at most this much.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
@@ -20,7 +20,7 @@ pub(crate) fn template() -> ResourceTemplate {
             "A section that `kb.search` found, kept for half an hour. Prefer `kb.read_excerpt`.",
         )
         .with_mime_type(MIME_TYPE)
-        .with_annotations(Annotations::default().with_audience(vec![Role::Assistant]).with_priority(PRIORITY))
+        .with_annotations(Annotations::default().with_audience(vec![Role::Assistant]).with_priority(PRIORITY as f32))
 }
 
 pub(crate) fn link(link: Link) -> Resource {
