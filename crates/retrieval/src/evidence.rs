@@ -114,35 +114,39 @@ fn best(mut quotes: Vec<Quote>, many: usize) -> Vec<Quote> {
     quotes
 }
 
-/// Sentences, list items, and code as a whole.
+/// Sentences, list items, rows of tables, and code as a whole.
 pub fn sentences(text: &str) -> Vec<Range<usize>> {
     spans(text, usize::MAX)
 }
 
-/// Sentences, list items, and code as a whole, none longer than a quote may be.
+/// Sentences, list items, rows of tables, and code as a whole, none longer than a quote may be.
 fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
-    let (mut start, mut in_code) = (0, false);
+    let mut start = 0;
+    // What the code that a line stands in ends with.
+    let mut in_code: Option<&str> = None;
     let mut line_start = 0;
     for line in text.split_inclusive('\n') {
         let line_end = line_start + line.len();
         let trimmed = line.trim_start();
-        let is_fence = trimmed.starts_with("```");
-        let begins_anew = trimmed.is_empty()
-            || is_item(trimmed)
-            || trimmed.starts_with(['#', '|'])
-            || (is_fence && !in_code);
-        if begins_anew && !in_code {
+        let fence = ["```", "~~~"].into_iter().find(|fence| trimmed.starts_with(fence));
+        let is_row = trimmed.starts_with('|');
+        let begins_anew =
+            trimmed.is_empty() || is_item(trimmed) || trimmed.starts_with('#') || is_row || fence.is_some();
+        if begins_anew && in_code.is_none() {
             push(text, start..line_start, bytes_max, &mut spans);
             start = line_start;
         }
-        if is_fence {
-            in_code = !in_code;
-            if !in_code {
-                push(text, start..line_end, bytes_max, &mut spans);
-                start = line_end;
-            }
-        } else if !in_code {
+        let ends_code = in_code.is_some() && in_code == fence;
+        match in_code {
+            _ if ends_code => in_code = None,
+            None => in_code = fence,
+            Some(_) => {}
+        }
+        if ends_code || (is_row && in_code.is_none()) {
+            push(text, start..line_end, bytes_max, &mut spans);
+            start = line_end;
+        } else if in_code.is_none() {
             for end in sentence_ends(line) {
                 push(text, start..line_start + end, bytes_max, &mut spans);
                 start = line_start + end;
@@ -224,6 +228,35 @@ mod tests {
                 "End"
             ]
         );
+        assert_eq!(
+            shown(
+                "See Fig. 3 of J. Smith et al. for more (approx. 3.5 s). Is `a.b()` enough? \"Yes.\" No. 5 is not."
+            ),
+            [
+                "See Fig. 3 of J. Smith et al. for more (approx. 3.5 s).",
+                "Is `a.b()` enough?",
+                "\"Yes.\"",
+                "No. 5 is not."
+            ]
+        );
+        let table = "Limits. These hold:\n| name | what |\n|---|---|\n| `max` | 5. Larger ones are refused. |\nAfter it.";
+        assert_eq!(
+            shown(table),
+            [
+                "Limits.",
+                "These hold:",
+                "| name | what |",
+                "|---|---|",
+                "| `max` | 5. Larger ones are refused. |",
+                "After it."
+            ]
+        );
+        let code = "Run it. Now.\n~~~sh\n# a comment. Two.\n```\n- no item\n| no row\n~~~\nDone. All.";
+        assert_eq!(
+            shown(code),
+            ["Run it.", "Now.", "~~~sh\n# a comment. Two.\n```\n- no item\n| no row\n~~~", "Done.", "All."]
+        );
+        assert_eq!(shown("Open.\n```\nnever. closed."), ["Open.", "```\nnever. closed."]);
         let long = "many words, ".repeat(100);
         assert!(shown(&long).iter().all(|span| span.len() <= Most::default().bytes && !span.is_empty()));
         assert!(shown(&"ü".repeat(1000)).concat() == "ü".repeat(1000));
