@@ -20,6 +20,7 @@ use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
+    passage_ranges,
 };
 use kenning_storage::{Applied, Error, Reader, Storage};
 
@@ -81,9 +82,16 @@ struct Worker {
 
 /// One page of matches, and how many there are.
 pub(crate) struct Matches {
-    pub hits: Vec<(Id, Option<Explanation>)>,
+    pub hits: Vec<Match>,
     pub total: u64,
     pub is_degraded: bool,
+}
+
+pub(crate) struct Match {
+    pub id: Id,
+    /// Which of the passages of a section it is; an entry is one.
+    pub passage: usize,
+    pub explanation: Option<Explanation>,
 }
 
 /// Which of the two could not be read.
@@ -205,7 +213,12 @@ impl Indexed {
         };
         let results = index.search(&asked, page)?;
         let explain = |hit: &Hit| hit.why.as_ref().map(|why| Explanation::new(hit.score, why));
-        let hits = results.hits.iter().map(|hit| (Id::from_bits(hit.key), explain(hit))).collect();
+        let found = |hit: &Hit| Match {
+            id: Id::from_bits(hit.key),
+            passage: (hit.key >> PASSAGE_SHIFT) as usize,
+            explanation: explain(hit),
+        };
+        let hits = results.hits.iter().map(found).collect();
         let matches = Matches { hits, total: results.total, is_degraded: results.is_degraded };
         let is_wanting = index.tail().changes() >= TAIL_MAX || results.is_degraded;
         drop(state);
@@ -509,11 +522,11 @@ fn append(
     while at < to.0 {
         let (first, before) = (TxId(at + 1), tail.changes());
         let end = TxId(to.0.min(at + stride));
-        feed(reader, of, first..end.next(), embedder, &mut |tx, id, before, after| {
+        feed(reader, of, first..end.next(), embedder, &mut |tx, key, before, after| {
             if stop.load(Ordering::Acquire) {
                 return Err(kenning_retrieval::Error::Stopped.into());
             }
-            tail.change(tx.0, id.bits(), before, after);
+            tail.change(tx.0, key, before, after);
             Ok(())
         })?;
         // Transactions of one change are read by thousands, those of a load one by one.
@@ -538,8 +551,8 @@ impl State {
     ) -> Result<(), Failed> {
         if self.at < to {
             let range = self.at.next()..to.next();
-            feed(reader, of, range, embedder, &mut |tx, id, before, after| {
-                Ok(self.index.change(tx.0, id.bits(), before, after)?)
+            feed(reader, of, range, embedder, &mut |tx, key, before, after| {
+                Ok(self.index.change(tx.0, key, before, after)?)
             })?;
             self.at = to;
         }
@@ -547,8 +560,15 @@ impl State {
     }
 }
 
-/// What takes in a change: the transaction, the id, the version that ends and the one that begins.
-type Take<'a> = &'a mut dyn FnMut(TxId, Id, Option<&Prepared>, Option<Version>) -> Result<(), Failed>;
+/// What takes in a change: the transaction, the key, the version that ends and the one that begins.
+type Take<'a> = &'a mut dyn FnMut(TxId, u64, Option<&Prepared>, Option<Version>) -> Result<(), Failed>;
+
+/// A key is an id and, above its fifty bits, the number of a passage.
+const PASSAGE_SHIFT: u32 = 50;
+
+fn key(id: Id, passage: usize) -> u64 {
+    id.bits() | (passage as u64) << PASSAGE_SHIFT
+}
 
 struct Change {
     tx: TxId,
@@ -597,12 +617,17 @@ fn flush(
     }
     let prepared = prepare(batch, embedder)?;
     for (change, (before, after)) in batch.drain(..).zip(prepared) {
-        take(change.tx, change.id, before.as_ref(), after)?;
+        let many = before.len().max(after.len());
+        let mut after = after.into_iter();
+        for passage in 0..many {
+            take(change.tx, key(change.id, passage), before.get(passage), after.next())?;
+        }
     }
     Ok(())
 }
 
-type PreparedChange = (Option<Prepared>, Option<Version>);
+/// The passages of the version that ends and of the one that begins.
+type PreparedChange = (Vec<Prepared>, Vec<Version>);
 
 /// Breaking texts into words and vectors is most of the work, and each text is its own.
 fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>, Failed> {
@@ -626,13 +651,8 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>,
 }
 
 fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<PreparedChange, Failed> {
-    let before = change.before.as_ref().map(|record| Text::of(record).prepared(embedder));
-    let Some(record) = &change.after else { return Ok((before, None)) };
-    let text = Text::of(record);
-    let mut prepared = text.prepared(embedder);
-    if embedder.is_slow() && embed_now {
-        prepared = prepared.embedded(&text.document(), embedder)?;
-    }
+    let before = change.before.iter().flat_map(Text::all_of).map(|text| text.prepared(embedder)).collect();
+    let Some(record) = &change.after else { return Ok((before, Vec::new())) };
     let (mut limits, mut marks) = (Limits::NONE, Vec::new());
     if let Record::Entry(entry) = record {
         limits = Limits {
@@ -645,7 +665,15 @@ fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<
         }
     }
     let group = record.scope().map_or(0, |scope| scope.0);
-    Ok((before, Some(Version { group, limits, marks, prepared })))
+    let mut after = Vec::new();
+    for text in Text::all_of(record) {
+        let mut prepared = text.prepared(embedder);
+        if embedder.is_slow() && embed_now {
+            prepared = prepared.embedded(&text.document(), embedder)?;
+        }
+        after.push(Version { group, limits, marks: marks.clone(), prepared });
+    }
+    Ok((before, after))
 }
 
 /// Hands the text of a version to `take`.
@@ -657,12 +685,16 @@ fn text_of(
     take: &mut dyn FnMut(&Document<'_>),
 ) -> bool {
     let stored = reader.record(of, Id::from_bits(key), TxId(from));
-    let Some(stored) = stored.ok().flatten() else { return false };
-    take(&Text::of(&stored.record).document());
+    let text = stored
+        .ok()
+        .flatten()
+        .and_then(|stored| Text::all_of(&stored.record).into_iter().nth((key >> PASSAGE_SHIFT) as usize));
+    let Some(text) = text else { return false };
+    take(&text.document());
     true
 }
 
-/// An entry or a section as it is found.
+/// An entry or a passage of a section as it is found.
 struct Text {
     title: String,
     body: String,
@@ -670,12 +702,12 @@ struct Text {
 }
 
 impl Text {
-    fn of(record: &Record) -> Text {
+    fn all_of(record: &Record) -> Vec<Text> {
         match record {
-            Record::Entry(entry) => Text::of_entry(entry),
+            Record::Entry(entry) => vec![Text::of_entry(entry)],
             Record::Section(section) => Text::of_section(section),
             // Nothing else is fed.
-            _ => Text { title: String::new(), body: String::new(), labels: Vec::new() },
+            _ => Vec::new(),
         }
     }
 
@@ -692,12 +724,24 @@ impl Text {
         Text { title: clean(&entry.topic), body, labels }
     }
 
-    fn of_section(section: &Section) -> Text {
+    /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
+    fn of_section(section: &Section) -> Vec<Text> {
         let title = section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ");
         let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
         labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
         labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
-        Text { title, body: clean(&section.text), labels }
+        let text = clean(&section.text);
+        let mut ranges = passage_ranges(&text);
+        if ranges.is_empty() {
+            // A heading without a text can still be found.
+            ranges.push(0..0);
+        }
+        let passage = |range: Range<usize>| Text {
+            title: title.clone(),
+            body: text[range].to_owned(),
+            labels: labels.clone(),
+        };
+        ranges.into_iter().map(passage).collect()
     }
 
     fn document(&self) -> Document<'_> {

@@ -23,12 +23,12 @@ pub use duplicates::Similar;
 pub use ingest::{Intake, IntakeError};
 pub use kenning_documents::Format;
 pub use kenning_graph as graph;
-pub use kenning_retrieval::Embedder;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
+pub use kenning_retrieval::{Embedder, passage_ranges};
 pub use kenning_storage::{Error, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
-    EntryHit, Explanation, Found, Question, RankedSections, Scoring, SectionLabel, SectionQuestion,
+    EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
 };
 pub use snapshot::Snapshot;
 
@@ -223,7 +223,7 @@ impl Engine {
             Arc::new(indexed::Indexed::new(of, storage.clone(), dir, self.embedder.clone()))
         };
         let indexed = index(EntityType::Entry, "entries");
-        let sections = index(EntityType::Section, "sections");
+        let sections = index(EntityType::Section, "passages");
         let linked = linked::Linked::default();
         Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed, sections, linked }))
     }

@@ -8,6 +8,7 @@ use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
+use crate::indexed::Match;
 
 /// What is sought. Words of one field are alternatives; both fields must match when both are given.
 pub struct Question<'a> {
@@ -93,12 +94,19 @@ pub struct SectionQuestion<'a> {
     pub as_written: bool,
 }
 
-/// Sections by their ids: whoever asks reads those that are wanted.
-pub struct RankedSections {
+/// Passages by the ids of their sections: whoever asks reads those that are wanted.
+pub struct FoundPassages {
     /// Best first.
-    pub hits: Vec<(Id, Explanation)>,
+    pub hits: Vec<PassageHit>,
     pub total: u64,
     pub is_degraded: bool,
+}
+
+pub struct PassageHit {
+    pub section: Id,
+    /// Which of its passages it is, counted as `passage_ranges` of its clean text gives them.
+    pub passage: usize,
+    pub why: Explanation,
 }
 
 pub struct Found {
@@ -152,12 +160,12 @@ impl Snapshot<'_> {
         Ok(quotes(&rarities, sources, most))
     }
 
-    /// One page of the sections of documents that match, best first.
-    pub fn rank_sections(
+    /// One page of the passages of documents that match, best first.
+    pub fn search_passages(
         &self,
         question: &SectionQuestion<'_>,
         page: Range<u64>,
-    ) -> Result<RankedSections, Error> {
+    ) -> Result<FoundPassages, Error> {
         let only = question.only.iter().filter(|(_, values)| !values.is_empty());
         let labels = only.map(|(label, values)| values.iter().map(|value| label.of(value)).collect());
         let asked = Asked {
@@ -171,15 +179,20 @@ impl Snapshot<'_> {
             explain: true,
         };
         let matches = self.sections().search(self.reader(), self.at(), &asked, page)?;
-        // Where there was nothing to rank by, all are equally good.
-        let hits = matches.hits.into_iter().map(|(id, why)| (id, why.unwrap_or_default())).collect();
-        Ok(RankedSections { hits, total: matches.total, is_degraded: matches.is_degraded })
+        let hit = |found: Match| PassageHit {
+            section: found.id,
+            passage: found.passage,
+            // Where there was nothing to rank by, all are equally good.
+            why: found.explanation.unwrap_or_default(),
+        };
+        let hits = matches.hits.into_iter().map(hit).collect();
+        Ok(FoundPassages { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 
     /// The ids of the best matches, best first, and whether words alone decided.
     pub fn ranked(&self, question: &Question<'_>, many: u64) -> Result<(Vec<Id>, bool), Error> {
         let matches = self.indexed().search(self.reader(), self.at(), &question.into(), 0..many)?;
-        Ok((matches.hits.into_iter().map(|(id, _)| id).collect(), matches.is_degraded))
+        Ok((matches.hits.into_iter().map(|found| found.id).collect(), matches.is_degraded))
     }
 
     /// One page of the matches, best first; newest first when there is nothing to rank by.
@@ -193,7 +206,7 @@ impl Snapshot<'_> {
         }
         let matches = self.indexed().search(self.reader(), self.at(), &question.into(), page)?;
         let mut hits = Vec::with_capacity(matches.hits.len());
-        for (id, explanation) in matches.hits {
+        for Match { id, explanation, .. } in matches.hits {
             let missing =
                 || Error::Damaged { what: format!("entry `{id}` is in the log but not in its table") };
             hits.push(EntryHit { stored: self.entry(id)?.ok_or_else(missing)?, explanation });

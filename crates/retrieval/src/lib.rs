@@ -31,5 +31,6 @@ pub use error::Error;
 pub use index::{Index, Known};
 pub use memory::{Memory, Version};
 pub use part::{Limits, Place, Sight};
+pub use passage::passage_ranges;
 pub use search::{By, Hit, Question, Results, Why};
 pub use segment::TextOf;

@@ -1,33 +1,44 @@
 //! Long texts are compared by their best passage, since the meaning of a whole page is the meaning of nothing.
 
+use std::ops::Range;
+
 /// About what the table of vectors was made for.
 const WORDS_MAX: usize = 160;
 
 /// Cuts at the ends of sentences, or between words where a sentence is too long by itself.
 pub fn passages(text: &str) -> Vec<&str> {
-    let mut passages = Vec::new();
+    passage_ranges(text).into_iter().map(|range| &text[range]).collect()
+}
+
+/// Where the passages of a text stand in it.
+pub fn passage_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
     let (mut start, mut words) = (0, 0);
-    for sentence in sentences(text) {
-        let count = sentence.1;
+    for (sentence, count) in sentences(text) {
         if words > 0 && words + count > WORDS_MAX {
-            passages.push(text[start..sentence.0.start].trim());
-            (start, words) = (sentence.0.start, 0);
+            ranges.push(start..sentence.start);
+            (start, words) = (sentence.start, 0);
         }
         words += count;
         while words > WORDS_MAX {
-            let cut = start + words_end(&text[start..sentence.0.end], WORDS_MAX);
-            passages.push(text[start..cut].trim());
+            let cut = start + words_end(&text[start..sentence.end], WORDS_MAX);
+            ranges.push(start..cut);
             start = cut;
-            words = text[start..sentence.0.end].split_whitespace().count();
+            words = text[start..sentence.end].split_whitespace().count();
         }
     }
-    passages.push(text[start..].trim());
-    passages.retain(|passage| !passage.is_empty());
-    passages
+    ranges.push(start..text.len());
+    ranges.into_iter().map(|range| trimmed(text, range)).filter(|range| !range.is_empty()).collect()
+}
+
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = &text[range.clone()];
+    let start = range.start + part.len() - part.trim_start().len();
+    start..start + part.trim().len()
 }
 
 /// Sentences and how many words each has. A mark ends one only before a blank, so `4.2.1` and `e.g.x` hold together.
-fn sentences(text: &str) -> Vec<(std::ops::Range<usize>, usize)> {
+fn sentences(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut sentences = Vec::new();
     let mut start = 0;
     let mut chars = text.char_indices().peekable();

@@ -49,7 +49,7 @@ fn main() {
         let snapshot = engine.snapshot().expect("a snapshot");
         let scopes = [ScopeId::GLOBAL_DEFAULT];
         let question = SectionQuestion { scopes: &scopes, text: &asked[at], only: &[], as_written: false };
-        snapshot.rank_sections(&question, 0..10).expect("an answer");
+        snapshot.search_passages(&question, 0..10).expect("an answer");
     });
     for (tool, argument) in [("kb.search", "query"), ("kb.retrieve_evidence", "question")] {
         let ours = p50(tool, ASKED, |at| {

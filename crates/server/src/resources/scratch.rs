@@ -20,7 +20,9 @@ pub(crate) fn template() -> ResourceTemplate {
             "A section that `kb.search` found, kept for half an hour. Prefer `kb.read_excerpt`.",
         )
         .with_mime_type(MIME_TYPE)
-        .with_annotations(Annotations::default().with_audience(vec![Role::Assistant]).with_priority(PRIORITY as f32))
+        .with_annotations(
+            Annotations::default().with_audience(vec![Role::Assistant]).with_priority(PRIORITY as f32),
+        )
 }
 
 pub(crate) fn link(link: Link) -> Resource {

@@ -68,14 +68,14 @@ fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passa
 pub(super) fn preview(
     snapshot: &Snapshot<'_>,
     question: &str,
-    title: &str,
-    text: &str,
+    source: &Source<'_>,
     chars_max: usize,
     scoring: Scoring,
 ) -> Result<(String, Range<usize>), Stop> {
     const SENTENCES: usize = 3;
     let most = Most { quotes: SENTENCES, bytes: chars_max };
-    let quotes = snapshot.section_quotes(question, &[Source { title, text }], most, scoring)?;
+    let quotes = snapshot.section_quotes(question, std::slice::from_ref(source), most, scoring)?;
+    let text = source.text;
     let Some(best) = quotes.first().map(|quote| quote.range.clone()) else {
         return Ok((String::new(), 0..0));
     };

@@ -1,6 +1,6 @@
 //! `kb.search`: which sections to read, each with the sentences that answer best. Never their text.
 
-use kenning_engine::Scoring;
+use kenning_engine::{Scoring, passage_ranges};
 use kenning_presentation::Link;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::clean;
@@ -151,7 +151,11 @@ impl Tool for Search {
         let mut results = Vec::new();
         for (at, hit) in shown {
             let (title, text) = (title(&hit.section), clean(&hit.section.text));
-            let (preview, best) = passage::preview(snapshot, &query, &title, &text, chars, scoring)?;
+            let within = hit.passage.and_then(|passage| passage_ranges(&text).into_iter().nth(passage));
+            let within = within.unwrap_or(0..text.len());
+            let source = kenning_engine::Source { title: &title, text: &text[within.clone()] };
+            let (preview, best) = passage::preview(snapshot, &query, &source, chars, scoring)?;
+            let best = within.start + best.start..within.start + best.end;
             let (handle, kept) = passage::keep(ctx, hit.id, &hit.section, best, text);
             results.push(Found {
                 scratch_uri: passage::uri(ctx, &handle),

@@ -1,9 +1,9 @@
 //! What a search of documents may look at, and what it finds there.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use kenning_engine::{Error, Explanation, SectionLabel, SectionQuestion, Snapshot};
+use kenning_engine::{Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Snapshot};
 use kenning_model::{Id, Record, ScopeId, Section, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,8 @@ pub(crate) struct Hit {
     pub(crate) section: Section,
     pub(crate) score: f64,
     pub(crate) source: Source,
-    /// None for what only the graph led to.
+    /// Which of its passages it was found by; none, as below, for what only the graph led to.
+    pub(crate) passage: Option<usize>,
     pub(crate) why: Option<Explanation>,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Hits {
     pub(crate) is_degraded: bool,
 }
 
-/// So many sections are read at a time, and so many are looked at in all before a search gives up.
+/// So many passages are read at a time, and so many are looked at in all before a search gives up.
 const PAGE: u64 = 50;
 const LOOKED_AT_MAX: u64 = 1_000;
 
@@ -137,15 +138,20 @@ impl Sought {
         let question =
             SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false };
+        // A section comes once, by its best passage.
+        let mut known: HashSet<Id> = HashSet::new();
         let mut start = 0;
         while found.hits.len() < many && start < LOOKED_AT_MAX {
-            let page = snapshot.rank_sections(&question, start..start + PAGE)?;
+            let page = snapshot.search_passages(&question, start..start + PAGE)?;
             found.is_degraded |= page.is_degraded;
             start += PAGE;
             let is_last = start >= page.total;
-            for (id, why) in page.hits {
+            for PassageHit { section: id, passage, why } in page.hits {
                 if found.hits.len() == many {
                     break;
+                }
+                if !known.insert(id) {
+                    continue;
                 }
                 let section = section(snapshot, id)?;
                 if !self.fits(snapshot, section.document)? {
@@ -160,7 +166,8 @@ impl Sought {
                     (false, true) => Source::Vector,
                     (false, false) => Source::Hybrid,
                 };
-                found.hits.push(Hit { id, section, score: why.total, source, why: Some(why) });
+                let (score, passage, why) = (why.total, Some(passage), Some(why));
+                found.hits.push(Hit { id, section, score, source, passage, why });
             }
             if is_last {
                 break;
@@ -185,7 +192,8 @@ impl Sought {
                 continue;
             }
             let at = found.hits.partition_point(|hit| hit.score >= score);
-            found.hits.insert(at, Hit { id, section, score, source: Source::GraphExpanded, why: None });
+            let (source, passage, why) = (Source::GraphExpanded, None, None);
+            found.hits.insert(at, Hit { id, section, score, source, passage, why });
             found.hits.truncate(many);
         }
         Ok(())
