@@ -141,6 +141,8 @@ pub(super) fn quotes(
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
     let most = Most { quotes: wanted.max_quotes, bytes };
     let found = snapshot.section_quotes(question, &sources, most, wanted.scoring)?;
+    // What is expanded next grows around the best quote of a passage, so that one comes last.
+    found.iter().rev().for_each(|quote| passages[quote.source].1.was_read(quote.range.clone()));
     let quote = |found: &kenning_engine::Quote| {
         let (handle, kept) = &passages[found.source];
         let (before, after) = around(&kept.text, &found.range, wanted.context_tokens * TOKEN_BYTES);

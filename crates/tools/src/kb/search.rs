@@ -106,7 +106,7 @@ struct Found {
 }
 
 pub(super) const TOP_K_DEFAULT: u64 = 5;
-pub(super) const MAX_PER_DOC_DEFAULT: u64 = 1;
+const MAX_PER_DOC_DEFAULT: u64 = 1;
 const SNIPPET_CHARS_DEFAULT: u64 = 280;
 
 impl Tool for Search {

@@ -2,5 +2,6 @@
 
 mod bounds;
 mod documents;
+mod long_sections;
 mod published;
 mod transcripts;
