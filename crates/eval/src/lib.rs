@@ -1,6 +1,8 @@
 //! How well search finds what it should: labelled questions over labelled texts, asked of the same engine that the
 //! tools ask.
 
+mod documents;
+mod library;
 mod measure;
 mod set;
 
@@ -13,7 +15,9 @@ use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
 
-pub use measure::{Interval, Scores};
+pub use documents::{Files, evaluate_documents};
+pub use library::{Library, quoted};
+pub use measure::{Interval, Scores, answers};
 pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.

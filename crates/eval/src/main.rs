@@ -1,4 +1,4 @@
-//! `kenning-eval [--evidence] DIR… [--json FILE]`: how well search finds what it should.
+//! `kenning-eval [--evidence] [--documents each|joined] DIR… [--json FILE]`: how well search finds what it should.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 use kenning_engine::Embedder;
-use kenning_eval::{Scores, Set, evaluate};
+use kenning_eval::{Files, Scores, Set, evaluate, evaluate_documents};
 use serde_json::json;
 
 /// Measure search on labelled sets (corpus.jsonl, queries.jsonl, qrels.tsv)
@@ -19,6 +19,9 @@ struct Arguments {
     /// Also measure whether the sentences that would be quoted have the answer in them
     #[arg(long)]
     evidence: bool,
+    /// Take the texts in as files, and search and quote with the tools for documents
+    #[arg(long, value_name = "FILES")]
+    documents: Option<Files>,
     /// Also write the figures to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -46,7 +49,11 @@ fn main() -> anyhow::Result<()> {
     println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs  evidence");
     for dir in &arguments.sets {
         let name = dir.file_name().context("a set is a folder")?.to_string_lossy().into_owned();
-        let scores = evaluate(&Set::read(dir)?, arguments.embedder()?, arguments.evidence)?;
+        let (set, embedder) = (Set::read(dir)?, arguments.embedder()?);
+        let scores = match arguments.documents {
+            Some(files) => evaluate_documents(&set, embedder, files)?,
+            None => evaluate(&set, embedder, arguments.evidence)?,
+        };
         let interval = scores.ndcg_interval;
         println!(
             "{name:<22}  {:.4} [{:.3}, {:.3}]  {:.4} {:.4} {:.4} {:>8.0} {:>8.0}  {}",

@@ -1,0 +1,82 @@
+//! A store that documents are taken into as `kenning ingest` does, and asked with the tools that agents call.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::Context;
+use kenning_engine::{Embedder, Engine, Format, Intake};
+use kenning_model::{Id, Record, ScopeId};
+use kenning_presentation::Reply;
+use kenning_testkit::TempStore;
+use kenning_tools::{Access, Caller, dispatch, find};
+use serde_json::Value;
+
+pub struct Library {
+    engine: Engine,
+    caller: Caller,
+    intake: Intake,
+    _store: TempStore,
+}
+
+impl Library {
+    pub fn new(embedder: Embedder) -> Library {
+        let store = TempStore::in_memory();
+        let name = || "eval".to_owned();
+        Library {
+            engine: Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder),
+            caller: Caller::new(None, name(), "global:default".to_owned()),
+            intake: Intake {
+                actor: name(),
+                origin: name(),
+                scope: ScopeId::GLOBAL_DEFAULT,
+                source: name(),
+                doc_tag: name(),
+            },
+            _store: store,
+        }
+    }
+
+    /// One file, in the format that its name says.
+    pub fn take_in(&self, path: &str, text: &str) -> anyhow::Result<()> {
+        let format = Format::of(Path::new(path)).with_context(|| format!("{path} is no document"))?;
+        let document = self.intake.prepare(&self.engine, path, format, text.as_bytes().to_vec())?;
+        let document = document.with_context(|| format!("{path} is there already"))?;
+        Ok(self.intake.put(&self.engine, document)?)
+    }
+
+    /// Calls a tool as an agent does.
+    pub fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Reply> {
+        let definition = find(tool).with_context(|| format!("there is no tool `{tool}`"))?;
+        let arguments = arguments.as_object().cloned().context("arguments are an object")?;
+        let reply = dispatch(&self.engine, &self.caller, Access::ReadOnly, definition, arguments);
+        anyhow::ensure!(!reply.is_error, "{tool}: {}", reply.structured);
+        Ok(reply)
+    }
+
+    /// The paths of the documents that these results or quotes are from, in their order.
+    pub fn paths(&self, found: &Value) -> anyhow::Result<Vec<String>> {
+        let snapshot = self.engine.snapshot()?;
+        let mut known: HashMap<Id, String> = HashMap::new();
+        let mut paths = Vec::new();
+        for one in found.as_array().context("a list")? {
+            let id = one["section_id"].as_str().and_then(Id::parse).context("every hit names its section")?;
+            let Some(Record::Section(section)) = snapshot.section(id)?.map(|stored| stored.record) else {
+                anyhow::bail!("there is no section `{id}`");
+            };
+            if let std::collections::hash_map::Entry::Vacant(new) = known.entry(section.document) {
+                let stored =
+                    snapshot.document(section.document)?.context("every section has its document")?;
+                let document = stored.record.as_document().context("a document")?;
+                new.insert(document.path.clone());
+            }
+            paths.push(known[&section.document].clone());
+        }
+        Ok(paths)
+    }
+}
+
+/// The sentences of a reply that quotes.
+pub fn quoted(reply: &Reply) -> Vec<&str> {
+    let quotes = reply.structured["quotes"].as_array().into_iter().flatten();
+    quotes.filter_map(|quote| quote["quote"].as_str()).collect()
+}
