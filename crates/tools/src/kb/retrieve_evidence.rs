@@ -18,7 +18,7 @@ use crate::{Context, Stop};
 pub(crate) struct RetrieveEvidence;
 
 /// Where `kb.search` shows one section of each document, to choose from, all that answers is quoted here: of documents
-/// with many sections, one alone leaves out a fifth of the answers (`docs/figures.md`).
+/// with many sections, one alone leaves out up to a fifth of the answers (`docs/figures.md`).
 const MAX_PER_DOC_DEFAULT: u64 = 0;
 
 #[derive(Deserialize, JsonSchema)]
