@@ -86,9 +86,10 @@ pub(crate) struct Hits {
     pub(crate) is_degraded: bool,
 }
 
-/// So many passages are read at a time, and so many are looked at in all before a search gives up.
+/// So many passages are looked at first. Where a few documents have them all, each further look is four times as wide, up
+/// to so many in all.
 const PAGE: u64 = 50;
-const LOOKED_AT_MAX: u64 = 1_000;
+const LOOKED_AT_MAX: u64 = 5_000;
 
 impl Sought {
     pub(crate) fn new(
@@ -140,11 +141,11 @@ impl Sought {
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false };
         // A section comes once, by its best passage.
         let mut known: HashSet<Id> = HashSet::new();
-        let mut start = 0;
+        let (mut start, mut size) = (0, PAGE);
         while found.hits.len() < many && start < LOOKED_AT_MAX {
-            let page = snapshot.search_passages(&question, start..start + PAGE)?;
+            let page = snapshot.search_passages(&question, start..start + size)?;
             found.is_degraded |= page.is_degraded;
-            start += PAGE;
+            (start, size) = (start + size, size * 4);
             let is_last = start >= page.total;
             for PassageHit { section: id, passage, why } in page.hits {
                 if found.hits.len() == many {
