@@ -3,61 +3,10 @@
 
 use std::sync::Arc;
 
-use kenning_engine::{Engine, Format, Intake};
-use kenning_model::ScopeId;
-use kenning_presentation::Reply;
-use kenning_presentation::budget::REPLY_BYTES_MAX;
-use kenning_testkit::TempStore;
-use kenning_tools::{Access, Caller, Definition, Family, definitions, dispatch, find};
+use kenning_tools::{Caller, Definition, Family, definitions, find};
 use serde_json::{Map, Value, json};
 
-struct Session {
-    engine: Engine,
-    caller: Caller,
-    _store: TempStore,
-}
-
-impl Session {
-    fn new() -> Session {
-        let store = TempStore::in_memory();
-        let engine = store.engine();
-        let caller = Caller::new(Some("alice"), "alice's session".to_owned(), "global:default".to_owned());
-        Session { engine, caller, _store: store }
-    }
-
-    fn take_in(&self, path: &str, text: &str) {
-        let intake = Intake {
-            actor: "tester".to_owned(),
-            origin: "tests".to_owned(),
-            scope: ScopeId::GLOBAL_DEFAULT,
-            source: "handbook".to_owned(),
-            doc_tag: "handbook".to_owned(),
-        };
-        let prepared = intake.prepare(&self.engine, path, Format::Markdown, text.as_bytes().to_vec());
-        intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");
-    }
-
-    fn call(&self, tool: &str, arguments: Value) -> Reply {
-        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-        let reply =
-            dispatch(&self.engine, &self.caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
-        let size = reply.structured.to_string().len();
-        assert!(size <= REPLY_BYTES_MAX, "{tool}: {size} bytes");
-        reply
-    }
-
-    fn good(&self, tool: &str, arguments: Value) -> Value {
-        let reply = self.call(tool, arguments.clone());
-        assert!(!reply.is_error, "{tool} {arguments}: {}", reply.structured);
-        reply.structured
-    }
-
-    fn refused(&self, tool: &str, arguments: Value) -> String {
-        let reply = self.call(tool, arguments.clone());
-        assert!(reply.is_error, "{tool} {arguments}: {}", reply.structured);
-        reply.structured["error"]["message"].as_str().expect("a message").to_owned()
-    }
-}
+use crate::session::Session;
 
 /// The caps that the design names, as the schemas must say them.
 const CAPS: &[(&str, &str, u64)] = &[
@@ -237,21 +186,6 @@ fn reading_on_reaches_the_end_and_misses_nothing() {
         start = piece["next_start_char"].clone();
     }
     assert_eq!(read.trim(), text.trim());
-}
-
-#[test]
-fn a_preview_shows_the_answer_that_stands_last() {
-    let session = Session::new();
-    let filler: String =
-        (0..80).map(|number| format!("The cluster has setting {number}, which is rarely needed. ")).collect();
-    session.take_in("cluster.md", &format!("# Cluster\n\n{filler}The quorum timeout is 45 seconds."));
-    for scoring in ["weighted", "overlap"] {
-        let asked = json!({"query": "what is the quorum timeout", "options": {"scoring": scoring}});
-        let preview = session.good("kb.search", asked)["results"][0]["preview"].clone();
-        let preview = preview.as_str().expect("a preview");
-        assert!(preview.contains("45 seconds"), "{scoring}: {preview}");
-        assert!(!preview.starts_with("The cluster has setting 0,"), "{scoring}: {preview}");
-    }
 }
 
 #[test]

@@ -4,4 +4,5 @@ mod bounds;
 mod documents;
 mod long_sections;
 mod published;
+mod session;
 mod transcripts;

@@ -1,0 +1,57 @@
+//! A store with documents, and somebody who asks.
+
+use kenning_engine::{Engine, Format, Intake};
+use kenning_model::ScopeId;
+use kenning_presentation::Reply;
+use kenning_presentation::budget::REPLY_BYTES_MAX;
+use kenning_testkit::TempStore;
+use kenning_tools::{Access, Caller, dispatch, find};
+use serde_json::Value;
+
+pub struct Session {
+    pub engine: Engine,
+    pub caller: Caller,
+    _store: TempStore,
+}
+
+impl Session {
+    pub fn new() -> Session {
+        let store = TempStore::in_memory();
+        let engine = store.engine();
+        let caller = Caller::new(Some("alice"), "alice's session".to_owned(), "global:default".to_owned());
+        Session { engine, caller, _store: store }
+    }
+
+    pub fn take_in(&self, path: &str, text: &str) {
+        let intake = Intake {
+            actor: "tester".to_owned(),
+            origin: "tests".to_owned(),
+            scope: ScopeId::GLOBAL_DEFAULT,
+            source: "handbook".to_owned(),
+            doc_tag: "handbook".to_owned(),
+        };
+        let prepared = intake.prepare(&self.engine, path, Format::Markdown, text.as_bytes().to_vec());
+        intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");
+    }
+
+    pub fn call(&self, tool: &str, arguments: Value) -> Reply {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let reply =
+            dispatch(&self.engine, &self.caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
+        let size = reply.structured.to_string().len();
+        assert!(size <= REPLY_BYTES_MAX, "{tool}: {size} bytes");
+        reply
+    }
+
+    pub fn good(&self, tool: &str, arguments: Value) -> Value {
+        let reply = self.call(tool, arguments.clone());
+        assert!(!reply.is_error, "{tool} {arguments}: {}", reply.structured);
+        reply.structured
+    }
+
+    pub fn refused(&self, tool: &str, arguments: Value) -> String {
+        let reply = self.call(tool, arguments.clone());
+        assert!(reply.is_error, "{tool} {arguments}: {}", reply.structured);
+        reply.structured["error"]["message"].as_str().expect("a message").to_owned()
+    }
+}
