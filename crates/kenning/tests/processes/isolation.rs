@@ -11,8 +11,8 @@ use kenning_server::client::{Client, Era};
 use kenning_testkit::TempStore;
 use serde_json::{Value, json};
 
-use self::rows::{Answers, Asker, Call, Item, Row, Shows, rows};
-use self::world::{Reach, World, markers};
+use self::rows::{Answers, Asker, Call, Item, Passage, Row, Shows, rows};
+use self::world::{COMMON, Reach, World, markers};
 use crate::subscriptions::SOON;
 use crate::{start, start_in, text};
 
@@ -25,14 +25,17 @@ const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:to
 fn no_reply_shows_what_the_scope_does_not_see() {
     let store = TempStore::new();
     let mut client = start(store.path(), Era::Modern, "isolation");
-    let world = World::build(&mut client);
+    let world = World::build(&mut client, store.path());
     let listed = Listed::ask(&mut client);
     let rows = rows();
     listed.check_rows(&rows);
     check_writes(&world, &rows);
-    let names = world.now().names().chain(GONE);
-    let askers: Vec<Asker> = names.map(|name| Asker { name: name.to_owned(), is_default: false }).collect();
+    let names: Vec<&str> = world.now().names().chain(GONE).collect();
+    let askers: Vec<Asker> = names.iter().map(|name| Asker::naming(name)).collect();
     for row in &rows {
+        if matches!(row.answers, Answers::OfServer(_)) {
+            continue;
+        }
         let (mut may_show, mut has_shown) = (false, false);
         for asker in &askers {
             let calls = listed.calls(row, &world, asker);
@@ -46,13 +49,37 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     }
     client.finish().expect("the server ends");
 
+    // What answers for the server's own scope only, from a server for each.
+    let mut other = start_in(store.path(), Era::Modern, "another", "acme:shop");
+    let of_others = passages(&mut other);
+    assert!(!of_others.is_empty(), "a search from acme:shop finds something");
+    let mut shown = vec![(false, false); rows.len()];
+    for name in &names {
+        let mut client = start_in(store.path(), Era::Modern, "isolation", name);
+        let asker = Asker::of_server(name, &mut client, &of_others);
+        for (row, (may_show, has_shown)) in rows.iter().zip(&mut shown) {
+            if !matches!(row.answers, Answers::OfServer(_)) {
+                continue;
+            }
+            let calls = listed.calls(row, &world, &asker);
+            listed.check_arguments(row, &calls);
+            for call in calls {
+                *may_show |= call.reach != Reach::Nothing;
+                *has_shown |= Asking { client: &mut client, world: &world, asker: &asker }.check(&call);
+            }
+        }
+    }
+    for (row, (may_show, has_shown)) in rows.iter().zip(shown) {
+        assert_eq!(has_shown, may_show, "{:?} has shown what was stored", row.item);
+    }
+
     // Once more with all entries in segments of the index, and from where the server was started.
     let mut rebuild = Command::new(env!("CARGO_BIN_EXE_kenning"));
     let rebuilt = rebuild.arg("rebuild").arg("--data-dir").arg(store.path()).output().expect("it runs");
     assert!(rebuilt.status.success(), "{rebuilt:?}");
     for name in DEFAULTS {
         let mut client = start_in(store.path(), Era::Legacy, "isolation", name);
-        let asker = Asker { name: name.to_owned(), is_default: true };
+        let asker = Asker::of_server(name, &mut client, &of_others);
         for call in rows.iter().flat_map(|row| listed.calls(row, &world, &asker)) {
             Asking { client: &mut client, world: &world, asker: &asker }.check(&call);
         }
@@ -63,7 +90,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
 fn a_cursor_of_another_scope_is_refused() {
     let store = TempStore::new();
     let mut client = start(store.path(), Era::Modern, "isolation");
-    let world = World::build(&mut client);
+    let world = World::build(&mut client, store.path());
     for tool in ["query", "query_graph", "history"] {
         let first = crate::call(&mut client, tool, json!({"scope": "acme:shop", "limit": 1}));
         for name in world.now().names().filter(|name| *name != "acme:shop") {
@@ -72,6 +99,32 @@ fn a_cursor_of_another_scope_is_refused() {
             assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT", "{tool} from {name}: {refused}");
         }
     }
+}
+
+impl Asker {
+    /// Says in each call from which scope it asks.
+    fn naming(scope: &str) -> Asker {
+        Asker { name: scope.to_owned(), is_default: false, passages: Vec::new(), of_others: Vec::new() }
+    }
+
+    /// Asks a server that was started for the scope.
+    fn of_server(scope: &str, client: &mut Client, of_others: &[Passage]) -> Asker {
+        let passages = passages(client);
+        Asker { name: scope.to_owned(), is_default: true, passages, of_others: of_others.to_vec() }
+    }
+}
+
+/// All that a search finds from where the server was started; nothing where that is gone.
+fn passages(client: &mut Client) -> Vec<Passage> {
+    let arguments = json!({"query": COMMON, "top_k": 20, "page_size": 20});
+    let found = client.call("kb_search", arguments).expect("the server answers");
+    let results = found["results"].as_array().into_iter().flatten();
+    results
+        .map(|found| Passage {
+            handle: text(&found["passage_id"]).to_owned(),
+            uri: text(&found["scratch_uri"]).to_owned(),
+        })
+        .collect()
 }
 
 /// What the server says that it can be asked.
@@ -131,7 +184,7 @@ impl Listed {
     /// The calls of a row. A completion is asked of all that have the argument.
     fn calls<'a>(&self, row: &Row, world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         let calls = match row.answers {
-            Answers::Stored(calls) => calls(world, asker),
+            Answers::Stored(calls) | Answers::OfServer(calls) => calls(world, asker),
             Answers::OwnWordsOnly(_) => Vec::new(),
         };
         let Item::Completion(argument) = &row.item else { return calls };
@@ -163,10 +216,10 @@ fn list(client: &mut Client, method: &str, of: &str) -> Vec<Value> {
     items
 }
 
-/// `knowledge://graph/triples{?limit,cursor}` has two.
+/// `knowledge://graph/triples{?limit,cursor}` has two, as `kenning://scratch/{session_id}/{passage_id}` has.
 fn variables(template: &str) -> impl Iterator<Item = &str> {
-    let (_, expression) = template.split_once('{').expect("a template has variables");
-    expression.trim_start_matches('?').trim_end_matches('}').split(',')
+    let expressions = template.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    expressions.flat_map(|(expression, _)| expression.trim_start_matches('?').split(','))
 }
 
 /// The tools that say nothing of what was stored have all been called while the store was filled.
@@ -236,6 +289,9 @@ impl Asking<'_> {
                 assert_eq!(is_in_reach, !is_refused, "{asked}: {replies:?}");
                 assert_eq!(is_in_reach, !shown.is_empty(), "{asked}: {replies:?}");
             }
+            Shows::Refusal => {
+                assert!(replies.iter().all(|reply| is_refusal(reply)), "{asked}: {replies:?}");
+            }
             Shows::Some => {}
         }
     }
@@ -290,7 +346,10 @@ fn may_name(call: &Call<'_>, id: &str) -> bool {
 }
 
 fn next_cursor(result: &Value) -> Option<String> {
-    let page = match result["contents"][0]["text"].as_str() {
+    let contents = &result["contents"][0];
+    let page = match contents["text"].as_str() {
+        // A passage is plain text, on one page.
+        Some(_) if contents["mimeType"] == "text/plain" => return None,
         Some(text) => &serde_json::from_str(text).expect("resources are JSON"),
         None => &result["structuredContent"],
     };

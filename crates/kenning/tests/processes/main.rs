@@ -21,7 +21,12 @@ fn server(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
     // Where no project says anything about scopes.
     command.arg("serve").arg("--data-dir").arg(dir).current_dir(dir);
-    // What the developer has set for their own sessions must not reach the tests.
+    without_settings(&mut command);
+    command
+}
+
+/// What the developer has set for their own sessions must not reach the tests.
+fn without_settings(command: &mut Command) -> &mut Command {
     for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
         command.env_remove(format!("KENNING_{name}"));
     }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::world::{
-    COMMON, Kind, Mark, PREDICATE, Reach, SECOND_OBJECT, SECOND_PREDICATE, SENTENCE, TAG, World,
+    COMMON, ENVIRONMENT, Kind, Mark, PREDICATE, REPOSITORY, Reach, SECOND_OBJECT, SECOND_PREDICATE, SENTENCE,
+    TAG, World,
 };
 
 /// Something that a server lists.
@@ -25,6 +26,8 @@ pub struct Row {
 pub enum Answers {
     /// With what was stored: these calls show how far.
     Stored(for<'a> fn(&'a World, &Asker) -> Vec<Call<'a>>),
+    /// The same, for the scope that the server was started in and for no other.
+    OfServer(for<'a> fn(&'a World, &Asker) -> Vec<Call<'a>>),
     /// A tool that writes and whose reply has nothing of what was stored; why.
     OwnWordsOnly(&'static str),
 }
@@ -34,6 +37,17 @@ pub struct Asker {
     pub name: String,
     /// It is the server's own scope, so calls do not name it.
     pub is_default: bool,
+    /// What this caller's searches have found.
+    pub passages: Vec<Passage>,
+    /// What the searches of another have found, whose server still runs.
+    pub of_others: Vec<Passage>,
+}
+
+/// A section that is kept for whoever found it.
+#[derive(Clone)]
+pub struct Passage {
+    pub handle: String,
+    pub uri: String,
 }
 
 pub struct Call<'a> {
@@ -54,11 +68,16 @@ pub enum Shows<'a> {
     Of(&'a str),
     /// What it happens to be.
     Some,
+    /// A refusal, whatever there is.
+    Refusal,
 }
 
 const ENTRIES: Shows<'_> = Shows::All(&[Kind::Entry]);
 const TRIPLES: Shows<'_> = Shows::All(&[Kind::Triple]);
-const BOTH: Shows<'_> = Shows::All(&[Kind::Entry, Kind::Triple]);
+const DOCUMENTS: Shows<'_> = Shows::All(&[Kind::Document]);
+const SECTIONS: Shows<'_> = Shows::All(&[Kind::Section]);
+/// A history names documents, and has no text of them.
+const CHANGED: Shows<'_> = Shows::All(&[Kind::Entry, Kind::Triple, Kind::Document]);
 const NOW: Option<u64> = None;
 /// So many are answered in one call.
 const QUERIES_MAX: usize = 15;
@@ -69,7 +88,7 @@ const NAMES: &str =
     "it returns names and descriptions, which are seen from everywhere, and how many entries went";
 
 pub fn rows() -> Vec<Row> {
-    use Answers::{OwnWordsOnly, Stored};
+    use Answers::{OfServer, OwnWordsOnly, Stored};
     use Item::{Completion, Prompt, Resource, Template, Tool};
     let row = |item: fn(String) -> Item, name: &str, answers| Row { item: item(name.to_owned()), answers };
     vec![
@@ -79,6 +98,11 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "get_task_context", Stored(get_task_context)),
         row(Tool, "get_namespaces", Stored(get_namespaces)),
         row(Tool, "undo", Stored(undo)),
+        row(Tool, "kb_search", OfServer(kb_search)),
+        row(Tool, "kb_retrieve_evidence", OfServer(kb_retrieve_evidence)),
+        row(Tool, "kb_read_excerpt", OfServer(kb_read_excerpt)),
+        row(Tool, "kb_expand_excerpt", OfServer(kb_expand_excerpt)),
+        row(Tool, "kb_extract_evidence", OfServer(kb_extract_evidence)),
         row(Tool, "update", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "write_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
@@ -106,6 +130,7 @@ pub fn rows() -> Vec<Row> {
             Stored(transactions_with_parameters),
         ),
         row(Template, "knowledge://entries/{id}", Stored(entry)),
+        row(Template, "kenning://scratch/{session_id}/{passage_id}", OfServer(scratch)),
         row(Prompt, "ingest_memory", Stored(|_, asker| vec![prompt("ingest_memory", "text", asker)])),
         row(Prompt, "retrieve_context", Stored(|_, asker| vec![prompt("retrieve_context", "task", asker)])),
         row(
@@ -118,6 +143,8 @@ pub fn rows() -> Vec<Row> {
         row(Completion, "text", Stored(|_, asker| completions("text", asker))),
         row(Completion, "task", Stored(|_, asker| completions("task", asker))),
         row(Completion, "id", Stored(|_, asker| completions("id", asker))),
+        row(Completion, "session_id", Stored(|_, asker| completions("session_id", asker))),
+        row(Completion, "passage_id", Stored(|_, asker| completions("passage_id", asker))),
         row(Completion, "limit", Stored(|_, asker| completions("limit", asker))),
         row(Completion, "cursor", Stored(|_, asker| completions("cursor", asker))),
         row(Completion, "content", Stored(|_, asker| completions("content", asker))),
@@ -200,11 +227,12 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let changes = Reach::Changes(NOW);
     let ask = |arguments: Value, shows| tool("history", asker, arguments, changes, shows);
     let mut calls = vec![
-        ask(json!({}), BOTH),
-        ask(json!({"limit": 3}), BOTH),
+        ask(json!({}), CHANGED),
+        ask(json!({"limit": 3}), CHANGED),
         ask(json!({"limit": 100, "since_tx_id": world.moments[0]}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
+        ask(json!({"entity_type": "document"}), DOCUMENTS),
         ask(json!({"entity_type": "scope"}), Shows::Some),
         ask(json!({"entity_type": "namespace"}), Shows::Some),
     ];
@@ -225,6 +253,142 @@ fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let keys: Vec<&str> = of_kind(world, Kind::Entry).map(|mark| mark.key.as_str()).collect();
     calls.extend(keys.chunks(QUERIES_MAX).map(|queries| ask(json!({"queries": queries}), Shows::Some)));
     calls
+}
+
+fn kb_search<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("kb_search", arguments, Reach::Live(NOW), shows);
+    let all = json!({"max_per_doc": 0, "include_scores": true, "max_snippet_chars": 500});
+    let mut calls = vec![
+        ask(json!({"query": COMMON, "top_k": 20, "page_size": 20, "options": all}), SECTIONS),
+        ask(json!({"query": SENTENCE, "top_k": 20, "page_size": 2}), SECTIONS),
+        ask(json!({"query": SENTENCE, "options": {"scoring": "overlap"}}), ANY_SECTION),
+    ];
+    for (scope, filters) in narrowed(world) {
+        calls.push(ask(json!({"query": COMMON, "scope": scope, "filters": filters}), Shows::Some));
+    }
+    calls.push(ask(json!({"query": COMMON, "scope": tight(), "filters": wide()}), ANY_SECTION));
+    for Mark { key, .. } in of_kind(world, Kind::Section) {
+        calls.push(ask(json!({"query": key}), Shows::Some));
+    }
+    calls.extend(elsewhere(asker, "kb_search", json!({"query": COMMON})));
+    calls
+}
+
+fn kb_retrieve_evidence<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("kb_retrieve_evidence", arguments, Reach::Live(NOW), shows);
+    let most = json!({
+        "question": SENTENCE, "top_k": 20, "max_quotes": 12, "max_quote_tokens": 200,
+        "include_context_tokens": 200, "options": {"max_per_doc": 0},
+    });
+    let mut calls = vec![ask(json!({"question": COMMON}), ANY_SECTION), ask(most, SECTIONS)];
+    // A few of them will do: the search is the one of `kb_search`.
+    for (scope, filters) in narrowed(world).step_by(5) {
+        calls.push(ask(json!({"question": SENTENCE, "scope": scope, "filters": filters}), Shows::Some));
+    }
+    for Mark { key, .. } in of_kind(world, Kind::Section) {
+        calls.push(ask(json!({"question": key}), Shows::Some));
+    }
+    calls.extend(elsewhere(asker, "kb_retrieve_evidence", json!({"question": COMMON})));
+    calls
+}
+
+fn kb_read_excerpt<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let more =
+        json!({"max_tokens": 800, "start_char": 0, "scope": {}, "options": {"include_citation": true}});
+    of_passages("kb_read_excerpt", asker, |passage| {
+        let mut more = more.clone();
+        more["passage_id"] = json!(passage);
+        vec![json!({"passage_id": passage}), more]
+    })
+}
+
+fn kb_expand_excerpt<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    of_passages("kb_expand_excerpt", asker, |passage| {
+        vec![json!({"passage_id": passage, "before_tokens": 800, "after_tokens": 800, "scope": {}})]
+    })
+}
+
+fn kb_extract_evidence<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let own: Vec<&str> = asker.passages.iter().map(|passage| passage.handle.as_str()).collect();
+    of_passages("kb_extract_evidence", asker, |passage| {
+        let most = json!({
+            "question": SENTENCE, "passage_ids": [passage], "max_quotes": 12, "max_quote_tokens": 200,
+            "include_context_tokens": 200, "scope": {}, "options": {"scoring": "overlap"},
+        });
+        // What is not there among others that are is refused as well.
+        let mut among = own.clone();
+        among.push(passage);
+        among.truncate(20);
+        vec![most, json!({"question": SENTENCE, "passage_ids": among})]
+    })
+}
+
+fn scratch<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let read = |uri: &str, reach, shows| Call {
+        method: "resources/read",
+        params: json!({"uri": uri}),
+        reach,
+        shows,
+    };
+    let mut calls = Vec::new();
+    for own in &asker.passages {
+        calls.push(read(&own.uri, Reach::Live(NOW), ANY_SECTION));
+        if let Some(other) = asker.of_others.first() {
+            calls.push(read(&own.uri.replace(&own.handle, &other.handle), Reach::Nothing, Shows::Refusal));
+            calls.push(read(&other.uri.replace(&other.handle, &own.handle), Reach::Nothing, Shows::Refusal));
+        }
+    }
+    calls.extend(asker.of_others.iter().map(|other| read(&other.uri, Reach::Nothing, Shows::Refusal)));
+    calls
+}
+
+const ANY_SECTION: Shows<'_> = Shows::One(Kind::Section);
+
+fn kb<'a>(name: &str, arguments: Value, reach: Reach, shows: Shows<'a>) -> Call<'a> {
+    Call { method: "tools/call", params: json!({"name": name, "arguments": arguments}), reach, shows }
+}
+
+/// Own passages are read; those of others do not exist.
+fn of_passages<'a>(name: &str, asker: &Asker, arguments: impl Fn(&str) -> Vec<Value>) -> Vec<Call<'a>> {
+    let calls = |passages: &[Passage], reach, shows| -> Vec<Call<'a>> {
+        let arguments = passages.iter().flat_map(|passage| arguments(&passage.handle));
+        arguments.map(|arguments| kb(name, arguments, reach, shows)).collect()
+    };
+    let own = calls(&asker.passages, Reach::Live(NOW), ANY_SECTION);
+    own.into_iter().chain(calls(&asker.of_others, Reach::Nothing, Shows::Refusal)).collect()
+}
+
+/// A scope and filters that name each document of the store, in sight or not.
+fn narrowed(world: &World) -> impl Iterator<Item = (Value, Value)> {
+    of_kind(world, Kind::Document).flat_map(|mark| {
+        let word = &mark.word;
+        [
+            (json!({"doc_tags": [word]}), json!({})),
+            (json!({}), json!({"doc_tag": [word]})),
+            (json!({}), json!({"path_prefix": word})),
+        ]
+    })
+}
+
+/// What every document is of.
+fn tight() -> Value {
+    json!({"repositories": [REPOSITORY], "environment": ENVIRONMENT})
+}
+
+fn wide() -> Value {
+    json!({"updated_after": "2026-01-01T00:00:00Z"})
+}
+
+/// Other projects than the server's own.
+fn elsewhere<'a>(asker: &Asker, name: &str, arguments: Value) -> Vec<Call<'a>> {
+    let own = asker.name.split(':').next();
+    let others = ["acme", "beta", "omega", "global", "gone"].into_iter().filter(|it| Some(*it) != own);
+    let ask = |project: &str| {
+        let mut arguments = arguments.clone();
+        arguments["scope"] = json!({"project_id": project});
+        kb(name, arguments, Reach::Nothing, Shows::Refusal)
+    };
+    others.map(ask).collect()
 }
 
 /// It takes no scope: what namespaces and scopes there are is seen from everywhere, and nothing that is in them.
@@ -295,7 +459,7 @@ fn triples<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 }
 
 fn transactions<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
-    vec![read("knowledge://history/transactions", "", asker, Reach::Changes(NOW), BOTH)]
+    vec![read("knowledge://history/transactions", "", asker, Reach::Changes(NOW), CHANGED)]
 }
 
 fn entries_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
@@ -327,9 +491,9 @@ fn transactions_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call
         read("knowledge://history/transactions", parameters, asker, reach, shows)
     };
     let as_of =
-        world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Changes(Some(*at)), BOTH));
+        world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Changes(Some(*at)), CHANGED));
     let since = ask(&format!("since_tx_id={}", world.moments[0]), Reach::Changes(NOW), Shows::Some);
-    as_of.chain([ask("limit=3", Reach::Changes(NOW), BOTH), since]).collect()
+    as_of.chain([ask("limit=3", Reach::Changes(NOW), CHANGED), since]).collect()
 }
 
 fn entry<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {

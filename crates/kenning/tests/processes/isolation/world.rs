@@ -2,13 +2,17 @@
 //! written, kept beside the server's own account of it and never asked from there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use kenning_server::client::Client;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::{number, text};
+use crate::{number, text, without_settings};
 
-/// In every entry and every triple, so that each of them answers every question.
+/// In every entry, triple and section, so that each of them answers every question.
 pub const COMMON: &str = "lighthouse";
 pub const TAG: &str = "beacon";
 pub const PREDICATE: &str = "is kept by";
@@ -53,6 +57,9 @@ impl Tree {
 pub enum Kind {
     Entry,
     Triple,
+    Document,
+    /// Of a document; its title has the document's word too.
+    Section,
 }
 
 /// A text that was written, known by a word that nothing else has.
@@ -117,7 +124,8 @@ pub struct World {
 }
 
 impl World {
-    pub fn build(client: &mut Client) -> World {
+    /// Through a server on this data directory, and through the command line for what no tool writes.
+    pub fn build(client: &mut Client, data: &Path) -> World {
         let global = Place { name: "global:default".to_owned(), parents: Vec::new() };
         let world = World {
             trees: vec![(0, Tree(BTreeMap::from([(0, global)])))],
@@ -127,7 +135,8 @@ impl World {
             scopes: 1,
             head: 0,
         };
-        let mut builder = Builder { client, world };
+        let files = tempfile::tempdir().expect("a directory");
+        let mut builder = Builder { client, data, files, world };
         builder.fill();
         builder.world.moments.push(builder.world.head);
         builder.rename_and_move();
@@ -200,11 +209,22 @@ pub fn markers(reply: &str) -> BTreeSet<&str> {
 
 struct Builder<'a> {
     client: &'a mut Client,
+    data: &'a Path,
+    /// What is taken in from: a directory for each scope.
+    files: TempDir,
     world: World,
 }
 
+/// A document with one section.
+struct Taken {
+    scope: String,
+    label: String,
+    document: usize,
+    section: usize,
+}
+
 impl Builder<'_> {
-    /// A diamond, a chain, siblings, a scope in `global`; in each scope an entry and two triples.
+    /// A diamond, a chain, siblings, a scope in `global`; in each scope an entry, two triples and a document.
     fn fill(&mut self) {
         for namespace in ["acme", "beta", "zeta", "gone"] {
             self.create_namespace(namespace);
@@ -247,6 +267,8 @@ impl Builder<'_> {
         self.move_and_rewrite(moved, "acme:payments", "movedto");
         let carried = self.store("acme:web", "carried");
         self.carry(carried, "beta:api");
+        let rewritten = self.ingest("acme:mobile", "writtenfirst");
+        self.rewrite(rewritten, "writtenagain");
     }
 
     fn suppress_and_delete(&mut self) {
@@ -258,6 +280,8 @@ impl Builder<'_> {
         self.delete("delete_knowledge", json!({}), knowledge);
         let triple = self.relate("acme:web", "deleted", [COMMON, PREDICATE]);
         self.delete("delete", json!({"entity_type": "triple"}), triple);
+        let closed = self.ingest("acme:web", "closed");
+        self.close(closed);
         let mistaken = self.store("beta:api", "mistaken");
         self.undo(mistaken);
         self.delete_scope("acme:doomed");
@@ -368,6 +392,82 @@ impl Builder<'_> {
         self.relate(name, label, [COMMON, PREDICATE]);
         let second = format!("second {label}");
         self.relate(name, &second, [&key(Kind::Triple, &second), SECOND_PREDICATE]);
+        self.ingest(name, label);
+    }
+
+    /// Takes in a file with a word of the document wherever a document can have one, and a word of its section.
+    fn ingest(&mut self, scope: &str, label: &str) -> Taken {
+        let path = self.file(scope, label);
+        fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory");
+        fs::write(path, file(label)).expect("a file");
+        self.run_ingest(scope);
+        let document = self.newest_document(scope);
+        let document = self.mark_id(Kind::Document, label, scope, document);
+        let section = self.section(scope, label);
+        let section = self.mark_id(Kind::Section, label, scope, section);
+        Taken { scope: scope.to_owned(), label: label.to_owned(), document, section }
+    }
+
+    /// The same file says something else; the path, which is a word of the old document, stays.
+    fn rewrite(&mut self, taken: Taken, label: &str) {
+        fs::write(self.file(&taken.scope, &taken.label), file(label)).expect("a file");
+        self.run_ingest(&taken.scope);
+        self.end(taken.section);
+        let document = self.world.marks[taken.document].id.clone();
+        self.mark_id(Kind::Document, label, &taken.scope, document);
+        let section = self.section(&taken.scope, label);
+        self.mark_id(Kind::Section, label, &taken.scope, section);
+    }
+
+    /// The file goes.
+    fn close(&mut self, taken: Taken) {
+        fs::remove_file(self.file(&taken.scope, &taken.label)).expect("it was there");
+        self.run_ingest(&taken.scope);
+        self.end(taken.document);
+        self.end(taken.section);
+    }
+
+    fn file(&self, scope: &str, label: &str) -> PathBuf {
+        let name = format!("{}.md", word(Kind::Document, label));
+        self.dir(scope).join(name)
+    }
+
+    /// A scope that comes to an earlier one's name has files of its own.
+    fn dir(&self, scope: &str) -> PathBuf {
+        self.files.path().join(self.scope(scope).to_string())
+    }
+
+    /// One transaction: of each directory one file has changed.
+    fn run_ingest(&mut self, scope: &str) {
+        let dir = self.dir(scope);
+        let dir = dir.to_str().expect("UTF-8");
+        let report = self.kenning(scope, &["ingest", dir, "--source", "harbour", "--json"]);
+        let changed = ["written", "closed"].map(|of| report[of].as_array().map_or(0, Vec::len));
+        assert_eq!(changed.iter().sum::<usize>(), 1, "{report}");
+        self.world.head += 1;
+    }
+
+    fn newest_document(&mut self, scope: &str) -> String {
+        let asked = json!({"scope": scope, "entity_type": "document", "limit": 1});
+        let newest = crate::call(self.client, "history", asked);
+        let newest = &newest["items"][0];
+        assert_eq!(newest["tx_id"], self.world.head, "{newest}");
+        text(&newest["changes"][0]["id"]).to_owned()
+    }
+
+    fn section(&self, scope: &str, label: &str) -> String {
+        let query = json!({"query": key(Kind::Section, label)}).to_string();
+        let found = self.kenning(scope, &["call", "kb.search", &query, "--json"]);
+        text(&found["results"][0]["section_id"]).to_owned()
+    }
+
+    fn kenning(&self, scope: &str, arguments: &[&str]) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        without_settings(&mut command).current_dir(self.data);
+        command.arg("--data-dir").arg(self.data).args(["--scope", scope]).args(arguments);
+        let output = command.output().expect("kenning runs");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     fn store(&mut self, scope: &str, label: &str) -> usize {
@@ -399,12 +499,16 @@ impl Builder<'_> {
     }
 
     fn mark(&mut self, kind: Kind, label: &str, scope: &str, written: &Value) -> usize {
+        self.mark_id(kind, label, scope, text(&written["id"]).to_owned())
+    }
+
+    fn mark_id(&mut self, kind: Kind, label: &str, scope: &str, id: String) -> usize {
         let life = Life { scope: self.scope(scope), from: self.world.head, to: None, is_suppressed: false };
         self.world.marks.push(Mark {
             word: word(kind, label),
             key: key(kind, label),
             kind,
-            id: text(&written["id"]).to_owned(),
+            id,
             lives: vec![life],
         });
         self.world.marks.len() - 1
@@ -482,6 +586,19 @@ fn fields(label: &str) -> Value {
         "source": word,
     })
 }
+
+/// A document that is nearly the same as all others.
+fn file(label: &str) -> String {
+    let [document, section] = [Kind::Document, Kind::Section].map(|kind| word(kind, label));
+    let key = key(Kind::Section, label);
+    format!(
+        "---\ntitle: {COMMON} {document}\ndoc_tag: {document}\nrepository: {REPOSITORY}\nenvironment: {ENVIRONMENT}\n\
+         tags: [{TAG}, {document}]\nupdated: 2026-01-02\n---\n# {COMMON} {section}\n\n{SENTENCE} {section} {key}.\n"
+    )
+}
+
+pub const REPOSITORY: &str = "coast";
+pub const ENVIRONMENT: &str = "night";
 
 pub const SENTENCE: &str =
     "Keepers of the lighthouse write each ship that passes by night into the big log on the upper floor:";
