@@ -2,7 +2,7 @@
 
 use kenning_documents::{Document, Format, Label, Section, parse};
 use kenning_model::{Link, Mention, ScopeId};
-use kenning_storage::{Error, NewDocument, NewSection, Request, Write};
+use kenning_storage::{Error, KnownDocument, NewDocument, NewSection, Request, Write};
 use sha2::{Digest, Sha256};
 
 use crate::Engine;
@@ -33,21 +33,22 @@ pub enum IntakeError {
 }
 
 impl Intake {
-    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in.
+    /// What was taken in at a path and below it, and is there.
+    pub fn known(&self, engine: &Engine, below: &str) -> Result<Vec<KnownDocument>, Error> {
+        engine.snapshot()?.documents_below(self.scope, &self.source, below)
+    }
+
+    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in; `known` is
+    /// what is there at the path. Whoever knows an older state writes nothing twice: `put` looks again.
     pub fn prepare(
         &self,
-        engine: &Engine,
         path: &str,
         format: Format,
         bytes: Vec<u8>,
+        known: Option<&KnownDocument>,
     ) -> Result<Option<NewDocument>, IntakeError> {
         let hash = self.hash(&bytes);
-        let there = engine.snapshot()?.document_at(&self.source, path)?;
-        let is_same = there
-            .as_ref()
-            .and_then(|stored| stored.record.as_document())
-            .is_some_and(|document| document.hash == hash && document.scope == self.scope);
-        if is_same {
+        if known.is_some_and(|known| known.hash == hash) {
             return Ok(None);
         }
         let text = String::from_utf8(bytes).map_err(|_| IntakeError::NotText)?;
@@ -61,8 +62,17 @@ impl Intake {
         self.commit(engine, Write::PutDocument(Box::new(document)))
     }
 
-    pub fn close(&self, engine: &Engine, id: kenning_model::Id) -> Result<(), Error> {
-        self.commit(engine, Write::DeleteDocument { id })
+    pub fn close(&self, engine: &Engine, known: &KnownDocument) -> Result<(), Error> {
+        // The table of paths is derived; the log, which every read checks, has the last word before anything goes.
+        let stored = engine.snapshot()?.document(known.id)?;
+        match stored.as_ref().and_then(|stored| stored.record.as_document()) {
+            Some(document) if document.path == known.path => {
+                self.commit(engine, Write::DeleteDocument { id: known.id })
+            }
+            Some(_) => Err(Error::Damaged { what: format!("the path of document {}", known.id) }),
+            // Another process was faster.
+            None => Ok(()),
+        }
     }
 
     fn commit(&self, engine: &Engine, write: Write) -> Result<(), Error> {

@@ -25,7 +25,7 @@ pub use kenning_documents::Format;
 pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_retrieval::{Embedder, passage_ranges};
-pub use kenning_storage::{Error, Sources, Stored};
+pub use kenning_storage::{Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,

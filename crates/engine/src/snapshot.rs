@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    EntryFilter, Error, HistoryQuery, Reader, Stored, Tree, TripleFilter, View, find_scope,
+    EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter, View,
+    find_scope,
 };
 
 use crate::Opened;
@@ -57,13 +58,14 @@ impl<'a> Snapshot<'a> {
         self.reader.has_any(EntityType::Document, self.at)
     }
 
-    pub(crate) fn document_at(&self, source: &str, path: &str) -> Result<Option<Stored>, Error> {
-        self.reader.document_at(source, path, self.at)
-    }
-
-    /// The documents of a source below a path, by path.
-    pub fn documents_below(&self, source: &str, path: &str) -> Result<Vec<Stored>, Error> {
-        self.reader.documents_below(source, path, self.at)
+    /// The documents of a source in a scope, at a path and below it.
+    pub(crate) fn documents_below(
+        &self,
+        scope: ScopeId,
+        source: &str,
+        path: &str,
+    ) -> Result<Vec<KnownDocument>, Error> {
+        self.reader.documents_below(scope, source, path, self.at)
     }
 
     pub fn triple(&self, id: Id) -> Result<Option<Stored>, Error> {

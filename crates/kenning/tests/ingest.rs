@@ -1,11 +1,19 @@
 //! `kenning ingest` as people and scripts use it.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
+use kenning_engine::Engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// Whatever a test waits for comes within this, or not at all.
+const SOON: Duration = Duration::from_secs(60);
 
 struct Place {
     dir: TempDir,
@@ -26,8 +34,12 @@ impl Place {
         place
     }
 
-    fn docs(&self) -> std::path::PathBuf {
+    fn docs(&self) -> PathBuf {
         self.dir.path().join("docs")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
     }
 
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
@@ -36,20 +48,26 @@ impl Place {
         fs::write(path, text).expect("a file");
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
         for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
             command.env_remove(format!("KENNING_{name}"));
         }
-        let data: &Path = &self.dir.path().join("data");
-        command.current_dir(self.dir.path()).arg("--data-dir").arg(data).args(arguments);
-        command.output().expect("kenning runs")
+        command.current_dir(self.dir.path()).arg("--data-dir").arg(self.data()).args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("kenning runs")
+    }
+
+    fn ingest_command(&self, more: &[&str]) -> Command {
+        let docs = self.docs();
+        self.command(&[&["ingest", docs.to_str().expect("UTF-8"), "--json"], more].concat())
     }
 
     fn ingest(&self, more: &[&str]) -> Value {
-        let docs = self.docs();
-        let output = self.run(&[&["ingest", docs.to_str().expect("UTF-8"), "--json"], more].concat());
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no report: {output:?}"))
+        report(&self.ingest_command(more).output().expect("kenning runs"))
     }
 
     /// The sentences that answer a question, all in one.
@@ -60,6 +78,10 @@ impl Place {
         let quotes = reply["quotes"].as_array().unwrap_or_else(|| panic!("{reply}"));
         quotes.iter().filter_map(|quote| quote["quote"].as_str()).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no report: {output:?}"))
 }
 
 #[test]
@@ -115,18 +137,297 @@ fn what_can_not_be_read_is_said_and_the_rest_is_done() {
     place.write("latin.md", b"caf\xe9");
     place.write("binary.txt", b"a\0b");
     place.write("broken.md", "---\ntitle: [\n---\nText");
-    place.write("huge.md", vec![b'x'; 17 * 1024 * 1024]);
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(place.docs(), place.docs().join("loop")).expect("a link");
-    let report = place.ingest(&[]);
-    let failed: Vec<&str> =
-        report["failed"].as_array().expect("a list").iter().filter_map(|it| it["path"].as_str()).collect();
-    for path in ["latin.md", "binary.txt", "broken.md", "huge.md"] {
-        assert!(failed.contains(&path), "{path}: {report}");
+    place.write("empty.md", "");
+    place.write("huge.md", "");
+    let huge = fs::File::options().write(true).open(place.docs().join("huge.md")).expect("a file");
+    huge.set_len(50 * 1024 * 1024).expect("a hole takes no room");
+    let output = place.ingest_command(&[]).output().expect("kenning runs");
+    let failed = reasons(&report(&output));
+    let wanted = [
+        ("binary.txt", "it is a binary file"),
+        ("broken.md", "the front matter can't be read: "),
+        ("huge.md", "its 52428800 bytes are more than the cap of 16777216"),
+        ("latin.md", "it is not UTF-8 text"),
+    ];
+    assert_eq!(failed.len(), wanted.len(), "{failed:?}");
+    for ((path, why), (wanted, because)) in failed.iter().zip(wanted) {
+        assert!(path == wanted && why.starts_with(because), "{path}: {why}");
     }
-    assert_eq!(report["written"].as_array().map(Vec::len), Some(4), "{report}");
+    assert_eq!(output.status.code(), Some(1), "some have failed");
+    assert_eq!(report(&output)["written"].as_array().map(Vec::len), Some(5), "an empty file is a document");
+    assert!(place.quoted("extension of the help desk").contains("4711"));
     // What was there and can't be read now is not taken for gone.
     place.write("notes.txt", b"a\0b");
+    place.write("page.html", b"caf\xe9");
     assert_eq!(place.ingest(&[])["closed"], json!([]));
     assert!(place.quoted("extension of the help desk").contains("4711"));
+    // People see a line for each, and a count.
+    let docs = place.docs();
+    let output = place.run(&["ingest", docs.to_str().expect("UTF-8")]);
+    let [said, complaints] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert_eq!(said, "Took 0 in as `docs`; 3 unchanged, 0 closed, 6 failed\n");
+    assert_eq!(complaints.lines().count(), 6, "{complaints}");
+    for path in ["binary.txt", "broken.md", "huge.md", "latin.md", "notes.txt", "page.html"] {
+        fs::remove_file(place.docs().join(path)).expect("it was there");
+    }
+    let output = place.ingest_command(&[]).output().expect("kenning runs");
+    assert_eq!(report(&output)["closed"], json!(["notes.txt", "page.html"]));
+    assert_eq!(output.status.code(), Some(0), "none has failed");
+}
+
+/// The paths that have failed, and why.
+fn reasons(report: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let failed = report["failed"].as_array().expect("a list");
+    failed.iter().map(|failed| (text(&failed["path"]), text(&failed["error"]))).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_text_and_links_in_a_circle_do_no_harm() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    fs::write(place.docs().join(std::ffi::OsStr::from_bytes(b"caf\xe9.md")), "# Menu").expect("a file");
+    symlink(place.docs(), place.docs().join("guide/loop")).expect("a link");
+    symlink("self.md", place.docs().join("self.md")).expect("a link");
+    symlink("nowhere.md", place.docs().join("dangling.md")).expect("a link");
+    let report = place.ingest(&[]);
+    assert_eq!(reasons(&report), [("caf\u{fffd}.md".to_owned(), "its name is not UTF-8".to_owned())]);
+    assert_eq!(report["written"].as_array().map(Vec::len), Some(4), "links are not followed: {report}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_may_not_be_read_is_said_and_not_taken_for_gone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let place = Place::new();
+    // The superuser may read anything, so it runs Kenning as somebody who may not.
+    let is_superuser = fs::metadata(place.dir.path()).expect("it is there").uid() == 0;
+    if is_superuser {
+        fs::create_dir(place.data()).expect("a directory");
+        for path in [place.dir.path(), &place.data(), &place.docs()] {
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("the superuser may");
+        }
+    }
+    let ingest = || {
+        let mut command = place.ingest_command(&[]);
+        if is_superuser {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().expect("kenning runs")
+    };
+    assert_eq!(report(&ingest())["written"].as_array().map(Vec::len), Some(4));
+    let forbid = |path: &str, mode| {
+        let path = place.docs().join(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    forbid("notes.txt", 0o000);
+    forbid("guide", 0o000);
+    let output = ingest();
+    let report = report(&output);
+    // Before the directory is removed it must be readable again.
+    forbid("guide", 0o755);
+    let failed = reasons(&report);
+    assert_eq!(failed.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["guide", "notes.txt"]);
+    for (path, why) in failed {
+        assert!(why.to_lowercase().starts_with("it can't be read: permission denied"), "{path}: {why}");
+    }
+    assert_eq!((&report["closed"], &report["unchanged"]), (&json!([]), &json!(1)), "{report}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_same_files_in_two_scopes_are_two_sets_of_documents() {
+    let place = Place::new();
+    for (tool, arguments) in [
+        ("create_namespace", json!({"name": "acme", "description": "a company"})),
+        ("create_scope", json!({"scope": "acme:web", "description": "a site", "parents": []})),
+    ] {
+        assert!(place.run(&["call", tool, &arguments.to_string()]).status.success());
+    }
+    let scopes = [["--scope", "acme:web"], ["--scope", "global:default"]];
+    for scope in scopes {
+        assert_eq!(place.ingest(&scope)["written"].as_array().map(Vec::len), Some(4));
+    }
+    for scope in scopes {
+        let again = place.ingest(&scope);
+        assert_eq!((&again["written"], &again["unchanged"]), (&json!([]), &json!(4)), "{scope:?}");
+    }
+    fs::remove_file(place.docs().join("page.html")).expect("it was there");
+    assert_eq!(place.ingest(&scopes[0])["closed"], json!(["page.html"]));
+    assert!(place.quoted("when are invoices sent?").contains("Mondays"), "it is still there for all");
+    assert!(place.run(&["verify"]).status.success());
+}
+
+/// A run that is killed has taken in some files whole and the others not at all; the next goes on from there.
+#[test]
+fn a_run_that_was_killed_is_gone_on_with() {
+    const FILES: u64 = 400;
+    let place = Place { dir: tempfile::tempdir().expect("a directory") };
+    for number in 0..FILES {
+        let sections: Vec<String> =
+            (0..8).map(|part| format!("## Part {part}\n\nIt says {number}-{part}.\n")).collect();
+        place.write(&format!("{number:03}.md"), format!("# File {number}\n\n{}", sections.join("\n")));
+    }
+    let engine = Engine::new(place.data(), Engine::real_sources());
+    let mut before = 0;
+    for more in [20, 60, 100] {
+        let mut child = place.ingest_command(&[]).stdout(Stdio::null()).spawn().expect("kenning runs");
+        wait_until(|| engine.head().expect("the store can be read").0 >= before + more);
+        child.kill().expect("it runs");
+        child.wait().expect("it is ours");
+        // One transaction for each document, and nothing else was written.
+        before = engine.head().expect("the store can be read").0;
+        let dry = place.ingest(&["--dry-run"]);
+        assert_eq!(dry["unchanged"], json!(before), "{dry}");
+        assert!(place.run(&["verify"]).status.success());
+    }
+    assert!(before < FILES, "all were taken in before it could be killed");
+    let last = place.ingest(&[]);
+    assert_eq!(last["written"].as_array().map(Vec::len), Some((FILES - before) as usize));
+    assert_eq!(place.ingest(&[])["unchanged"], json!(FILES));
+    assert_eq!(engine.head().expect("the store can be read").0, FILES, "none was written twice");
+    assert!(place.quoted("what does part 7 of file 399 say?").contains("399-7"));
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < SOON, "it never came");
+        std::thread::yield_now();
+    }
+}
+
+/// `kenning ingest --watch` at work.
+struct Watching {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Watching {
+    fn start(place: &Place) -> Watching {
+        let mut child =
+            place.ingest_command(&["--watch"]).stdout(Stdio::piped()).spawn().expect("kenning runs");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if send.send(serde_json::from_str(&line).expect("lines of JSON")).is_err() {
+                    break;
+                }
+            }
+        });
+        Watching { child, lines }
+    }
+
+    /// Reads on until all these files were written and closed, and nothing else was.
+    fn expect(&self, written: &[&str], closed: &[&str]) {
+        let wanted = [written, closed].map(|paths| paths.iter().map(|path| (*path).to_owned()).collect());
+        let mut seen: [BTreeSet<String>; 2] = Default::default();
+        while seen != wanted {
+            let line = self.lines.recv_timeout(SOON);
+            let line = line.unwrap_or_else(|_| panic!("{wanted:?} never came, only {seen:?}"));
+            assert_eq!(line["failed"], json!([]), "{line}");
+            for (of, seen) in ["written", "closed"].into_iter().zip(&mut seen) {
+                let paths = line[of].as_array().expect("a list");
+                seen.extend(paths.iter().filter_map(Value::as_str).map(str::to_owned));
+            }
+            let is_wanted = seen.iter().zip(&wanted).all(|(seen, wanted)| seen.is_subset(wanted));
+            assert!(is_wanted, "{line} is more than {wanted:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    fn interrupt(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        self.child.wait().expect("it is ours").code()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // A process that is gone already is what was wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_changes_is_taken_in_while_it_is_watched() {
+    let place = Place::new();
+    let at = |path: &str| place.docs().join(path);
+    let mut watching = Watching::start(&place);
+    watching.expect(&["guide/setup.md", "guide/use.rst", "notes.txt", "page.html"], &[]);
+
+    place.write("new.md", "# New\n\nThe gate opens at seven.\n");
+    watching.expect(&["new.md"], &[]);
+    assert!(place.quoted("when does the gate open?").contains("seven"));
+
+    // As editors save: a new file takes the place of the old one.
+    place.write("guide/.setup.md.swp", "# Setup\n\n## Ports\n\nIt listens on port 9999.\n");
+    fs::rename(at("guide/.setup.md.swp"), at("guide/setup.md")).expect("a file");
+    watching.expect(&["guide/setup.md"], &[]);
+    assert!(place.quoted("which port does it listen on?").contains("9999"));
+
+    fs::rename(at("new.md"), at("renamed.md")).expect("a file");
+    watching.expect(&["renamed.md"], &["new.md"]);
+    fs::remove_file(at("renamed.md")).expect("a file");
+    watching.expect(&[], &["renamed.md"]);
+
+    // A directory goes, and comes back: what is in it is watched as before.
+    let outside = place.dir.path().join("outside");
+    fs::rename(at("guide"), &outside).expect("a directory");
+    watching.expect(&[], &["guide/setup.md", "guide/use.rst"]);
+    fs::rename(&outside, at("guide")).expect("a directory");
+    watching.expect(&["guide/setup.md", "guide/use.rst"], &[]);
+    place.write("guide/use.rst", "Use\n===\n\nWalk it.\n");
+    watching.expect(&["guide/use.rst"], &[]);
+
+    place.write("deep/er/still.md", "# Still\n\nHere.\n");
+    place.write("deep/other.md", "# Other\n\nThere.\n");
+    watching.expect(&["deep/er/still.md", "deep/other.md"], &[]);
+    place.write("deep/er/still.md", "# Still\n\nNot any more.\n");
+    watching.expect(&["deep/er/still.md"], &[]);
+    fs::remove_dir_all(at("deep")).expect("a directory");
+    watching.expect(&[], &["deep/er/still.md", "deep/other.md"]);
+
+    // What git ignores is not taken in, and what it ignores from now on goes.
+    place.write("ignored.md", "# Secret\n\nStill nobody reads this.\n");
+    place.write("last.md", "# Last\n\nIt is over.\n");
+    watching.expect(&["last.md"], &[]);
+    place.write(".gitignore", "ignored.md\nnotes.txt\n");
+    watching.expect(&[], &["notes.txt"]);
+    place.write(".gitignore", "notes.txt\n");
+    watching.expect(&["ignored.md"], &[]);
+
+    assert_eq!(watching.interrupt(), Some(0));
+    assert_eq!(place.ingest(&[])["unchanged"], json!(5), "a run finds nothing to do");
+    assert!(place.run(&["verify"]).status.success());
+}
+
+#[cfg(unix)]
+#[test]
+fn one_file_is_watched_as_well() {
+    let place = Place::new();
+    let file = place.docs().join("notes.txt");
+    let mut command =
+        place.command(&["ingest", file.to_str().expect("UTF-8"), "--watch", "--source", "one", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("kenning runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let mut next =
+        || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON") };
+    assert_eq!(next()["written"], json!(["notes.txt"]));
+    place.write("page.html", "<h1>Billing</h1><p>Nobody watches this.</p>");
+    place.write("notes.tmp", "Call extension 4712.");
+    fs::rename(place.docs().join("notes.tmp"), &file).expect("a file");
+    assert_eq!(next()["written"], json!(["notes.txt"]));
+    // Without it there is nothing to watch, and what was read of it stays.
+    fs::remove_file(&file).expect("it was there");
+    assert_eq!(child.wait().expect("it is ours").code(), Some(1));
+    assert!(place.quoted("which extension?").contains("4712"));
 }

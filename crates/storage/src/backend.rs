@@ -30,6 +30,14 @@ pub trait Backend: Send + Sync {
     fn secret(&self) -> Result<[u8; 32], Error>;
 }
 
+/// Enough of a document to see whether a file is another by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownDocument {
+    pub id: Id,
+    pub path: String,
+    pub hash: String,
+}
+
 /// What can be asked of the store. `at` is the transaction as of which the answer holds.
 pub trait Reader {
     fn head(&self) -> Result<TxId, Error>;
@@ -58,10 +66,22 @@ pub trait Reader {
     fn has_any(&self, entity_type: EntityType, at: TxId) -> Result<bool, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
-    /// The live document of a source at a path.
-    fn document_at(&self, source: &str, path: &str, at: TxId) -> Result<Option<Stored>, Error>;
-    /// The live documents of a source below a path (all for an empty one), by path.
-    fn documents_below(&self, source: &str, path: &str, at: TxId) -> Result<Vec<Stored>, Error>;
+    /// The live document of a source in a scope at a path.
+    fn document_at(
+        &self,
+        scope: ScopeId,
+        source: &str,
+        path: &str,
+        at: TxId,
+    ) -> Result<Option<Stored>, Error>;
+    /// The live documents of a source in a scope at a path and below it (all for an empty one), by path.
+    fn documents_below(
+        &self,
+        scope: ScopeId,
+        source: &str,
+        path: &str,
+        at: TxId,
+    ) -> Result<Vec<KnownDocument>, Error>;
     /// The live sections of a document, in order.
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error>;
 

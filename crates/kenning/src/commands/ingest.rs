@@ -1,20 +1,26 @@
 //! `kenning ingest`: takes files in as documents. What did not change is left alone; what is gone is closed.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+mod files;
+mod watch;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use clap::Args;
-use ignore::WalkBuilder;
 use indicatif::{ProgressBar, ProgressStyle};
-use kenning_engine::{Engine, Format, Intake};
-use kenning_model::Record;
+use kenning_engine::{Engine, Format, Intake, KnownDocument};
 use kenning_tools::scope_name;
 use serde_json::json;
 
+use self::files::{File, Listed, path_below};
 use super::{Outcome, print, usage};
 use crate::config::Config;
 
+/// The exit code is 1 if a file could not be taken in, after all others were. Links are not followed.
 #[derive(Args)]
 pub struct Ingest {
     /// A directory or a file
@@ -26,15 +32,18 @@ pub struct Ingest {
     #[arg(long, value_name = "TAG")]
     doc_tag: Option<String>,
     /// Only say what would be done
-    #[arg(long)]
+    #[arg(long, conflicts_with = "watch")]
     dry_run: bool,
-    /// Print a report for programs
+    /// Go on taking in what changes, until interrupted
+    #[arg(long)]
+    watch: bool,
+    /// Print a report for programs; with `--watch` a line for each time that something changed
     #[arg(long)]
     json: bool,
 }
 
-/// A file of more bytes is no document that anyone reads.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How many files are read, cut and committed at once. They share cores and syncs of the disk, and bound the memory.
+const WORKERS: usize = 8;
 
 /// What became of each file.
 #[derive(Default)]
@@ -59,8 +68,14 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     let scope = engine.snapshot()?.scope(&scope_name(&caller.scope).map_err(|stop| usage(stop.message))?)?;
     let doc_tag = ingest.doc_tag.clone().unwrap_or_else(|| source.clone());
     let intake = Intake { actor: caller.actor, origin: caller.origin, scope, source, doc_tag };
-    let run = Run { engine: &engine, intake, base, dry_run: ingest.dry_run };
-    let report = run.all(&root)?;
+    let run =
+        Run { engine: &engine, intake, root, base, dry_run: ingest.dry_run, stopped: AtomicBool::new(false) };
+    if ingest.watch {
+        watch::run(run, ingest.json)?;
+        return Ok(Outcome::Done);
+    }
+    let places = [run.root.clone()];
+    let report = run.take_in(&places, run.list(&places))?;
     run.tell(&report, ingest.json)?;
     Ok(if report.failed.is_empty() { Outcome::Done } else { Outcome::Failed })
 }
@@ -68,62 +83,119 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
 struct Run<'a> {
     engine: &'a Engine,
     intake: Intake,
-    /// What paths are given below.
+    root: PathBuf,
+    /// What paths are given below: the root, or the directory of a file.
     base: PathBuf,
     dry_run: bool,
+    /// No further file is begun.
+    stopped: AtomicBool,
+}
+
+/// What became of one file.
+enum Became {
+    Written,
+    Unchanged,
+    /// It is not there any more.
+    Gone,
 }
 
 impl Run<'_> {
-    fn all(&self, root: &Path) -> anyhow::Result<Report> {
-        let mut report = Report::default();
-        let files = files(root, &self.base, &mut report);
+    fn list(&self, places: &[PathBuf]) -> Listed {
+        files::list(&self.root, &self.base, places)
+    }
+
+    /// Takes in what was listed at these places, and closes what is there no more.
+    fn take_in(&self, places: &[PathBuf], listed: Listed) -> anyhow::Result<Report> {
+        let mut known: HashMap<String, KnownDocument> = HashMap::new();
+        for place in places {
+            let Some(below) = path_below(&self.base, place) else { continue };
+            let there = self.intake.known(self.engine, &below)?;
+            known.extend(there.into_iter().map(|document| (document.path.clone(), document)));
+        }
+        let (mut report, gone) = self.take_files(&listed.files, &known);
+        // What was not come to may be there all the same.
+        if !self.stopped.load(Ordering::Relaxed) {
+            let there: HashSet<&str> = listed
+                .files
+                .iter()
+                .map(|file| file.path.as_str())
+                .filter(|path| !gone.contains(*path))
+                .collect();
+            let is_gone = |path: &str| !there.contains(path) && !listed.may_have(path);
+            let mut closed: Vec<_> = known.values().filter(|known| is_gone(&known.path)).collect();
+            closed.sort_by(|one, other| one.path.cmp(&other.path));
+            self.close(&closed, &mut report);
+        }
+        report.failed.extend(listed.failed);
+        report.written.sort();
+        report.failed.sort();
+        Ok(report)
+    }
+
+    /// All of them, and which of them were not there any more.
+    fn take_files(
+        &self,
+        files: &[File],
+        known: &HashMap<String, KnownDocument>,
+    ) -> (Report, HashSet<String>) {
         // Hidden where nobody looks at it.
         let bar = ProgressBar::new(files.len() as u64);
         bar.set_style(
             ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").expect("a good template"),
         );
-        let mut seen = BTreeSet::new();
-        for (path, file) in files {
-            bar.set_message(path.clone());
-            seen.insert(path.clone());
-            match self.one(&path, &file) {
-                Ok(true) => report.written.push(path),
-                Ok(false) => report.unchanged += 1,
-                // The others go on.
-                Err(error) => report.failed.push((path, format!("{error:#}"))),
-            }
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        let below = path_below(&self.base, root).unwrap_or_default();
-        let snapshot = self.engine.snapshot()?;
-        let failed: BTreeSet<String> = report.failed.iter().map(|(path, _)| path.clone()).collect();
-        for stored in snapshot.documents_below(&self.intake.source, &below)? {
-            let Record::Document(document) = &stored.record else { continue };
-            // What can't be read now may be there all the same.
-            if document.scope != self.intake.scope
-                || seen.contains(&document.path)
-                || failed.contains(&document.path)
+        let next = Mutex::new(files.iter());
+        let done = Mutex::new((Report::default(), HashSet::new()));
+        let work = || {
+            while !self.stopped.load(Ordering::Relaxed)
+                && let Some(file) = locked(&next).next()
             {
-                continue;
+                bar.set_message(file.path.clone());
+                let became = self.take(file, known.get(&file.path));
+                let (report, gone) = &mut *locked(&done);
+                match became {
+                    Ok(Became::Written) => report.written.push(file.path.clone()),
+                    Ok(Became::Unchanged) => report.unchanged += 1,
+                    Ok(Became::Gone) => drop(gone.insert(file.path.clone())),
+                    // The others go on.
+                    Err(error) => report.failed.push((file.path.clone(), format!("{error:#}"))),
+                }
+                bar.inc(1);
             }
-            if !self.dry_run {
-                self.intake.close(self.engine, stored.id)?;
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..WORKERS.min(files.len()) {
+                scope.spawn(work);
             }
-            report.closed.push(document.path.clone());
-        }
-        Ok(report)
+            work();
+        });
+        bar.finish_and_clear();
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one file in. False if it is there already, as it is.
-    fn one(&self, path: &str, file: &Path) -> anyhow::Result<bool> {
-        let bytes = std::fs::read(file).context("it can't be read")?;
-        let format = Format::of(file).context("it is of no known format")?;
-        let Some(document) = self.intake.prepare(self.engine, path, format, bytes)? else { return Ok(false) };
+    fn take(&self, file: &File, known: Option<&KnownDocument>) -> anyhow::Result<Became> {
+        let bytes = match std::fs::read(&file.at) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Became::Gone),
+            Err(error) => return Err(error).context("it can't be read"),
+        };
+        let format = Format::of(&file.at).context("it is of no known format")?;
+        let Some(document) = self.intake.prepare(&file.path, format, bytes, known)? else {
+            return Ok(Became::Unchanged);
+        };
         if !self.dry_run {
             self.intake.put(self.engine, document)?;
         }
-        Ok(true)
+        Ok(Became::Written)
+    }
+
+    fn close(&self, gone: &[&KnownDocument], report: &mut Report) {
+        for known in gone {
+            let closed = if self.dry_run { Ok(()) } else { self.intake.close(self.engine, known) };
+            match closed {
+                Ok(()) => report.closed.push(known.path.clone()),
+                Err(error) => report.failed.push((known.path.clone(), error.to_string())),
+            }
+        }
     }
 
     fn tell(&self, report: &Report, as_json: bool) -> anyhow::Result<()> {
@@ -158,38 +230,38 @@ impl Run<'_> {
     }
 }
 
-/// The files that are documents, by their paths below the base.
-fn files(root: &Path, base: &Path, report: &mut Report) -> Vec<(String, PathBuf)> {
-    let mut files = Vec::new();
-    for entry in WalkBuilder::new(root).require_git(false).sort_by_file_path(Path::cmp).build() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                report.failed.push(("?".to_owned(), error.to_string()));
-                continue;
-            }
-        };
-        let path = entry.path();
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) || Format::of(path).is_none() {
-            continue;
-        }
-        let Some(name) = path_below(base, path) else {
-            report.failed.push((path.to_string_lossy().into_owned(), "its name is not UTF-8".to_owned()));
-            continue;
-        };
-        match entry.metadata().map(|about| about.len()) {
-            Ok(bytes) if bytes > FILE_BYTES_MAX => {
-                report
-                    .failed
-                    .push((name, format!("{bytes} bytes are more than the cap of {FILE_BYTES_MAX}")));
-            }
-            _ => files.push((name, path.to_owned())),
-        }
-    }
-    files
+/// What is guarded is whole whenever the lock is free.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn path_below(base: &Path, path: &Path) -> Option<String> {
-    let parts: Option<Vec<&str>> = path.strip_prefix(base).ok()?.iter().map(|part| part.to_str()).collect();
-    Some(parts?.join("/"))
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use kenning_model::ScopeId;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_goes_after_it_was_listed_is_gone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = Engine::new(dir.path().join("data"), Engine::real_sources());
+        let root = dir.path().join("docs");
+        fs::create_dir(&root).expect("a directory");
+        for name in ["stays.md", "goes.md"] {
+            fs::write(root.join(name), "# Title\n\nText.\n").expect("a file");
+        }
+        let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
+        let intake = Intake { actor, origin, scope: ScopeId::GLOBAL_DEFAULT, source, doc_tag };
+        let (base, stopped) = (root.clone(), AtomicBool::new(false));
+        let run = Run { engine: &engine, intake, root, base, dry_run: false, stopped };
+        let places = [run.root.clone()];
+        let report = run.take_in(&places, run.list(&places)).expect("a run");
+        assert_eq!(report.written, ["goes.md", "stays.md"]);
+        let listed = run.list(&places);
+        fs::remove_file(run.root.join("goes.md")).expect("it was there");
+        let report = run.take_in(&places, listed).expect("a run");
+        assert_eq!((report.closed, report.unchanged, report.failed), (vec!["goes.md".to_owned()], 1, vec![]));
+    }
 }

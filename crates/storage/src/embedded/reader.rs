@@ -13,14 +13,10 @@ use super::derive::{NO_SCOPE, parted};
 use super::failed;
 use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
 use crate::Error;
-use crate::backend::{EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
+use crate::backend::{EntryFilter, KnownDocument, Reader, Remembered, Stored, Touched, TripleFilter, View};
 
 /// So many rows are read for each change that is to be shown, in case most of them are not.
 const LOOKED_AT: usize = 50;
-
-const LIVE_DOCUMENTS: &str = "SELECT log.tx_id, log.seq, log.kind, log.id, log.body, log.crc
-    FROM document AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
-    WHERE v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1)";
 
 /// Queries over a connection, whoever holds it.
 pub(super) struct Sql<C>(pub C);
@@ -186,21 +182,44 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.page_of(&rows, 0..self.count_of(&rows)?)
     }
 
-    fn document_at(&self, source: &str, path: &str, at: TxId) -> Result<Option<Stored>, Error> {
-        let sql = format!("{LIVE_DOCUMENTS} AND v.source = ?2 AND v.path = ?3");
-        self.row(&sql, params![at.0, source, path], LogRow::read)?.map(|row| stored(&row)).transpose()
+    fn document_at(
+        &self,
+        scope: ScopeId,
+        source: &str,
+        path: &str,
+        at: TxId,
+    ) -> Result<Option<Stored>, Error> {
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM document AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
+             WHERE v.source = ?2 AND v.path = ?3 AND v.scope = ?4 AND v.tx_from <= ?1
+             AND (v.tx_to IS NULL OR v.tx_to > ?1)"
+        );
+        let found = self.row(&sql, params![at.0, source, path, scope.0], LogRow::read)?;
+        found.map(|row| stored(&row)).transpose()
     }
 
-    fn documents_below(&self, source: &str, path: &str, at: TxId) -> Result<Vec<Stored>, Error> {
+    fn documents_below(
+        &self,
+        scope: ScopeId,
+        source: &str,
+        path: &str,
+        at: TxId,
+    ) -> Result<Vec<KnownDocument>, Error> {
         // A path is below another if that one is all of it up to a slash; no path sorts after the last code point.
         let (from, to) = match path.trim_end_matches('/') {
             "" => (String::new(), "\u{10ffff}".to_owned()),
             path => (format!("{path}/"), format!("{path}/\u{10ffff}")),
         };
-        let sql = format!(
-            "{LIVE_DOCUMENTS} AND v.source = ?2 AND (v.path = ?3 OR (v.path >= ?4 AND v.path < ?5)) ORDER BY v.path"
-        );
-        self.rows(&sql, params![at.0, source, path, from, to], LogRow::read)?.iter().map(stored).collect()
+        let sql = "SELECT v.id, v.path, v.hash FROM document AS v
+                   WHERE v.source = ?2 AND (v.path = ?3 OR (v.path >= ?4 AND v.path < ?5)) AND v.scope = ?6
+                   AND v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1) ORDER BY v.path";
+        let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?));
+        let found = self.rows(sql, params![at.0, source, path, from, to, scope.0], read)?;
+        let known = |(id, path, hash): (String, String, String)| {
+            let id = Id::parse(&id).ok_or_else(|| Error::damaged(format!("the id of document {path}")))?;
+            Ok(KnownDocument { id, path, hash })
+        };
+        found.into_iter().map(known).collect()
     }
 
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error> {

@@ -41,8 +41,7 @@ impl Plan<'_> {
     /// The document as it is to be, whatever was there before. The same is not written again.
     pub(super) fn put_document(&self, new: &NewDocument) -> Result<Draft, Error> {
         self.check_scope(new.scope)?;
-        let found = self.reader.document_at(&new.source, &new.path, self.head)?;
-        let existing = found.filter(|stored| stored.record.scope() == Some(new.scope));
+        let existing = self.reader.document_at(new.scope, &new.source, &new.path, self.head)?;
         if let Some(stored) = &existing
             && stored.record.as_document().is_some_and(|document| document.hash == new.hash)
         {

@@ -1,0 +1,107 @@
+//! Which files are documents: as git sees them, below a directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+use kenning_engine::Format;
+
+/// A file of more bytes is no document that anyone reads.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(super) struct File {
+    /// Below the base, with `/` between its parts.
+    pub(super) path: String,
+    pub(super) at: PathBuf,
+}
+
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) files: Vec<File>,
+    /// Where files may come to be.
+    pub(super) dirs: Vec<PathBuf>,
+    /// With the reasons.
+    pub(super) failed: Vec<(String, String)>,
+    /// Files and directories of which nobody knows what is in them now.
+    unread: Vec<String>,
+}
+
+impl Listed {
+    /// Whether there may be a file at the path though it is not among the files.
+    pub(super) fn may_have(&self, path: &str) -> bool {
+        self.unread.iter().any(|unread| {
+            let rest = path.strip_prefix(unread.as_str());
+            unread.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+
+    fn fail(&mut self, path: String, why: String) {
+        self.unread.push(path.clone());
+        self.failed.push((path, why));
+    }
+}
+
+/// The files at these places and below them. What is above a place is looked at too, since it may say what to ignore.
+pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
+    let mut listed = Listed::default();
+    let wanted = places.to_vec();
+    let walk = WalkBuilder::new(root)
+        .require_git(false)
+        .sort_by_file_path(Path::cmp)
+        .filter_entry(move |entry| {
+            let path = entry.path();
+            wanted.iter().any(|place| path.starts_with(place) || place.starts_with(path))
+        })
+        .build();
+    for entry in walk {
+        let entry = match entry {
+            Ok(entry) => entry,
+            // It went while it was looked at.
+            Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {
+                continue;
+            }
+            Err(error) => {
+                let path = path_of(&error).map(|path| path.strip_prefix(base).unwrap_or(path));
+                let why =
+                    error.io_error().map_or_else(|| error.to_string(), |error| error.kind().to_string());
+                let path = path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+                listed.fail(path, format!("it can't be read: {why}"));
+                continue;
+            }
+        };
+        let path = entry.path();
+        let Some(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            listed.dirs.push(path.to_owned());
+        }
+        if !kind.is_file() || Format::of(path).is_none() {
+            continue;
+        }
+        let Some(name) = path_below(base, path) else {
+            let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
+            listed.failed.push((shown, "its name is not UTF-8".to_owned()));
+            continue;
+        };
+        match entry.metadata().map(|about| about.len()) {
+            Ok(bytes) if bytes > FILE_BYTES_MAX => {
+                listed.fail(name, format!("its {bytes} bytes are more than the cap of {FILE_BYTES_MAX}"));
+            }
+            // If it can't be asked it can't be read either, and whoever reads it says why.
+            _ => listed.files.push(File { path: name, at: path.to_owned() }),
+        }
+    }
+    listed
+}
+
+fn path_of(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
+        _ => None,
+    }
+}
+
+pub(super) fn path_below(base: &Path, path: &Path) -> Option<String> {
+    let parts: Option<Vec<&str>> = path.strip_prefix(base).ok()?.iter().map(|part| part.to_str()).collect();
+    Some(parts?.join("/"))
+}
