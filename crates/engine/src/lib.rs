@@ -30,7 +30,7 @@ pub use likeness::collisions;
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
 };
-pub use snapshot::Snapshot;
+pub use snapshot::{Content, Snapshot};
 
 /// In the data directory; whatever is in it can be made again.
 pub const INDEX_DIR: &str = "index";
@@ -172,13 +172,18 @@ impl Engine {
         asked.choose(candidates, snapshot, self.now())
     }
 
-    /// Whether any documents were taken in and are there.
-    pub fn has_documents(&self) -> Result<bool, Error> {
+    /// What kinds of content there are, now or at a transaction.
+    pub fn content(&self, at: Option<TxId>) -> Result<Content, Error> {
         // Whoever only asks what there is makes no store.
-        match self.dir.join(STORE_FILE).exists() {
-            true => self.snapshot()?.has_documents(),
-            false => Ok(false),
+        match self.is_there() {
+            true => self.snapshot_at(at)?.content(),
+            false => Ok(Content::default()),
         }
+    }
+
+    /// Whether there is a store already.
+    pub fn is_there(&self) -> bool {
+        self.opened.get().is_some() || self.dir.join(STORE_FILE).exists()
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {

@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter, View,
-    find_scope,
+    EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter, View, find_scope,
 };
 
 use crate::Opened;
 use crate::indexed::Indexed;
 use crate::linked::Linked;
+
+/// What a store has that not every store has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub documents: bool,
+}
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
@@ -54,8 +59,8 @@ impl<'a> Snapshot<'a> {
         self.reader.record(EntityType::Document, id, self.at)
     }
 
-    pub(crate) fn has_documents(&self) -> Result<bool, Error> {
-        self.reader.has_any(EntityType::Document, self.at)
+    pub(crate) fn content(&self) -> Result<Content, Error> {
+        Ok(Content { documents: self.reader.has_any(EntityType::Document, self.at)? })
     }
 
     /// The documents of a source in a scope, at a path and below it.

@@ -6,6 +6,7 @@ mod prompts;
 mod resources;
 mod stdio;
 mod subscriptions;
+mod toolsets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 pub use mcp::tool_list;
+pub use toolsets::{Toolsets, listed_families};
 
 /// How the server was started.
 #[derive(Clone, Debug)]
@@ -40,13 +42,6 @@ pub enum ToolNames {
     Portable,
     /// `kb.search`
     Dotted,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Toolsets {
-    Auto,
-    All,
-    Only(Vec<String>),
 }
 
 /// What is still under way when the input ends, calls aside, ends within this.

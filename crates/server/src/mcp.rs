@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::stdio::Listening;
 use crate::subscriptions::{self, Started, Subscription};
+use crate::toolsets::{Told, listed_families};
 use crate::{Options, ToolNames, Toolsets, prompts, resources};
 
 /// How many calls run at once; more wait their turn.
@@ -27,7 +28,7 @@ pub(crate) const CALLS_MAX: usize = 64;
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// What a subscription gets to end by itself when the input has ended.
 const LISTEN_GRACE: Duration = Duration::from_millis(50);
-/// Lists change only with the program, so clients may keep them for a while.
+/// Lists change with the program, but for families that come with their content: clients may keep them for a while.
 const LIST_TTL_MS: u64 = 300_000;
 
 const READ_INSTRUCTIONS: &str = "Kenning is long-term memory, kept by scope (`namespace:scope`); a scope also sees what its \
@@ -50,6 +51,8 @@ pub(crate) struct Server {
     pub(crate) calls: Arc<Semaphore>,
     /// Subscriptions of clients before 2026-07-28, by URI.
     subscribed: Mutex<HashMap<String, Subscription>>,
+    /// The list of tools of a client before 2026-07-28.
+    told: Arc<Told>,
     /// What was found for the client and may be read piece by piece.
     scratch: Arc<Scratch>,
     usage: Arc<Usage>,
@@ -60,7 +63,8 @@ impl Server {
     pub(crate) fn new(engine: Arc<Engine>, options: Options, ended: CancellationToken) -> Server {
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let (scratch, usage) = (Arc::default(), Arc::default());
-        Server { engine, options, calls, subscribed: Mutex::default(), scratch, usage, ended }
+        let (subscribed, told) = (Mutex::default(), Arc::default());
+        Server { engine, options, calls, subscribed, told, scratch, usage, ended }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
@@ -87,24 +91,14 @@ impl Server {
     }
 }
 
-/// The tools that a server with these options lists; with `auto`, those for documents only where there are any.
-pub fn tool_list(options: &Options, has_documents: bool) -> Vec<Tool> {
+/// The tools of these families that a server with these options lists.
+pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
     let listed = |tool: &&Definition| {
-        let family = tool.family.as_str();
-        let in_set = match &options.toolsets {
-            Toolsets::Auto => match tool.family {
-                Family::Memory | Family::Knowledge => true,
-                Family::Kb | Family::Graph => has_documents,
-                Family::Legacy => false,
-            },
-            Toolsets::All => true,
-            Toolsets::Only(families) => families.iter().any(|name| name == family),
-        };
         let is_off = match tool.family {
             Family::Graph => !options.has_graph,
             _ => tool.effect.writes() && options.access == Access::ReadOnly,
         };
-        in_set && !is_off
+        families.contains(&tool.family) && !is_off
     };
     definitions().iter().filter(listed).map(|tool| listed_tool(tool, options.tool_names)).collect()
 }
@@ -126,13 +120,18 @@ fn listed_tool(tool: &Definition, names: ToolNames) -> Tool {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
             .enable_resources_subscribe()
             .enable_prompts()
             .enable_completions()
             .build();
+        if self.options.toolsets == Toolsets::Auto
+            && let Some(tools) = &mut capabilities.tools
+        {
+            tools.list_changed = Some(true);
+        }
         let name = Implementation::new("kenning", env!("CARGO_PKG_VERSION"));
         let scope = format!("Calls that name no `scope` go to `{}`.", self.options.scope);
         let instructions = match self.options.access {
@@ -156,13 +155,18 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
-        // A store that can't be opened lists what it would without documents; each call says what is wrong.
-        let has_documents = self.blocking(|engine| engine.has_documents().unwrap_or(false)).await?;
-        let tools = tool_list(&self.options, has_documents);
-        let ttl = if has_documents { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
+        // A store that can't be opened lists what an empty one does; each call says what is wrong.
+        let content = self.blocking(|engine| engine.content(None).unwrap_or_default()).await?;
+        let families = listed_families(&self.options.toolsets, content);
+        let tools = tool_list(&self.options, &families);
+        let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
+        // Newer clients ask to be told.
+        if context.meta.protocol_version().is_none() {
+            self.told.listed(families, &self.engine, &self.options.toolsets, context.peer);
+        }
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(CacheScope::Private))
     }
 
@@ -240,6 +244,7 @@ impl ServerHandler for Server {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
+        accepted.tools_list_changed = requested.tools_list_changed;
         accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
             uris.iter().filter(|uri| resources::Watched::parse(uri).is_some()).cloned().collect()
         });
@@ -247,8 +252,8 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let scope = self.options.scope.clone();
-        subscriptions::listen(self.engine.clone(), scope, subscription, self.ended.clone()).await
+        let (scope, toolsets) = (self.options.scope.clone(), self.options.toolsets.clone());
+        subscriptions::listen(self.engine.clone(), scope, toolsets, subscription, self.ended.clone()).await
     }
 
     async fn subscribe(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::{Engine, Error};
-use kenning_model::{Change, ScopeId, ScopeName, Transaction, TxId};
+use kenning_model::{Change, EntityType, ScopeId, ScopeName, Transaction, TxId};
+use kenning_tools::Family;
 use rmcp::model::{
     NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
 };
@@ -16,7 +17,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::resources::{Changed, Sight, Watched};
+use crate::resources::{self, Changed, Sight, Watched};
+use crate::toolsets::{Toolsets, listed_families};
 
 /// The newest transaction when the client asked to subscribe.
 #[derive(Clone, Copy)]
@@ -32,6 +34,7 @@ const IDS_MAX: usize = 100;
 pub(crate) async fn listen(
     engine: Arc<Engine>,
     scope: String,
+    toolsets: Toolsets,
     subscription: SubscriptionContext,
     ended: CancellationToken,
 ) -> Result<(), ErrorData> {
@@ -39,7 +42,12 @@ pub(crate) async fn listen(
     let watched: Vec<(String, Watched)> =
         uris.into_iter().filter_map(|uri| Watched::parse(&uri).map(|watched| (uri, watched))).collect();
     let started = subscription.request_context().extensions.get::<Started>().copied();
-    let mut log = Log::from(engine, scope, started.map_or(TxId::EMPTY, |started| started.0));
+    let started = started.map_or(TxId::EMPTY, |started| started.0);
+    let mut tools = match subscription.accepted().tools_list_changed {
+        Some(true) => Some(ToolList::at(engine.clone(), toolsets, started).await?),
+        _ => None,
+    };
+    let mut log = Log::from(engine, scope, started);
     loop {
         let transactions = tokio::select! {
             () = subscription.cancelled() => return Ok(()),
@@ -57,6 +65,56 @@ pub(crate) async fn listen(
                     }
                 }
             }
+        }
+        if let Some(tools) = &mut tools
+            && tools.has_changed(&transactions).await
+            && subscription.sink().notify_tool_list_changed().await.is_err()
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// What is listed at a place in the log that moves on.
+struct ToolList {
+    engine: Arc<Engine>,
+    toolsets: Toolsets,
+    families: Vec<Family>,
+    /// Something came or went, and what is listed since could not be found out yet.
+    is_behind: bool,
+}
+
+impl ToolList {
+    async fn at(engine: Arc<Engine>, toolsets: Toolsets, at: TxId) -> Result<ToolList, ErrorData> {
+        let mut tools = ToolList { engine, toolsets, families: Vec::new(), is_behind: false };
+        tools.families = tools.listed(at).await?;
+        Ok(tools)
+    }
+
+    /// Whether after these transactions other tools are listed than before them.
+    async fn has_changed(&mut self, transactions: &[Seen]) -> bool {
+        let is_content = |change: &Change| change.entity_type == EntityType::Document;
+        self.is_behind |= transactions.iter().any(|seen| seen.tx.changes.iter().any(is_content));
+        let Some(last) = transactions.last().filter(|_| self.is_behind) else { return false };
+        match self.listed(last.tx.id).await {
+            Ok(families) => {
+                self.is_behind = false;
+                std::mem::replace(&mut self.families, families) != self.families
+            }
+            // A disk that fails now may be back soon.
+            Err(error) => {
+                tracing::warn!("what tools to list can't be found out: {}", error.message);
+                false
+            }
+        }
+    }
+
+    async fn listed(&self, at: TxId) -> Result<Vec<Family>, ErrorData> {
+        let engine = self.engine.clone();
+        let content = tokio::task::spawn_blocking(move || engine.content(Some(at))).await;
+        match content {
+            Ok(content) => Ok(listed_families(&self.toolsets, content.map_err(resources::failed)?)),
+            Err(_) => Err(ErrorData::internal_error("a subscription has failed", None)),
         }
     }
 }

@@ -80,6 +80,9 @@ pub enum Family {
 }
 
 impl Family {
+    pub const ALL: [Family; 5] =
+        [Family::Memory, Family::Knowledge, Family::Kb, Family::Graph, Family::Legacy];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Family::Memory => "memory",

@@ -8,6 +8,7 @@ mod kill;
 mod kill_index;
 mod many;
 mod subscriptions;
+mod tool_list;
 mod transcripts;
 mod updates;
 

@@ -1,0 +1,103 @@
+//! Which tools are listed changes with what there is, and clients are told when it does, whoever made the change.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use kenning_server::client::{Client, Era};
+use kenning_testkit::TempStore;
+use serde_json::{Value, json};
+
+use crate::subscriptions::SOON;
+use crate::{call, server, start, text, without_settings};
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+#[test]
+fn tools_for_documents_come_and_go_with_them() {
+    for era in [Era::Modern, Era::Legacy] {
+        let (store, docs) = (TempStore::new(), tempfile::tempdir().expect("a directory"));
+        let mut client = start(store.path(), era, "list");
+        assert!(!lists_documents(&mut client), "there are none");
+        if era == Era::Modern {
+            let filter = json!({"notifications": {"toolsListChanged": true}});
+            client.begin("subscriptions/listen", filter).expect("the server lives");
+            let accepted = next(&mut client, "notifications/subscriptions/acknowledged");
+            assert_eq!(accepted["params"]["notifications"], json!({"toolsListChanged": true}));
+        }
+        // The first comes from another process.
+        ingest(store.path(), docs.path(), &["one.md"]);
+        let notice = next(&mut client, CHANGED);
+        let meta = &notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+        assert_eq!(meta.is_number(), era == Era::Modern, "{notice}");
+        assert!(lists_documents(&mut client), "{era:?}");
+        // Others change nothing, nor does one that goes while there are more.
+        ingest(store.path(), docs.path(), &["one.md", "two.md"]);
+        ingest(store.path(), docs.path(), &["two.md"]);
+        call(&mut client, "store", json!({"topic": "lists", "content": "They change seldom."}));
+        ingest(store.path(), docs.path(), &[]);
+        next(&mut client, CHANGED);
+        assert!(!lists_documents(&mut client), "{era:?}");
+        // And the last comes back through this server itself.
+        let history = call(&mut client, "history", json!({"limit": 1}));
+        let undo = json!({"tx_id": history["items"][0]["tx_id"], "any_actor": true});
+        call(&mut client, "undo", undo);
+        next(&mut client, CHANGED);
+        assert!(lists_documents(&mut client), "{era:?}");
+        assert_eq!(client.earlier_notices(), Vec::<Value>::new(), "each change was told once");
+    }
+}
+
+#[test]
+fn only_a_list_that_can_change_is_said_to_change() {
+    let store = TempStore::new();
+    let mut client = start(store.path(), Era::Modern, "list");
+    assert_eq!(capability(&mut client), json!({"listChanged": true}));
+    let mut command = server(store.path());
+    command.args(["--toolsets", "all"]);
+    let mut client = Client::start(command, Era::Modern, "list").expect("the server starts");
+    assert_eq!(capability(&mut client), json!({}));
+    assert!(lists_documents(&mut client), "wanted or not");
+}
+
+/// Before there is a store, a client that lists tools and waits does not make one.
+#[test]
+fn whoever_only_looks_makes_no_store() {
+    let store = TempStore::new();
+    let mut client = start(store.path(), Era::Legacy, "list");
+    assert!(!lists_documents(&mut client));
+    assert_eq!(client.notice(Duration::from_millis(1500)).expect("the server lives"), None);
+    assert_eq!(fs::read_dir(store.path()).map_or(0, Iterator::count), 0, "nothing was written");
+}
+
+fn capability(client: &mut Client) -> Value {
+    client.request("server/discover", json!({})).expect("an answer")["capabilities"]["tools"].clone()
+}
+
+fn lists_documents(client: &mut Client) -> bool {
+    let listed = client.request("tools/list", json!({})).expect("a list");
+    listed["tools"].as_array().expect("tools").iter().any(|tool| text(&tool["name"]) == "kb_search")
+}
+
+/// The next notice, which must be this one.
+fn next(client: &mut Client, method: &str) -> Value {
+    let notice = client.notice(SOON).expect("the server lives");
+    let notice = notice.unwrap_or_else(|| panic!("{method} never came"));
+    assert_eq!(notice["method"], method, "{notice}");
+    notice
+}
+
+/// The directory has these files, and no others, when it is taken in.
+fn ingest(data: &Path, docs: &Path, names: &[&str]) {
+    for file in fs::read_dir(docs).expect("a directory") {
+        fs::remove_file(file.expect("a file").path()).expect("it was there");
+    }
+    for name in names {
+        fs::write(docs.join(name), format!("# {name}\n\nSome text.\n")).expect("a file");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+    without_settings(&mut command).current_dir(data).arg("--data-dir").arg(data).arg("ingest").arg(docs);
+    let output = command.output().expect("kenning runs");
+    assert!(output.status.success(), "{output:?}");
+}

@@ -1,0 +1,122 @@
+//! Which families of tools are listed, and telling clients when that changes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kenning_engine::{Content, Engine, Error};
+use kenning_model::TxId;
+use kenning_tools::Family;
+use rmcp::RoleServer;
+use rmcp::service::Peer;
+use tokio::task::JoinHandle;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Toolsets {
+    /// Those that the store has something for.
+    Auto,
+    All,
+    Only(Vec<String>),
+}
+
+/// The families whose tools are listed where the store has this content.
+pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
+    let is_listed = |family: &Family| match toolsets {
+        Toolsets::Auto => match family {
+            Family::Memory | Family::Knowledge => true,
+            Family::Kb | Family::Graph => content.documents,
+            // Only on request.
+            Family::Legacy => false,
+        },
+        Toolsets::All => true,
+        Toolsets::Only(names) => names.iter().any(|name| name == family.as_str()),
+    };
+    Family::ALL.into_iter().filter(is_listed).collect()
+}
+
+/// How often a client of before 2026-07-28 has its list compared with what there is by then. It did not ask to be told,
+/// so it must cost next to nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The list that a client of before 2026-07-28 has. It is told, unasked, when another takes its place.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    families: Vec<Family>,
+    /// Looks until the client is gone. None before the first list: who has none needs no news of it.
+    looking: Option<JoinHandle<()>>,
+}
+
+impl Told {
+    /// The client gets this list now.
+    pub(crate) fn listed(
+        self: &Arc<Self>,
+        families: Vec<Family>,
+        engine: &Arc<Engine>,
+        toolsets: &Toolsets,
+        peer: Peer<RoleServer>,
+    ) {
+        let mut state = self.state();
+        state.families = families;
+        if state.looking.is_none() && *toolsets == Toolsets::Auto {
+            let look = look(Arc::downgrade(self), engine.clone(), toolsets.clone(), peer);
+            state.looking = Some(tokio::spawn(look));
+        }
+    }
+
+    /// Whether this is another list than the client has. From now on it counts as told.
+    fn is_news(&self, families: Vec<Family>) -> bool {
+        let mut state = self.state();
+        let is_news = state.families != families;
+        state.families = families;
+        is_news
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(looking) = self.state().looking.take() {
+            looking.abort();
+        }
+    }
+}
+
+async fn look(told: std::sync::Weak<Told>, engine: Arc<Engine>, toolsets: Toolsets, peer: Peer<RoleServer>) {
+    let mut at = None;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let store = engine.clone();
+        let Ok(seen) = tokio::task::spawn_blocking(move || content_since(&store, at)).await else { return };
+        let Some(told) = told.upgrade() else { return };
+        match seen {
+            Ok(Some((head, content))) => {
+                at = Some(head);
+                let is_news = told.is_news(listed_families(&toolsets, content));
+                if is_news && peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => {}
+            // A disk that fails now may be back soon.
+            Err(error) => tracing::debug!("what tools to list can't be found out: {error}"),
+        }
+    }
+}
+
+/// What there is, if the store has grown since `at`.
+fn content_since(engine: &Engine, at: Option<TxId>) -> Result<Option<(TxId, Content)>, Error> {
+    // A store is not made by looking whether it has something.
+    if !engine.is_there() {
+        return Ok(None);
+    }
+    let head = engine.head()?;
+    match at == Some(head) {
+        true => Ok(None),
+        false => Ok(Some((head, engine.content(Some(head))?))),
+    }
+}
