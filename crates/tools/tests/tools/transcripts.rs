@@ -200,7 +200,7 @@ fn take_in(engine: &Engine, dir: &Path) {
         let bytes = std::fs::read(&file).expect("a document");
         let format = Format::of(&file).expect("a known format");
         let document =
-            intake.prepare(engine, path, format, bytes).expect("a good document").expect("a new one");
+            intake.prepare(path, format, bytes, None).expect("a good document").expect("a new one");
         intake.put(engine, document).expect("it is taken in");
     }
 }
