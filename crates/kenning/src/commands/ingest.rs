@@ -43,7 +43,7 @@ pub struct Ingest {
 }
 
 /// How many files are read, cut and committed at once. They share cores and syncs of the disk, and bound the memory.
-const WORKERS: usize = 8;
+const WORKERS: usize = 16;
 
 /// What became of each file.
 #[derive(Default)]
@@ -143,11 +143,13 @@ impl Run<'_> {
         bar.set_style(
             ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").expect("a good template"),
         );
-        let next = Mutex::new(files.iter());
+        let left = Mutex::new(files.iter());
+        // In a function of its own: a guard in the condition of the loop would be held through its body.
+        let next = || locked(&left).next();
         let done = Mutex::new((Report::default(), HashSet::new()));
         let work = || {
             while !self.stopped.load(Ordering::Relaxed)
-                && let Some(file) = locked(&next).next()
+                && let Some(file) = next()
             {
                 bar.set_message(file.path.clone());
                 let became = self.take(file, known.get(&file.path));
