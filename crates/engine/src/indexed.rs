@@ -41,6 +41,8 @@ const STRIDE_MIN: u64 = 16;
 const STRIDE_MAX: u64 = 4_096;
 /// A transaction with so many changes is part of a load, which is indexed while it goes on.
 const LOAD_CHANGES: usize = 64;
+/// After a load this many transactions are worth a segment: documents have about eight sections.
+const SETTLED_MIN: u64 = TAIL_MAX as u64 / 8;
 /// So few new texts are embedded while a question waits for them, however slow that is.
 const EMBEDDED_AT_ONCE: usize = 8;
 /// How long another process that is building is waited for.
@@ -399,6 +401,25 @@ impl Indexed {
             if loaded >= SEGMENT_CHANGES && self.work() {
                 self.loaded.store(0, Ordering::Release);
             }
+        }
+    }
+
+    /// Writes segments up to the end of the log, if that is far enough away to be felt by the next question.
+    pub(crate) fn settle(&self, reader: &dyn Reader) -> Result<(), Error> {
+        let head = reader.head()?;
+        let settled = self.directory.at().map_err(Failed::from).and_then(|at| {
+            match head.0.saturating_sub(at) >= SETTLED_MIN {
+                true => self.build(reader, head).map(drop),
+                false => Ok(()),
+            }
+        });
+        match settled {
+            // The next question mends what it can't read, or does without.
+            Err(Failed::Index(error)) => {
+                tracing::warn!(%error, "the index could not be written");
+                Ok(())
+            }
+            settled => Ok(settled?),
         }
     }
 

@@ -207,6 +207,12 @@ impl Engine {
         })
     }
 
+    /// Has the index on disk tell of all documents, after many were written: otherwise the next question does it.
+    pub fn settle(&self) -> Result<(), Error> {
+        let opened = self.opened()?;
+        opened.sections.settle(&*opened.storage.reader()?)
+    }
+
     fn opened(&self) -> Result<&Opened, Error> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);

@@ -126,6 +126,9 @@ impl Run<'_> {
             closed.sort_by(|one, other| one.path.cmp(&other.path));
             self.close(&closed, &mut report);
         }
+        if !self.dry_run && !report.written.is_empty() {
+            self.engine.settle()?;
+        }
         report.failed.extend(listed.failed);
         report.written.sort();
         report.failed.sort();
