@@ -230,7 +230,7 @@ fn an_address_that_nothing_is_told_of_is_left_out_or_refused() {
     let mut modern = start(store.path(), Era::Modern, "modern");
     let mut uris = UNSUPPORTED.to_vec();
     uris.push(ENTRIES);
-    let filter = json!({"notifications": {"resourceSubscriptions": uris, "toolsListChanged": true}});
+    let filter = json!({"notifications": {"resourceSubscriptions": uris, "promptsListChanged": true}});
     modern.begin("subscriptions/listen", filter).expect("the server lives");
     let accepted = modern.receive(SOON).expect("an acknowledgement");
     assert_eq!(
