@@ -69,18 +69,15 @@ impl Author<'_> {
                 );
                 let path = format!("p{page}.md");
                 let intake = self.intake(ScopeId::GLOBAL_DEFAULT);
-                let document = intake.prepare(self.engine, &path, Format::Markdown, text.into_bytes());
+                let document = intake.prepare(&path, Format::Markdown, text.into_bytes(), None);
                 if let Some(document) = document.expect("a document") {
                     intake.put(self.engine, document).expect("it is taken in");
                 }
             }
             8 => {
-                let snapshot = self.engine.snapshot().expect("a snapshot");
-                let documents = snapshot.documents_below("book", "").expect("documents");
-                if let Some(document) = documents.first() {
-                    self.intake(ScopeId::GLOBAL_DEFAULT)
-                        .close(self.engine, document.id)
-                        .expect("it is closed");
+                let intake = self.intake(ScopeId::GLOBAL_DEFAULT);
+                if let Some(known) = intake.known(self.engine, "").expect("documents").first() {
+                    intake.close(self.engine, known).expect("it is closed");
                 }
             }
             _ => {

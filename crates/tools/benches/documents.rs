@@ -83,8 +83,7 @@ fn load(engine: &Engine) {
             );
         }
         let path = format!("p{number}.md");
-        let document =
-            intake.prepare(engine, &path, Format::Markdown, page.into_bytes()).expect("a document");
+        let document = intake.prepare(&path, Format::Markdown, page.into_bytes(), None).expect("a document");
         intake.put(engine, document.expect("a new one")).expect("it is taken in");
     }
 }

@@ -133,18 +133,3 @@ impl Scratch {
         self.traces.get(&(owner.to_owned(), handle.to_owned()))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn to_anyone_but_its_owner_a_passage_does_not_exist() {
-        let scratch = Scratch::default();
-        let [id, tag, title, text] = ["S", "docs", "Ports", "It listens on 8081."].map(str::to_owned);
-        scratch.put("one", "handle", Passage::new(id, tag, title, text, Timestamp::UNIX_EPOCH, 0..2));
-        assert!(scratch.get("one", "handle").is_some());
-        assert!(scratch.get("two", "handle").is_none());
-        assert!(scratch.get("one", "handles").is_none());
-    }
-}

@@ -30,7 +30,7 @@ impl Session {
             source: "handbook".to_owned(),
             doc_tag: "handbook".to_owned(),
         };
-        let prepared = intake.prepare(&self.engine, path, Format::Markdown, text.as_bytes().to_vec());
+        let prepared = intake.prepare(path, Format::Markdown, text.as_bytes().to_vec(), None);
         intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");
     }
 
