@@ -386,6 +386,7 @@ impl Run {
                 text: Some(text),
                 sight,
                 by,
+                as_written: false,
                 relevant_only: false,
                 explain: false,
             };
