@@ -116,13 +116,16 @@ impl Asker {
 
 /// All that a search finds from where the server was started; nothing where that is gone.
 fn passages(client: &mut Client) -> Vec<Passage> {
-    let arguments = json!({"query": COMMON, "top_k": 20, "page_size": 20});
+    let options = json!({"include_debug": true});
+    let arguments = json!({"query": COMMON, "top_k": 20, "page_size": 20, "options": options});
     let found = client.call("kb_search", arguments).expect("the server answers");
+    let trace = found["diagnostic_id"].as_str().unwrap_or_default().to_owned();
     let results = found["results"].as_array().into_iter().flatten();
     results
         .map(|found| Passage {
             handle: text(&found["passage_id"]).to_owned(),
             uri: text(&found["scratch_uri"]).to_owned(),
+            trace: trace.clone(),
         })
         .collect()
 }

@@ -48,6 +48,8 @@ pub struct Asker {
 pub struct Passage {
     pub handle: String,
     pub uri: String,
+    /// Of the search that found it.
+    pub trace: String,
 }
 
 pub struct Call<'a> {
@@ -103,6 +105,13 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "kb_read_excerpt", OfServer(kb_read_excerpt)),
         row(Tool, "kb_expand_excerpt", OfServer(kb_expand_excerpt)),
         row(Tool, "kb_extract_evidence", OfServer(kb_extract_evidence)),
+        row(Tool, "graph_describe", OfServer(graph_describe)),
+        row(Tool, "graph_expand", OfServer(graph_expand)),
+        row(Tool, "graph_paths", OfServer(graph_paths)),
+        row(Tool, "graph_parents", OfServer(graph_parents)),
+        row(Tool, "graph_children", OfServer(graph_children)),
+        row(Tool, "graph_entities_for_sections", OfServer(graph_entities_for_sections)),
+        row(Tool, "graph_sections_for_entities", OfServer(graph_sections_for_entities)),
         row(Tool, "update", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "write_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
@@ -131,6 +140,7 @@ pub fn rows() -> Vec<Row> {
         ),
         row(Template, "knowledge://entries/{id}", Stored(entry)),
         row(Template, "kenning://scratch/{session_id}/{passage_id}", OfServer(scratch)),
+        row(Template, "kenning://diagnostics/{diagnostic_id}", OfServer(diagnostics)),
         row(Prompt, "ingest_memory", Stored(|_, asker| vec![prompt("ingest_memory", "text", asker)])),
         row(Prompt, "retrieve_context", Stored(|_, asker| vec![prompt("retrieve_context", "task", asker)])),
         row(
@@ -145,6 +155,7 @@ pub fn rows() -> Vec<Row> {
         row(Completion, "id", Stored(|_, asker| completions("id", asker))),
         row(Completion, "session_id", Stored(|_, asker| completions("session_id", asker))),
         row(Completion, "passage_id", Stored(|_, asker| completions("passage_id", asker))),
+        row(Completion, "diagnostic_id", Stored(|_, asker| completions("diagnostic_id", asker))),
         row(Completion, "limit", Stored(|_, asker| completions("limit", asker))),
         row(Completion, "cursor", Stored(|_, asker| completions("cursor", asker))),
         row(Completion, "content", Stored(|_, asker| completions("content", asker))),
@@ -271,6 +282,8 @@ fn kb_search<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         calls.push(ask(json!({"query": key}), Shows::Some));
     }
     calls.extend(elsewhere(asker, "kb_search", json!({"query": COMMON})));
+    // Its old name is not listed.
+    calls.push(kb("search_sections", json!({"query": COMMON}), Reach::Live(NOW), SECTIONS));
     calls
 }
 
@@ -292,14 +305,121 @@ fn kb_retrieve_evidence<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-fn kb_read_excerpt<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+fn kb_read_excerpt<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let more =
         json!({"max_tokens": 800, "start_char": 0, "scope": {}, "options": {"include_citation": true}});
-    of_passages("kb_read_excerpt", asker, |passage| {
+    let mut calls = of_passages("kb_read_excerpt", asker, |passage| {
         let mut more = more.clone();
         more["passage_id"] = json!(passage);
         vec![json!({"passage_id": passage}), more]
-    })
+    });
+    for Mark { id, .. } in of_kind(world, Kind::Section) {
+        calls.push(kb("kb_read_excerpt", json!({"passage_id": id}), Reach::Live(NOW), Shows::Of(id)));
+        calls.push(kb("get_section_text", json!({"section_ids": [id]}), Reach::Live(NOW), Shows::Some));
+    }
+    calls
+}
+
+fn graph_describe<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("graph_describe", arguments, Reach::Live(NOW), shows);
+    let mut calls = vec![ask(json!({"node_ids": [COMMON], "fields": ["title"]}), Shows::Some)];
+    let sections: Vec<&str> = ids(world, Kind::Section).collect();
+    calls.extend(sections.chunks(50).map(|ids| ask(json!({"node_ids": ids, "scope": tight()}), Shows::Some)));
+    calls.extend(ids(world, Kind::Document).map(|id| ask(json!({"node_ids": [id]}), Shows::Some)));
+    calls.extend(of_kind(world, Kind::Triple).map(|mark| ask(json!({"node_ids": [mark.key]}), Shows::Some)));
+    calls.extend(elsewhere(asker, "graph_describe", json!({"node_ids": [COMMON]})));
+    calls
+}
+
+fn graph_expand<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("graph_expand", arguments, Reach::Live(NOW), shows);
+    // Everything is two steps from what every text names: a fact, a section or a document.
+    let mut calls = vec![
+        ask(json!({"node_ids": [COMMON]}), ANY_TRIPLE),
+        ask(json!({"node_ids": [COMMON], "direction": "in", "include_snippet": true}), SECTIONS),
+        ask(json!({"node_ids": [COMMON], "max_hops": 3, "page_size": 3}), ANY_DOCUMENT),
+        ask(json!({"node_ids": [COMMON], "rel_types": [PREDICATE], "direction": "out"}), ANY_TRIPLE),
+        ask(json!({"node_ids": [COMMON], "scope": tight()}), ANY_SECTION),
+        kb("expand_neighbors", json!({"node_ids": [COMMON]}), Reach::Live(NOW), ANY_SECTION),
+    ];
+    let nodes = ids(world, Kind::Section).chain(ids(world, Kind::Document));
+    calls.extend(nodes.map(|id| ask(json!({"node_ids": [id], "max_hops": 2}), Shows::Some)));
+    calls.extend(elsewhere(asker, "graph_expand", json!({"node_ids": [COMMON]})));
+    calls
+}
+
+fn graph_paths<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("graph_paths", arguments, Reach::Live(NOW), shows);
+    let documents: Vec<&str> = ids(world, Kind::Document).collect();
+    let mut calls: Vec<Call<'a>> = documents
+        .chunks(10)
+        .map(|ids| ask(json!({"a_ids": ids, "b_ids": [COMMON], "max_hops": 5, "max_paths": 50}), Shows::Some))
+        .collect();
+    calls.extend(ids(world, Kind::Section).map(|id| {
+        let along = ["mentions", "child_of"];
+        ask(json!({"a_ids": [id], "b_ids": [COMMON], "rel_types": along, "scope": tight()}), Shows::Some)
+    }));
+    calls.extend(elsewhere(asker, "graph_paths", json!({"a_ids": [COMMON], "b_ids": [COMMON]})));
+    calls
+}
+
+fn graph_parents<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("graph_parents", arguments, Reach::Live(NOW), shows);
+    let sections: Vec<&str> = ids(world, Kind::Section).collect();
+    let mut calls = vec![ask(json!({"section_ids": sections, "scope": tight()}), ANY_DOCUMENT)];
+    calls.extend(sections.iter().map(|id| ask(json!({"section_ids": [id]}), Shows::Some)));
+    calls.extend(elsewhere(asker, "graph_parents", json!({"section_ids": [COMMON]})));
+    calls
+}
+
+fn graph_children<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("graph_children", arguments, Reach::Live(NOW), shows);
+    let parents = ids(world, Kind::Document).chain(ids(world, Kind::Section));
+    let mut calls: Vec<Call<'a>> = parents
+        .map(|id| ask(json!({"parent_id": id, "page_size": 1, "scope": tight()}), Shows::Some))
+        .collect();
+    calls.extend(elsewhere(asker, "graph_children", json!({"parent_id": COMMON})));
+    calls
+}
+
+fn graph_entities_for_sections<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let name = "graph_entities_for_sections";
+    let ask = |arguments, shows| kb(name, arguments, Reach::Live(NOW), shows);
+    let sections: Vec<&str> = ids(world, Kind::Section).collect();
+    let all = json!({"section_ids": sections, "max_per_section": 100, "scope": tight()});
+    let code = json!({"section_ids": sections, "labels": ["code"]});
+    let mut calls = vec![ask(all, ANY_SECTION), ask(code, Shows::Some)];
+    calls.extend(sections.iter().map(|id| ask(json!({"section_ids": [id]}), Shows::Some)));
+    calls.extend(elsewhere(asker, name, json!({"section_ids": [COMMON]})));
+    calls
+}
+
+fn graph_sections_for_entities<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let name = "graph_sections_for_entities";
+    let ask = |arguments, shows| kb(name, arguments, Reach::Live(NOW), shows);
+    let mut calls = vec![
+        ask(json!({"entity_ids": [COMMON], "max_per": 100, "scope": tight()}), ANY_DOCUMENT),
+        ask(json!({"entity_ids": [SECOND_OBJECT]}), Shows::Some),
+    ];
+    calls.extend(elsewhere(asker, name, json!({"entity_ids": [COMMON]})));
+    calls
+}
+
+/// How a search came to its results is for who searched; here it was another.
+fn diagnostics<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let read = |id: &str, shows| Call {
+        method: "resources/read",
+        params: json!({"uri": format!("kenning://diagnostics/{id}")}),
+        reach: Reach::Nothing,
+        shows,
+    };
+    let mut calls = vec![read("usage", Shows::Some), read("none", Shows::Refusal)];
+    calls.extend(asker.of_others.iter().map(|other| read(&other.trace, Shows::Refusal)));
+    calls
+}
+
+fn ids(world: &World, kind: Kind) -> impl Iterator<Item = &str> {
+    of_kind(world, kind).map(|mark| mark.id.as_str())
 }
 
 fn kb_expand_excerpt<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
@@ -343,6 +463,9 @@ fn scratch<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 }
 
 const ANY_SECTION: Shows<'_> = Shows::One(Kind::Section);
+const ANY_TRIPLE: Shows<'_> = Shows::One(Kind::Triple);
+/// The path of a document may have a word of its first title, and no title has.
+const ANY_DOCUMENT: Shows<'_> = Shows::One(Kind::Document);
 
 fn kb<'a>(name: &str, arguments: Value, reach: Reach, shows: Shows<'a>) -> Call<'a> {
     Call { method: "tools/call", params: json!({"name": name, "arguments": arguments}), reach, shows }

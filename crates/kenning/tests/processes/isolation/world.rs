@@ -593,7 +593,7 @@ fn file(label: &str) -> String {
     let key = key(Kind::Section, label);
     format!(
         "---\ntitle: {COMMON} {document}\ndoc_tag: {document}\nrepository: {REPOSITORY}\nenvironment: {ENVIRONMENT}\n\
-         tags: [{TAG}, {document}]\nupdated: 2026-01-02\n---\n# {COMMON} {section}\n\n{SENTENCE} {section} {key}.\n"
+         tags: [{TAG}, {document}]\nupdated: 2026-01-02\n---\n# {COMMON} {section}\n\n{SENTENCE} {section} {key}. See `{COMMON}` and `{section}`.\n"
     )
 }
 
