@@ -8,7 +8,8 @@ import { join } from "node:path";
 
 const NOTICE_MAX_MS = 10_000;
 
-// `server` is the program and its data directory, for another process on the same data.
+// `server` is the program and its data directory, for another process on the same data, and how a client of its kind is
+// told of other tools.
 export async function scenario(client, watch, server) {
   await lists(client);
   const asking = { call: call(client), refused: refused(client) };
@@ -181,8 +182,10 @@ async function notices(client, watch) {
   await stop();
 }
 
-async function documents(client, { call, refused }, { command, dataDir }) {
+async function documents(client, { call, refused }, { command, dataDir, watchTools }) {
   const names = async () => (await client.listTools()).tools.map((tool) => tool.name);
+  assert.ok(!(await names()).includes("kb_search"));
+  const stop = await watchTools();
   const book = join(dataDir, "book");
   mkdirSync(book);
   const garbage = "# Garbage\n\nGarbage is collected every night at 2:30. See [restoring](restore.md#mounting).\n";
@@ -237,7 +240,13 @@ async function documents(client, { call, refused }, { command, dataDir }) {
   const usage = await client.readResource({ uri: "kenning://diagnostics/usage" });
   assert.equal(JSON.parse(usage.contents[0].text).tools["kb.retrieve_evidence"].calls, 1);
 
-  const listed = await names();
+  // Clients may keep a list, but not after they were told of another.
+  let listed = await names();
+  for (const until = Date.now() + NOTICE_MAX_MS; !listed.includes("kb_search") && Date.now() < until; ) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    listed = await names();
+  }
   assert.ok(listed.includes("kb_search") && listed.includes("graph_expand"), listed.join(" "));
   assert.ok(!listed.includes("search_sections"));
+  await stop();
 }

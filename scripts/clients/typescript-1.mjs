@@ -14,5 +14,5 @@ await scenario(client, async (uri, told) => {
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, told);
   await client.subscribeResource({ uri });
   return () => client.unsubscribeResource({ uri });
-}, { command, dataDir });
+}, { command, dataDir, watchTools: async () => () => {} });
 await client.close();

@@ -13,6 +13,12 @@ const mode = ["legacy", "auto"].includes(way) ? way : { pin: way };
 const client = new Client({ name: "typescript-2", version: "1" }, { versionNegotiation: { mode } });
 await client.connect(new StdioClientTransport({ command, args: ["serve", "--data-dir", dataDir] }));
 assert.equal(client.getNegotiatedProtocolVersion(), way === "legacy" ? "2025-11-25" : "2026-07-28");
+const watchTools = async () => {
+  if (way === "legacy") return () => {};
+  const subscription = await client.listen({ toolsListChanged: true });
+  assert.equal(subscription.honoredFilter.toolsListChanged, true);
+  return () => subscription.close();
+};
 await scenario(client, async (uri, told) => {
   client.setNotificationHandler("notifications/resources/updated", told);
   if (way === "legacy") {
@@ -22,5 +28,5 @@ await scenario(client, async (uri, told) => {
   const subscription = await client.listen({ resourceSubscriptions: [uri, "knowledge://unknown"] });
   assert.deepEqual(subscription.honoredFilter.resourceSubscriptions, [uri]);
   return () => subscription.close();
-}, { command, dataDir });
+}, { command, dataDir, watchTools });
 await client.close();

@@ -14,7 +14,7 @@ fn most_of_what_is_marked_is_found_and_little_else() {
     assert!(marked.len() >= 40, "{}", marked.len());
     let both = found.intersection(&marked).count() as f64;
     let (recall, precision) = (both / marked.len() as f64, both / found.len() as f64);
-    println!("recall {recall:.3}, precision {precision:.3}");
+    eprintln!("recall {recall:.3}, precision {precision:.3}");
     let missed: Vec<&String> = marked.difference(&found).collect();
     let wrong: Vec<&String> = found.difference(&marked).collect();
     assert!(recall >= 0.8, "{recall:.3}; missed: {missed:?}");
