@@ -131,7 +131,7 @@ mod tests {
     fn what_is_none_is_text_and_what_is_broken_is_said() {
         for text in ["", "---", "--- \n", "---\nnever ends", "# Title\n---\n"] {
             assert_eq!(
-                split(text).map(|(about, body)| (about, body)).ok(),
+                split(text).ok(),
                 Some((FrontMatter::default(), text)),
                 "{text}"
             );
