@@ -130,11 +130,7 @@ mod tests {
     #[test]
     fn what_is_none_is_text_and_what_is_broken_is_said() {
         for text in ["", "---", "--- \n", "---\nnever ends", "# Title\n---\n"] {
-            assert_eq!(
-                split(text).ok(),
-                Some((FrontMatter::default(), text)),
-                "{text}"
-            );
+            assert_eq!(split(text).ok(), Some((FrontMatter::default(), text)), "{text}");
         }
         assert!(split("---\ntitle: [\n---\n").is_err());
         assert_eq!(split("---\n---\nx").expect("empty").1, "x");
