@@ -51,7 +51,7 @@ impl Plan<'_> {
         let id = match &existing {
             Some(stored) => stored.id,
             None => {
-                self.stable_id(EntityType::Document, &[&scope, &new.source, &new.path], &HashSet::new())?
+                self.stable_id(EntityType::Document, &[&scope, &new.source, &new.path], 0, &HashSet::new())?
             }
         };
         let mut changes = vec![self.set(EntityType::Document, id, |version, recorded_at| {
@@ -86,12 +86,17 @@ impl Plan<'_> {
         }
         let scope = new.scope.0.to_string();
         let mut drawn = HashSet::new();
+        // How often each heading has come so far: changelogs repeat theirs by the hundred.
+        let mut repeated: HashMap<&str, u32> = HashMap::new();
+        let headings: Vec<String> =
+            new.sections.iter().map(|section| section.heading_path.join("\n")).collect();
         let mut ids: Vec<Id> = Vec::with_capacity(new.sections.len());
         let mut changes = Vec::new();
-        for (position, section) in (0..).zip(&new.sections) {
-            let headings = section.heading_path.join("\n");
-            let of = [scope.as_str(), &new.source, &new.path, "#", &headings];
-            let id = self.stable_id(EntityType::Section, &of, &drawn)?;
+        for (position, (section, headings)) in (0..).zip(new.sections.iter().zip(&headings)) {
+            let of = [scope.as_str(), &new.source, &new.path, "#", headings];
+            let before_it = repeated.entry(headings).or_default();
+            let id = self.stable_id(EntityType::Section, &of, *before_it, &drawn)?;
+            *before_it += 1;
             drawn.insert(id);
             let parent = section.parent.and_then(|at| ids.get(at).copied());
             ids.push(id);
@@ -164,24 +169,34 @@ impl Plan<'_> {
         Ok(Change { entity_type, id, before, after: Some(record(version, recorded_at)) })
     }
 
-    /// The same for the same path and headings, in every store: what an agent has noted down stays good.
-    fn stable_id(&self, entity_type: EntityType, of: &[&str], drawn: &HashSet<Id>) -> Result<Id, Error> {
-        for attempt in 0..64u8 {
+    /// The same for the same path and headings, in every store: what an agent has noted down stays good. `number` tells
+    /// apart what has all of that in common.
+    fn stable_id(
+        &self,
+        entity_type: EntityType,
+        of: &[&str],
+        number: u32,
+        drawn: &HashSet<Id>,
+    ) -> Result<Id, Error> {
+        const ATTEMPTS: u32 = 64;
+        for attempt in number..number.saturating_add(ATTEMPTS) {
             let mut hash = Sha256::new();
             for part in of {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);
             }
-            hash.update([attempt]);
+            // In as few bytes as it takes.
+            let used = (4 - attempt.leading_zeros() as usize / 8).max(1);
+            hash.update(&attempt.to_le_bytes()[..used]);
             let digest = hash.finalize();
             let bits = digest.iter().take(8).fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
             let id = Id::from_bits(bits);
-            // Two sections of one heading, or, once in a million stores, an id that was drawn for something else.
+            // Once in a million stores an id was drawn for something else.
             let is_free = self.reader.latest(entity_type, id)?.is_some() || !self.reader.is_taken(id)?;
             if is_free && id != Namespace::GLOBAL_ID && !drawn.contains(&id) {
                 return Ok(id);
             }
         }
-        Err(Error::Invalid { what: "more than 64 sections of a document have the same heading".to_owned() })
+        Err(Error::Bug { what: format!("{ATTEMPTS} ids in a row are taken") })
     }
 }

@@ -189,6 +189,33 @@ fn reading_on_reaches_the_end_and_misses_nothing() {
 }
 
 #[test]
+fn a_heading_may_come_a_thousand_times() {
+    let session = Session::new();
+    let changes: String =
+        (0..1_000).map(|number| format!("## Fixed\n\nDefect {number} is gone.\n\n")).collect();
+    session.take_in("changes.md", &format!("# Changes\n\n{changes}"));
+    let found = session.good("kb.search", json!({"query": "defect 777"}));
+    assert!(
+        found["results"][0]["preview"].as_str().is_some_and(|preview| preview.contains("777")),
+        "{found}"
+    );
+    let id = &found["results"][0]["section_id"];
+    let parent = session.good("graph.parents", json!({"section_ids": [id]}))["nodes"][0]["id"].clone();
+    let mut page = json!({"parent_id": parent, "page_size": 100});
+    let mut seen = std::collections::BTreeSet::new();
+    loop {
+        let children = session.good("graph.children", page.clone());
+        let nodes = children["nodes"].as_array().expect("nodes");
+        seen.extend(nodes.iter().map(|node| node["id"].as_str().expect("an id").to_owned()));
+        match children["next_cursor"].as_str() {
+            Some(cursor) => page["cursor"] = json!(cursor),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 1_000);
+}
+
+#[test]
 fn the_longest_names_fit_into_every_reply_of_the_graph() {
     let session = Session::new();
     let long = |number: usize| format!("{number} {}", "\"語\" ".repeat(160));
