@@ -77,11 +77,11 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Qu
             quotes.push(Quote { source: number, range, score, share: overlap });
         }
     }
-    best(quotes, most.quotes)
+    best(quotes, sources, most.quotes)
 }
 
 /// The plain measure: how many of the words of the question stand in a span, whatever they are worth. Words of three
-/// letters or more, and part of another word counts too. Spans without any are left out if there is one that has some.
+/// letters or more, and part of another word counts too.
 pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let question = question.to_lowercase();
     let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= 3);
@@ -95,14 +95,15 @@ pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Qu
             quotes.push(Quote { source: number, range, score: share, share });
         }
     }
-    if quotes.iter().any(|quote| quote.score > 0.0) {
-        quotes.retain(|quote| quote.score > 0.0);
-    }
-    best(quotes, most.quotes)
+    best(quotes, sources, most.quotes)
 }
 
-/// The best first, of equals the shorter, then the earlier.
-fn best(mut quotes: Vec<Quote>, many: usize) -> Vec<Quote> {
+/// The best first, of equals the shorter, then the earlier. What says the same as a better one is left out, and so is what
+/// has nothing of the question if there is one that has something.
+fn best(mut quotes: Vec<Quote>, sources: &[Source<'_>], many: usize) -> Vec<Quote> {
+    if quotes.iter().any(|quote| quote.share > 0.0) {
+        quotes.retain(|quote| quote.share > 0.0);
+    }
     quotes.sort_by(|a, b| {
         let (length, other) = (a.range.len(), b.range.len());
         b.score
@@ -110,8 +111,18 @@ fn best(mut quotes: Vec<Quote>, many: usize) -> Vec<Quote> {
             .then(length.cmp(&other))
             .then((a.source, a.range.start).cmp(&(b.source, b.range.start)))
     });
-    quotes.truncate(many);
-    quotes
+    let mut said: HashSet<String> = HashSet::new();
+    let mut chosen = Vec::new();
+    for quote in quotes {
+        if chosen.len() == many {
+            break;
+        }
+        let text = &sources[quote.source].text[quote.range.clone()];
+        if said.insert(text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()) {
+            chosen.push(quote);
+        }
+    }
+    chosen
 }
 
 /// Sentences, list items, rows of tables, and code as a whole.
@@ -171,8 +182,14 @@ fn sentence_ends(line: &str) -> Vec<usize> {
         "Inc.", "Ltd.", "U.S.",
     ];
     let mut ends = Vec::new();
-    for (at, c) in line.char_indices().filter(|(_, c)| matches!(c, '.' | '?' | '!')) {
+    for (at, c) in line.char_indices() {
         let end = at + c.len_utf8();
+        if matches!(c, '。' | '！' | '？') {
+            ends.push(end);
+        }
+        if !matches!(c, '.' | '?' | '!') {
+            continue;
+        }
         let closed = line[end..].trim_start_matches(['"', '\'', ')', ']', '”', '’']);
         let word = line[..end].rsplit(char::is_whitespace).next().unwrap_or_default();
         let goes_on = GO_ON.contains(&word.trim_start_matches(['(', '"', '[']))
@@ -257,6 +274,10 @@ mod tests {
             ["Run it.", "Now.", "~~~sh\n# a comment. Two.\n```\n- no item\n| no row\n~~~", "Done.", "All."]
         );
         assert_eq!(shown("Open.\n```\nnever. closed."), ["Open.", "```\nnever. closed."]);
+        assert_eq!(
+            shown("重启需要五分钟。请等待！好了吗？是的"),
+            ["重启需要五分钟。", "请等待！", "好了吗？", "是的"]
+        );
         let long = "many words, ".repeat(100);
         assert!(shown(&long).iter().all(|span| span.len() <= Most::default().bytes && !span.is_empty()));
         assert!(shown(&"ü".repeat(1000)).concat() == "ü".repeat(1000));
@@ -275,5 +296,25 @@ mod tests {
         let found = quotes(&question, &sources, Most { quotes: 2, ..Most::default() });
         assert!(text[found[0].range.clone()].starts_with("A rollback"), "{found:?}");
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn what_was_said_already_and_what_has_nothing_of_the_question_is_left_out() {
+        let sources = ["Ports are open. The port is 80.", "The  PORT is 80. It says so. Nothing here."]
+            .map(|text| Source { title: "", text });
+        let question = [Rarity { term: "port".into(), idf: 1.0 }];
+        let texts = |quotes: Vec<Quote>| -> Vec<String> {
+            quotes.iter().map(|quote| sources[quote.source].text[quote.range.clone()].to_owned()).collect()
+        };
+        let mut said = texts(quotes(&question, &sources, Most::default()));
+        said.sort();
+        assert_eq!(
+            said,
+            ["It says so.", "Ports are open.", "The port is 80."],
+            "what is beside it may go on"
+        );
+        let mut said = texts(overlapping("port", &sources, Most::default()));
+        said.sort();
+        assert_eq!(said, ["Ports are open.", "The port is 80."]);
     }
 }

@@ -62,7 +62,7 @@ pub fn written_terms(text: &str) -> Vec<Arc<str>> {
         let mut is_first = true;
         // The whole comes first.
         each_word(run, &mut |word| {
-            if std::mem::take(&mut is_first) {
+            if std::mem::take(&mut is_first) || run.contains(is_unspaced) {
                 written.push(stem(word));
             }
         });
@@ -118,14 +118,45 @@ fn is_joined(gap: &str) -> bool {
     gap.is_empty() || gap == "::" || (gap.chars().count() == 1 && gap.starts_with(JOINERS))
 }
 
+/// Whether it is of a script that is written without blanks between words.
+pub(crate) fn is_unspaced(c: char) -> bool {
+    // Thai to Khmer, Kana, Han, Hangul and the forms and extensions of Han.
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}'
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Where no blanks tell words apart, two neighbouring characters are sought as a word.
+fn each_pair(run: &str, found: &mut dyn FnMut(&str)) {
+    let mut rest = run;
+    while let Some(first) = rest.chars().next() {
+        let is_pairs = is_unspaced(first);
+        let end = rest.find(|c| is_unspaced(c) != is_pairs).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        if !is_pairs {
+            each_word(piece.trim_matches(JOINERS), found);
+            continue;
+        }
+        let starts: Vec<usize> = piece.char_indices().map(|(at, _)| at).chain([piece.len()]).collect();
+        match starts.len() {
+            2 => found(piece),
+            _ => starts.windows(3).for_each(|pair| found(&piece[pair[0]..pair[2]])),
+        }
+    }
+}
+
 /// The words of a run in lower case: the whole without its joiners, the parts, and the parts of the parts, each once.
 fn each_word(run: &str, found: &mut dyn FnMut(&str)) {
     // Most runs are plain words.
     if run.bytes().all(|byte| byte.is_ascii_lowercase()) {
-        if run.len() <= WORD_BYTES_MAX {
+        if run.len() <= WORD_BYTES_MAX && !run.is_empty() {
             found(run);
         }
         return;
+    }
+    if run.contains(is_unspaced) {
+        return each_pair(run, found);
     }
     let mut words: Vec<String> = Vec::new();
     let mut add = |word: String| {
@@ -222,5 +253,7 @@ mod tests {
     fn other_scripts_are_words_too() {
         check("Müller straße", "müller straße");
         check("версия 2", "версия 2");
+        check("重启需要 Rust語 v2", "重启 启需 需要 rust 語 v2");
+        check("ไทย한국어", "ไท ทย ย한 한국 국어");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::lex::is_unspaced;
+
 /// About what the table of vectors was made for.
 const WORDS_MAX: usize = 160;
 
@@ -24,7 +26,7 @@ pub fn passage_ranges(text: &str) -> Vec<Range<usize>> {
             let cut = start + words_end(&text[start..sentence.end], WORDS_MAX);
             ranges.push(start..cut);
             start = cut;
-            words = text[start..sentence.end].split_whitespace().count();
+            words = words_in(&text[start..sentence.end]);
         }
     }
     ranges.push(start..text.len());
@@ -44,14 +46,20 @@ fn sentences(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map(|(_, next)| *next);
-        let ends = (matches!(c, '.' | '!' | '?') && next.is_none_or(char::is_whitespace)) || c == '\n';
+        let ends = (matches!(c, '.' | '!' | '?') && next.is_none_or(char::is_whitespace))
+            || matches!(c, '\n' | '。' | '！' | '？');
         if ends || next.is_none() {
             let end = at + c.len_utf8();
-            sentences.push((start..end, text[start..end].split_whitespace().count()));
+            sentences.push((start..end, words_in(&text[start..end])));
             start = end;
         }
     }
     sentences
+}
+
+/// A character of a script without blanks counts as a word.
+fn words_in(text: &str) -> usize {
+    text.split_whitespace().map(|word| word.chars().filter(|c| is_unspaced(*c)).count().max(1)).sum()
 }
 
 /// Where the first so many words end.
@@ -67,7 +75,7 @@ fn words_end(text: &str, many: usize) -> usize {
                     break;
                 }
                 words += 1;
-                inside = true;
+                inside = !is_unspaced(c);
             }
             (true, true) => inside = false,
             _ => {}
@@ -84,6 +92,10 @@ mod tests {
     fn short_texts_are_one_passage_and_long_ones_are_cut_at_sentences() {
         assert_eq!(passages("One sentence. Another."), ["One sentence. Another."]);
         assert!(passages("  ").is_empty());
+        let han: Vec<usize> =
+            passages(&"重启需要五分钟。".repeat(60)).iter().map(|p| p.chars().count()).collect();
+        assert_eq!(han, [176, 176, 128], "marks are no words");
+        assert_eq!(passages(&"重".repeat(400)).len(), 3);
         let sentence = format!("{}end.", "word ".repeat(99));
         let text = [sentence.as_str(); 3].join(" ");
         assert_eq!(passages(&text), [sentence.as_str(); 3]);
