@@ -174,21 +174,28 @@ impl Graph {
             self.link(own, MENTION, entity, version);
         }
         if let Some(page) = self.page_of.get(&section.document).copied() {
-            let (scope, source, _) = self.pages[page as usize].clone();
+            let (scope, source, path) = self.pages[page as usize].clone();
             for link in section.links.iter().rev() {
-                let page = (scope, source.clone(), link.path.clone());
-                let page = self.pages.insert_full(page).0 as u32;
-                let place = self.node(Node::Place(page, link.anchor.clone().unwrap_or_default()));
-                self.link(own, LINK, place, version);
+                let anchor = fold(link.anchor.as_deref().unwrap_or_default());
+                for path in targets(&path, &source, &link.path) {
+                    let page = self.pages.insert_full((scope, source.clone(), path.to_owned())).0 as u32;
+                    let place = self.node(Node::Place(page, anchor.clone()));
+                    self.link(own, LINK, place, version);
+                }
             }
-            let mut anchors = vec![section.anchor.as_str()];
-            if section.position == 0 && !section.anchor.is_empty() {
+            let mut anchors = vec![fold(&section.anchor)];
+            if section.position == 0 {
                 // The whole page is where it begins.
-                anchors.push("");
+                anchors.push(String::new());
             }
-            for anchor in anchors.into_iter().filter(|anchor| !anchor.is_empty() || section.position == 0) {
-                let place = self.node(Node::Place(page, anchor.to_owned()));
-                self.link(place, AT, own, version);
+            anchors.sort();
+            anchors.dedup();
+            for path in known_as(&path) {
+                let page = self.pages.insert_full((scope, source.clone(), path.to_owned())).0 as u32;
+                for anchor in anchors.iter().filter(|anchor| !anchor.is_empty() || section.position == 0) {
+                    let place = self.node(Node::Place(page, anchor.clone()));
+                    self.link(place, AT, own, version);
+                }
             }
         }
         let parent = match section.parent {
@@ -216,4 +223,28 @@ impl Graph {
     pub fn view<'a>(&'a self, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
         View::new(self, at, scopes)
     }
+}
+
+/// Where a link may lead: from a page to itself, to a path, and, where the tree's own name is written before it, below the tree.
+fn targets<'a>(own: &'a str, source: &str, link: &'a str) -> Vec<&'a str> {
+    let path = match link.trim_end_matches('/') {
+        "" if link.is_empty() => own,
+        path => path,
+    };
+    let below = path.strip_prefix(source).and_then(|rest| rest.strip_prefix('/'));
+    [Some(path), below].into_iter().flatten().collect()
+}
+
+/// The ways to name a page: as it is, without its ending, and a directory for the page that stands for it.
+fn known_as(path: &str) -> Vec<&str> {
+    let stem =
+        path.rsplit_once('.').map_or(path, |(stem, ending)| if ending.contains('/') { path } else { stem });
+    let (directory, name) = stem.rsplit_once('/').unwrap_or(("", stem));
+    let stands_for = ["index", "readme"].iter().any(|known| name.eq_ignore_ascii_case(known));
+    let mut names = vec![path, stem];
+    if stands_for {
+        names.push(directory);
+    }
+    names.dedup();
+    names
 }

@@ -236,6 +236,40 @@ fn edges_are_told_in_their_own_direction_and_a_walk_ends_where_it_must() {
 }
 
 #[test]
+fn a_page_is_found_by_every_way_to_name_it() {
+    let pages = ["start.md", "sub/setup.md", "sub/dir/README.md", "guide/index.html"];
+    let mut changes = Vec::new();
+    for (number, path) in (1..).zip(pages) {
+        let links: &[(&str, &str)] = match number {
+            1 => &[
+                ("", "Top"),
+                ("sub/setup", "STEPS"),
+                ("sub/dir/", ""),
+                ("guide", ""),
+                ("handbook/sub/setup.md", "steps"),
+                ("sub", ""),
+                ("sub/setup", "nothing"),
+            ],
+            _ => &[],
+        };
+        let anchor = if number == 2 { "steps" } else { "top" };
+        let part = Part { document: number * 10, position: 0, anchor, parent: None, links, mentions: &[] };
+        changes.push((number * 10, EntityType::Document, Some(document(path))));
+        changes.push((number, EntityType::Section, Some(section(&part))));
+    }
+    let graph = graph(&changes);
+    let view = graph.view(TxId(8), &[HERE]).along(&["links_to".to_owned()]);
+    assert_eq!(reached(&view, &[at(1)], 1), "2, 3, 4");
+    let own = view.find(&at(1)).expect("a node");
+    let mut to_itself = 0;
+    let _ = view.each(own, &mut |_, other| {
+        to_itself += usize::from(other == own);
+        std::ops::ControlFlow::Continue(())
+    });
+    assert_eq!(to_itself, 2, "the link to its own beginning, from either end");
+}
+
+#[test]
 fn paths_are_the_shortest_there_are() {
     let graph = handbook();
     let view = graph.view(NOW, &[HERE]);
