@@ -757,9 +757,10 @@ impl Text {
             // A heading without a text can still be found.
             ranges.push(0..0);
         }
+        let tags: String = section.tags.iter().map(|tag| format!(" {}", clean(tag))).collect();
         let passage = |range: Range<usize>| Text {
             title: title.clone(),
-            body: text[range].to_owned(),
+            body: format!("{}{tags}", &text[range]),
             labels: labels.clone(),
         };
         ranges.into_iter().map(passage).collect()

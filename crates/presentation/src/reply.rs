@@ -44,4 +44,14 @@ impl Reply {
         });
         texts.collect::<Vec<_>>().join("\n")
     }
+
+    /// What the channel of blocks takes.
+    pub fn content_bytes(&self) -> usize {
+        let bytes = |block: &Block| match block {
+            Block::Text(text) => text.len(),
+            Block::Resource { uri, json } => uri.len() + json.len(),
+            Block::Link(link) => link.uri.len() + link.name.len(),
+        };
+        self.blocks.iter().map(bytes).sum()
+    }
 }

@@ -17,7 +17,10 @@ type Names = Texts<0, NAMES_MAX, NAME_BYTES_MAX>;
 
 /// Narrows a search; it never widens it.
 #[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"doc_tags\": [\"api\"]}; documents are read from the scope that the server was started in"
+)]
 pub(crate) struct Scope {
     /// The namespace of the server.
     project_id: Option<Text<NAME_BYTES_MAX>>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kenning_model::{Id, Section, Timestamp};
 use kenning_presentation::text::clean;
 use moka::notification::RemovalCause;
+use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use crate::documents::{Labels, title};
@@ -15,12 +16,15 @@ use crate::documents::{Labels, title};
 /// How long a passage is kept after it was last read.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
+const HANDLES_MAX: u64 = 100_000;
 const TRACES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// So many passages that had to give way are worth a warning.
 const WARN_EVERY: u64 = 1_000;
 
 pub struct Scratch {
     passages: Cache<(String, String), Arc<Passage>>,
+    /// By owner, section and version: what is found again has its handle already.
+    handles: Cache<(String, Id, u32), String>,
     /// How searches came to their results.
     traces: Cache<(String, String), Arc<str>>,
     evicted: Arc<AtomicU64>,
@@ -33,6 +37,8 @@ pub struct Passage {
     pub repository: Option<String>,
     pub environment: Option<String>,
     pub title: String,
+    /// Of its document, below what was taken in.
+    pub path: String,
     pub text: String,
     /// When it was put here.
     pub created_at: Timestamp,
@@ -45,9 +51,10 @@ impl Passage {
     pub fn new(
         id: Id,
         section: &Section,
+        path: String,
         text: String,
         created_at: Timestamp,
-        best: Range<usize>,
+        best: Option<Range<usize>>,
     ) -> Passage {
         Passage {
             section_id: id.to_string(),
@@ -55,9 +62,10 @@ impl Passage {
             repository: section.repository.clone(),
             environment: section.environment.clone(),
             title: title(section),
+            path,
             text,
             created_at,
-            window: Mutex::new(best),
+            window: Mutex::new(best.unwrap_or(0..0)),
         }
     }
 
@@ -83,10 +91,12 @@ impl Default for Scratch {
             .max_capacity(BYTES_MAX)
             .weigher(|_, passage: &Arc<Passage>| u32::try_from(passage.text.len() + 256).unwrap_or(u32::MAX))
             .time_to_idle(KEPT)
+            // The other policy refuses what is new when it is full, and a handle would be dead when it is given out.
+            .eviction_policy(EvictionPolicy::lru())
             .eviction_listener(move |_, _, cause| {
                 if cause == RemovalCause::Size {
                     let many = counted.fetch_add(1, Ordering::Relaxed) + 1;
-                    if many.is_multiple_of(WARN_EVERY) {
+                    if many == 1 || many.is_multiple_of(WARN_EVERY) {
                         tracing::warn!(many, "passages had to give way before their time");
                     }
                 }
@@ -97,7 +107,8 @@ impl Default for Scratch {
             .weigher(|_, trace: &Arc<str>| u32::try_from(trace.len()).unwrap_or(u32::MAX))
             .time_to_idle(KEPT)
             .build();
-        Scratch { passages, traces, evicted }
+        let handles = Cache::builder().max_capacity(HANDLES_MAX).time_to_idle(KEPT).build();
+        Scratch { passages, handles, traces, evicted }
     }
 }
 
@@ -108,11 +119,29 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    /// `owner` is who may read it; to anyone else it does not exist.
-    pub fn put(&self, owner: &str, handle: &str, passage: Passage) -> Arc<Passage> {
+    /// Keeps a passage and gives its handle: the one that it has, if the same version of the section was found before. `owner`
+    /// is who may read it; to anyone else it does not exist.
+    pub(crate) fn keep(
+        &self,
+        owner: &str,
+        (id, section): (Id, &Section),
+        best: Option<Range<usize>>,
+        new: impl FnOnce() -> (String, Passage),
+    ) -> (String, Arc<Passage>) {
+        let key = (owner.to_owned(), id, section.version);
+        if let Some(handle) = self.handles.get(&key)
+            && let Some(passage) = self.get(owner, &handle)
+        {
+            if let Some(best) = best {
+                passage.was_read(best);
+            }
+            return (handle, passage);
+        }
+        let (handle, passage) = new();
         let passage = Arc::new(passage);
-        self.passages.insert((owner.to_owned(), handle.to_owned()), passage.clone());
-        passage
+        self.passages.insert((owner.to_owned(), handle.clone()), passage.clone());
+        self.handles.insert(key, handle.clone());
+        (handle, passage)
     }
 
     pub fn get(&self, owner: &str, handle: &str) -> Option<Arc<Passage>> {

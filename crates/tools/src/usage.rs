@@ -38,6 +38,7 @@ impl Usage {
             json!({
                 "tokens_estimate": bytes.div_ceil(TOKEN_BYTES),
                 "bytes_returned": bytes,
+                "content_bytes": reply.content_bytes(),
                 "duplicates_suppressed": duplicates,
             }),
         );

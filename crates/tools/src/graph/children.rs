@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::expand::PAGE_SIZE_DEFAULT;
-use super::seen::{Seen, find, section_item};
+use super::seen::{Seen, node_id, section_item};
 use super::{EdgeItem, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
@@ -43,8 +43,11 @@ impl Tool for Children {
             None,
         )?;
         let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
-        let ids =
-            seen.look(|view| find(&view, &parent).map(|node| view.children(node).collect::<Vec<_>>()))?;
+        let found = seen.look(|view| {
+            let node = seen.find(&view, &parent)?;
+            Some((node_id(view.node(node)), view.children(node).collect::<Vec<_>>()))
+        })?;
+        let (parent, ids) = found.map_or((parent, None), |(parent, ids)| (parent, Some(ids)));
         let missing = match &ids {
             None => vec![kenning_presentation::text::clean(&parent)],
             Some(_) => Vec::new(),

@@ -73,6 +73,7 @@ fn only(item: NodeItem, fields: Option<&[Field]>) -> NodeItem {
         tokens: item.tokens.filter(|_| wanted(Field::Tokens)),
         doc_tag: item.doc_tag.filter(|_| wanted(Field::DocTag)),
         anchor: item.anchor.filter(|_| wanted(Field::Anchor)),
+        path: item.path.filter(|_| wanted(Field::Title)),
         snippet: None,
     }
 }

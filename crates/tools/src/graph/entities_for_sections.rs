@@ -1,11 +1,10 @@
 //! `graph.entities_for_sections`: what sections speak of.
 
 use kenning_engine::graph::MENTIONS;
-use kenning_model::Id;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Seen, find, mention_item};
+use super::seen::{Seen, mention_item};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{NAME_BYTES_MAX, Texts, Whole};
 use crate::documents::Scope;
@@ -44,12 +43,7 @@ impl Tool for EntitiesForSections {
         let mut missing = Vec::new();
         let mut is_cut = false;
         for name in &input.section_ids.0 {
-            let is_seen = seen.look(|view| find(&view, name).is_some())?;
-            let section = match Id::parse(name).filter(|_| is_seen) {
-                Some(id) => seen.section(id)?,
-                None => None,
-            };
-            let Some(section) = section else {
+            let Some((id, section)) = seen.find_section(name)? else {
                 missing.push(kenning_presentation::text::clean(name));
                 continue;
             };
@@ -59,7 +53,8 @@ impl Tool for EntitiesForSections {
             let mut mentions = section.mentions.iter().filter(|mention| fits(&mention.label));
             for mention in mentions.by_ref().take(many) {
                 let item = mention_item(mention);
-                let edge = EdgeItem { from: name.clone(), r#type: MENTIONS.to_owned(), to: item.id.clone() };
+                let edge =
+                    EdgeItem { from: id.to_string(), r#type: MENTIONS.to_owned(), to: item.id.clone() };
                 match sheet.nodes.iter().any(|known| known.id == item.id) {
                     true => sheet.add_edge(edge),
                     false => {

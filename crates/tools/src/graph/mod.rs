@@ -57,6 +57,10 @@ pub(crate) struct NodeItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) anchor: Option<String>,
+    /// Of a document, below what was taken in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub(crate) path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub(crate) snippet: Option<String>,
@@ -111,7 +115,11 @@ impl Sheet {
         true
     }
 
+    /// Each once: two links may lead to the same section.
     pub(crate) fn add_edge(&mut self, edge: EdgeItem) {
+        if self.edges.contains(&edge) {
+            return;
+        }
         let bytes = json_bytes(&edge) + 1;
         match self.bytes + bytes > ROWS_BYTES_MAX {
             true => self.is_full = true,
@@ -194,7 +202,9 @@ fn lines(
             node.doc_tag.as_ref().map(|tag| format!(" [{}]", one_line(tag, 64))).unwrap_or_default();
         let snippet = node.snippet.as_ref().map(|text| format!("\n   {text}")).unwrap_or_default();
         let label = node.label.as_deref().unwrap_or("node");
-        format!("{} {label}{title}{doc_tag}{snippet}", one_line(&node.id, 200))
+        let path = node.path.as_ref().map(|path| format!(" {}", one_line(path, 200))).unwrap_or_default();
+        let size = node.tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
+        format!("{} {label}{title}{doc_tag}{path}{size}{snippet}", one_line(&node.id, 200))
     };
     let edge = |edge: &EdgeItem| {
         let [from, relation, to] = [&edge.from, &edge.r#type, &edge.to].map(|text| one_line(text, 200));

@@ -5,7 +5,7 @@ use kenning_model::Id;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Seen, find, met};
+use super::seen::{Seen, met};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -36,25 +36,23 @@ impl Tool for Parents {
         let mut missing = Vec::new();
         let mut known: Vec<Id> = Vec::new();
         for name in &input.section_ids.0 {
-            let is_seen = seen.look(|view| find(&view, name).is_some())?;
-            let mut child = Id::parse(name).filter(|_| is_seen);
-            if child.map(|id| seen.section(id)).transpose()?.flatten().is_none() {
+            let Some((id, _)) = seen.find_section(name)? else {
                 missing.push(kenning_presentation::text::clean(name));
                 continue;
-            }
+            };
+            let mut child = Some(id);
             while let Some(id) = child {
                 let Some(section) = seen.section(id)? else { break };
                 let parent = section.parent.unwrap_or(section.document);
                 let edge =
                     EdgeItem { from: id.to_string(), r#type: CHILD_OF.to_owned(), to: parent.to_string() };
                 if known.contains(&parent) {
-                    if !sheet.edges.contains(&edge) {
-                        sheet.add_edge(edge);
-                    }
+                    sheet.add_edge(edge);
                     break;
                 }
                 known.push(parent);
-                let above = seen.look(|view| find(&view, parent.as_str()).map(|node| met(&view, node)))?;
+                let above =
+                    seen.look(|view| seen.find(&view, parent.as_str()).map(|node| met(&view, node)))?;
                 let item = above.map(|met| seen.show(&met)).transpose()?.flatten();
                 if !item.is_some_and(|item| sheet.add(item, [edge])) {
                     break;

@@ -38,7 +38,7 @@ pub(crate) struct Output {
     pub(crate) missing: Vec<String>,
     pub(crate) next_cursor: Option<String>,
     pub(crate) partial: bool,
-    /// byte_cap, node_cap or none.
+    /// page_size (there are more than `max_paths`), byte_cap, node_cap or none.
     pub(crate) limit_reason: &'static str,
     pub(crate) session_id: String,
 }
@@ -76,19 +76,21 @@ impl Tool for Paths {
             let view = view.along(&rel_types);
             let (mut paths, mut is_cut) = (Vec::new(), false);
             for (a, b) in a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b))) {
-                let found = view.shortest(a, b, hops, many, NODES_MAX);
+                // One more tells whether there are more.
+                let found = view.shortest(a, b, hops, many + 1, NODES_MAX);
                 is_cut |= found.is_cut;
                 paths.extend(found.paths);
             }
             paths.sort_by_key(|path: &Path| path.edges.len());
+            let has_more = paths.len() > many;
             paths.truncate(many);
             let way = |path: &Path| Way {
                 nodes: path.nodes.iter().map(|node| (*node, met(&view, *node))).collect(),
                 edges: path.edges.iter().map(|edge| edge_item(&view, edge)).collect(),
             };
-            (paths.iter().map(way).collect::<Vec<_>>(), [missing_a, missing_b].concat(), is_cut)
+            (paths.iter().map(way).collect::<Vec<_>>(), [missing_a, missing_b].concat(), is_cut, has_more)
         })?;
-        let (ways, missing, is_cut) = linked;
+        let (ways, missing, is_cut, has_more) = linked;
         let mut sheet = Sheet::default();
         let mut known: Vec<NodeRef> = Vec::new();
         let mut paths = Vec::new();
@@ -112,16 +114,13 @@ impl Tool for Paths {
                 break;
             }
             paths.push(item);
-            for edge in way.edges {
-                if !sheet.edges.contains(&edge) {
-                    sheet.add_edge(edge);
-                }
-            }
+            way.edges.into_iter().for_each(|edge| sheet.add_edge(edge));
         }
-        let limit_reason = match (sheet.is_full, is_cut) {
-            (true, _) => "byte_cap",
-            (false, true) => "node_cap",
-            (false, false) => "none",
+        let limit_reason = match (sheet.is_full, is_cut, has_more) {
+            (true, _, _) => "byte_cap",
+            (false, true, _) => "node_cap",
+            (false, false, true) => "page_size",
+            (false, false, false) => "none",
         };
         Ok(Output {
             paths,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::entities_for_sections::MAX_PER_DEFAULT;
-use super::seen::{Seen, find, node_id, section_item};
+use super::seen::{Seen, node_id, section_item};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::Whole;
 use crate::documents::Scope;
@@ -42,7 +42,8 @@ impl Tool for SectionsForEntities {
         let mut is_cut = false;
         for name in &input.entity_ids.0 {
             let found = seen.look(|view| {
-                let node = find(&view, name).filter(|node| matches!(view.node(*node), Node::Entity(_)))?;
+                let node =
+                    seen.find(&view, name).filter(|node| matches!(view.node(*node), Node::Entity(_)))?;
                 let sections: Vec<_> = view.mentioned_in(node).take(many + 1).collect();
                 Some((node_id(view.node(node)), sections))
             })?;

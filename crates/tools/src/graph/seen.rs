@@ -11,7 +11,7 @@ use kenning_presentation::text::{clean, cut};
 use super::{EdgeItem, NodeItem};
 use crate::documents::{Labels, Scope, title};
 use crate::tool::closure;
-use crate::{Code, Context, Stop};
+use crate::{Caller, Code, Context, Stop};
 
 /// What an entity's id begins with, so that no name passes for the id of a section.
 const ENTITY: &str = "entity:";
@@ -19,6 +19,7 @@ const TITLE_BYTES_MAX: usize = 300;
 const SNIPPET_BYTES_MAX: usize = 200;
 
 pub(crate) struct Seen<'a> {
+    caller: &'a Caller,
     snapshot: &'a Snapshot<'a>,
     scopes: Vec<ScopeId>,
     scope: Scope,
@@ -34,7 +35,7 @@ pub(crate) struct Met {
 
 impl<'a> Seen<'a> {
     pub(crate) fn new(
-        ctx: &Context<'_>,
+        ctx: &Context<'a>,
         snapshot: &'a Snapshot<'a>,
         scope: Option<Scope>,
     ) -> Result<Seen<'a>, Stop> {
@@ -46,7 +47,7 @@ impl<'a> Seen<'a> {
         let scope = scope.unwrap_or_default();
         scope.check(ctx)?;
         let scopes = closure(snapshot, &ctx.scope_name(None)?)?;
-        Ok(Seen { snapshot, scopes, scope, fitting: RefCell::default() })
+        Ok(Seen { caller: ctx.caller, snapshot, scopes, scope, fitting: RefCell::default() })
     }
 
     /// Looks at the graph. What does not fit the scope object is not there.
@@ -83,11 +84,30 @@ impl<'a> Seen<'a> {
         Ok(section.and_then(|record| record.as_section().cloned()))
     }
 
+    /// A section or document by its id, a section by a passage of it, an entity by its id or its name.
+    pub(crate) fn find(&self, view: &View<'_>, name: &str) -> Option<NodeRef> {
+        let passage = self.caller.scratch.get(&self.caller.origin, name);
+        let name = passage.as_ref().map_or(name, |passage| &passage.section_id);
+        let entity = Node::Entity(fold(name.strip_prefix(ENTITY).unwrap_or(name)));
+        let known = match Id::parse(name) {
+            Some(id) => vec![Node::Section(id), Node::Document(id), entity],
+            None => vec![entity],
+        };
+        known.iter().filter_map(|node| view.find(node)).find(|node| view.is_seen(*node))
+    }
+
+    /// A section by its id or by a passage of it.
+    pub(crate) fn find_section(&self, name: &str) -> Result<Option<(Id, Section)>, Stop> {
+        let found = self.look(|view| self.find(&view, name).map(|node| view.node(node).clone()))?;
+        let Some(Node::Section(id)) = found else { return Ok(None) };
+        Ok(self.section(id)?.map(|section| (id, section)))
+    }
+
     /// The nodes of these ids and names, each once, and which of them are not there.
     pub(crate) fn find_all(&self, view: &View<'_>, names: &[String]) -> (Vec<NodeRef>, Vec<String>) {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in names {
-            match find(view, name) {
+            match self.find(view, name) {
                 Some(node) if found.contains(&node) => {}
                 Some(node) => found.push(node),
                 None => missing.push(clean(name)),
@@ -107,6 +127,7 @@ impl<'a> Seen<'a> {
                     title: Some(cut(&clean(&document.title), TITLE_BYTES_MAX)),
                     level: Some(0),
                     doc_tag: Some(clean(&document.doc_tag)),
+                    path: Some(clean(&document.path)),
                     ..NodeItem::default()
                 }))
             }
@@ -131,16 +152,6 @@ impl<'a> Seen<'a> {
             }
         })
     }
-}
-
-/// A section or document by its id, an entity by its id or its name.
-pub(crate) fn find(view: &View<'_>, name: &str) -> Option<NodeRef> {
-    let entity = Node::Entity(fold(name.strip_prefix(ENTITY).unwrap_or(name)));
-    let known = match Id::parse(name) {
-        Some(id) => vec![Node::Section(id), Node::Document(id), entity],
-        None => vec![entity],
-    };
-    known.iter().filter_map(|node| view.find(node)).find(|node| view.is_seen(*node))
 }
 
 pub(crate) fn met(view: &View<'_>, node: NodeRef) -> Met {
@@ -180,6 +191,7 @@ pub(crate) fn section_item(id: Id, section: &Section) -> NodeItem {
         tokens: Some(section.text.len().div_ceil(4)),
         doc_tag: Some(clean(&section.doc_tag)),
         anchor: Some(section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
+        path: None,
         snippet: None,
     }
 }

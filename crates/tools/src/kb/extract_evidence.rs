@@ -50,6 +50,8 @@ pub(super) struct Quote {
     passage_id: String,
     section_id: String,
     title: String,
+    /// Of the document, below what was taken in.
+    path: String,
     uri: String,
     /// How much of the question it has, 0 to 1.
     confidence: f64,
@@ -118,15 +120,21 @@ pub(super) fn shown(quotes: &[Quote]) -> String {
         return "No sentence answers this. Try `kb.search` with other words.".to_owned();
     }
     let line = |(number, quote): (usize, &Quote)| {
+        let [title, path] = [&quote.title, &quote.path].map(|text| one_line(text, 200));
         format!(
-            "{number}. {}\n   (\"{}\", passage {})",
+            "{number}. {}\n   (\"{title}\", {path}, section {}, passage {}, confidence {})",
             quote.quote.replace('\n', "\n   "),
-            one_line(&quote.title, 200),
-            quote.passage_id
+            quote.section_id,
+            quote.passage_id,
+            quote.confidence
         )
     };
     let lines: Vec<String> = (1..).zip(quotes).map(line).collect();
-    format!("Found {}. {}", counted(quotes.len(), "quote"), as_data(&lines.join("\n")))
+    format!(
+        "Found {}. {}\nFor more around one call `kb.expand_excerpt` with its passage.",
+        counted(quotes.len(), "quote"),
+        as_data(&lines.join("\n"))
+    )
 }
 
 pub(super) fn quotes(
@@ -151,6 +159,7 @@ pub(super) fn quotes(
             passage_id: handle.clone(),
             section_id: kept.section_id.clone(),
             title: kept.title.clone(),
+            path: kept.path.clone(),
             uri: passage::uri(ctx, handle),
             confidence: (f64::from(found.share.clamp(0.0, 1.0)) * 1e3).round() / 1e3,
             context_before: before.to_owned(),

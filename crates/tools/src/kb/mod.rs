@@ -13,6 +13,7 @@ pub(crate) mod sought;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::memory::item::one_line;
 use crate::tool::{Row, row};
 
 pub(crate) fn tools() -> Vec<Row> {
@@ -31,5 +32,15 @@ struct Citation {
     section_id: String,
     doc_tag: String,
     title: String,
+    /// Of the document, below what was taken in.
+    path: String,
     uri: String,
+}
+
+impl Citation {
+    /// For who reads only text; a section's id is good in every later session.
+    fn shown(&self) -> String {
+        let [title, path] = [&self.title, &self.path].map(|text| one_line(text, 200));
+        format!("\"{title}\" ({path}, section {})", self.section_id)
+    }
 }

@@ -20,15 +20,20 @@ pub(super) fn uri(ctx: &Context<'_>, handle: &str) -> String {
 /// Keeps a section that was found, with the span that answers the question best.
 pub(super) fn keep(
     ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
     id: Id,
     section: &Section,
-    best: Range<usize>,
+    best: Option<Range<usize>>,
     text: String,
-) -> (String, Arc<Passage>) {
-    let handle = ctx.engine.new_handle();
-    let passage = Passage::new(id, section, text, ctx.engine.now(), best);
-    let kept = ctx.caller.scratch.put(&ctx.caller.origin, &handle, passage);
-    (handle, kept)
+) -> Result<(String, Arc<Passage>), Stop> {
+    let document = snapshot.document(section.document)?;
+    let path = document.as_ref().and_then(|stored| stored.record.as_document()).map(|it| it.path.clone());
+    let new = || {
+        let passage =
+            Passage::new(id, section, clean(&path.unwrap_or_default()), text, ctx.engine.now(), best.clone());
+        (ctx.engine.new_handle(), passage)
+    };
+    Ok(ctx.caller.scratch.keep(&ctx.caller.origin, (id, section), best.clone(), new))
 }
 
 /// The passage of this handle, or a new one of the section with this id, which other tools give out.
@@ -61,7 +66,7 @@ fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passa
     let scopes = closure(&snapshot, &ctx.scope_name(None)?)?;
     let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&scopes));
     let section = stored.as_ref().and_then(|stored| stored.record.as_section());
-    Ok(section.map(|section| keep(ctx, id, section, 0..0, clean(&section.text))))
+    section.map(|section| keep(ctx, &snapshot, id, section, None, clean(&section.text))).transpose()
 }
 
 /// Up to three sentences that answer best, in the order of the text, within so many characters; and where the best is.

@@ -70,6 +70,12 @@ impl Tool for ReadExcerpt {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let (handle, kept) = passage::find(ctx, &input.passage_id.0, &input.scope.unwrap_or_default())?;
         let start = input.start_char.map_or(0, |start| start.0 as usize);
+        let chars = kept.text.chars().count();
+        if start > chars {
+            let message =
+                format!("`start_char`: {start} is beyond the end, the passage has {chars} characters");
+            return Err(Stop::invalid(message));
+        }
         let from = byte_at(&kept.text, start);
         let tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize;
         let to = kept.text.floor_char_boundary((from + bytes_for(tokens)).min(kept.text.len()));
@@ -92,7 +98,7 @@ impl Tool for ReadExcerpt {
 
 pub(super) fn shown(output: &Output) -> String {
     let about =
-        output.citation.as_ref().map(|citation| format!(" From \"{}\".", citation.title)).unwrap_or_default();
+        output.citation.as_ref().map(|citation| format!(" From {}.", citation.shown())).unwrap_or_default();
     let more = match output.next_start_char {
         Some(next) => format!("\nThere is more: `start_char` {next}."),
         None => String::new(),
@@ -113,6 +119,7 @@ pub(super) fn excerpt(ctx: &Context<'_>, passage_id: String, kept: &Passage, ran
             section_id: kept.section_id.clone(),
             doc_tag: kept.doc_tag.clone(),
             title: kept.title.clone(),
+            path: kept.path.clone(),
             uri: passage::uri(ctx, &passage_id),
         }),
         passage_id,

@@ -90,11 +90,11 @@ impl Tool for RetrieveEvidence {
         let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
         let found = sought.find(&snapshot, &input.question.0, top_k)?;
-        let passages: Vec<_> = found
-            .hits
-            .iter()
-            .map(|hit| passage::keep(ctx, hit.id, &hit.section, 0..0, clean(&hit.section.text)))
-            .collect();
+        let mut passages = Vec::new();
+        for hit in &found.hits {
+            let text = clean(&hit.section.text);
+            passages.push(passage::keep(ctx, &snapshot, hit.id, &hit.section, None, text)?);
+        }
         let wanted = Wanted::new(
             input.max_quotes,
             input.max_quote_tokens,

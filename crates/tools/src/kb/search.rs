@@ -86,6 +86,8 @@ pub(crate) struct Output {
     is_degraded: bool,
     #[serde(skip)]
     has_graph: bool,
+    #[serde(skip)]
+    is_narrowed: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -94,6 +96,8 @@ struct Found {
     section_id: String,
     doc_tag: String,
     title: String,
+    /// Of the document, below what was taken in.
+    path: String,
     rank: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
@@ -156,13 +160,14 @@ impl Tool for Search {
             let source = kenning_engine::Source { title: &title, text: &text[within.clone()] };
             let (preview, best) = passage::preview(snapshot, &query, &source, chars, scoring)?;
             let best = within.start + best.start..within.start + best.end;
-            let (handle, kept) = passage::keep(ctx, hit.id, &hit.section, best, text);
+            let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section, Some(best), text)?;
             results.push(Found {
                 scratch_uri: passage::uri(ctx, &handle),
                 passage_id: handle,
                 section_id: kept.section_id.clone(),
                 doc_tag: kept.doc_tag.clone(),
                 title,
+                path: kept.path.clone(),
                 rank: at as u64 + 1,
                 score: shows_scores.then_some(rounded(hit.score)),
                 source: hit.source,
@@ -193,21 +198,30 @@ impl Tool for Search {
             duplicates: found.duplicates,
             is_degraded: found.is_degraded,
             has_graph: ctx.caller.has_graph,
+            is_narrowed: sought.is_narrowed(),
         })
     }
 
     fn text(output: &Output) -> String {
         let query = kenning_presentation::text::quote(&output.query, 200);
+        if output.results.is_empty() && output.is_narrowed {
+            return format!(
+                "Found no section for {query} within `scope` and `filters`; leave them out to look further."
+            );
+        }
         if output.results.is_empty() {
             return format!(
                 "Found no section for {query}. Try other words; `kenning ingest DIR` takes documents in."
             );
         }
         let line = |found: &Found| {
-            let Found { rank, passage_id, title, doc_tag, preview, .. } = found;
-            let (title, doc_tag) = (one_line(title, 300), one_line(doc_tag, 64));
+            let Found { rank, passage_id, section_id, preview, .. } = found;
+            let [title, path] = [&found.title, &found.path].map(|text| one_line(text, 300));
+            let doc_tag = one_line(&found.doc_tag, 64);
             let by = if found.source == Source::GraphExpanded { " (over the graph)" } else { "" };
-            format!("{rank}. {title} [{doc_tag}]{by} passage {passage_id}\n   {preview}")
+            format!(
+                "{rank}. {title} [{doc_tag}] {path}{by}, section {section_id}, passage {passage_id}\n   {preview}"
+            )
         };
         let lines: Vec<String> = output.results.iter().map(line).collect();
         let more = match &output.next_cursor {
@@ -219,7 +233,7 @@ impl Tool for Search {
             None => String::new(),
         };
         format!(
-            "Found {} for {query}. {}{more}{debugged}",
+            "Found {} for {query}. {}\nRead one with `kb.read_excerpt`, quote from several with `kb.extract_evidence`.{more}{debugged}",
             counted(output.results.len(), "section"),
             as_data(&lines.join("\n"))
         )

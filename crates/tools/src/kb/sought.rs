@@ -110,7 +110,10 @@ impl Sought {
         Ok(Sought {
             scopes: closure(snapshot, &ctx.scope_name(None)?)?,
             only,
-            path_prefix: filters.path_prefix.as_ref().map(|prefix| prefix.0.clone()),
+            path_prefix: filters
+                .path_prefix
+                .as_ref()
+                .map(|prefix| prefix.0.trim_start_matches('/').to_owned()),
             updated_after: filters.updated_after.map(|moment| moment.0),
             max_per_doc: match manner.max_per_doc {
                 0 => usize::MAX,
@@ -120,6 +123,12 @@ impl Sought {
             as_written: !manner.rewrites,
             fitting: RefCell::default(),
         })
+    }
+
+    pub(crate) fn is_narrowed(&self) -> bool {
+        self.only.iter().any(|(_, values)| !values.is_empty())
+            || self.path_prefix.is_some()
+            || self.updated_after.is_some()
     }
 
     pub(crate) fn follows_links(&self) -> bool {

@@ -13,15 +13,7 @@ fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
     let caller = Caller::new(Some("alice"), "session".to_owned(), "global:default".to_owned());
     let arguments = arguments.as_object().expect("arguments are an object").clone();
     let reply = dispatch(engine, &caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
-    let text: usize = reply
-        .blocks
-        .iter()
-        .map(|block| match block {
-            Block::Text(text) => text.len(),
-            Block::Resource { uri, json } => uri.len() + json.len(),
-            Block::Link(link) => link.uri.len() + link.name.len(),
-        })
-        .sum();
+    let text = reply.content_bytes();
     let structured = reply.structured.to_string().len();
     assert!(
         text <= REPLY_BYTES_MAX && structured <= REPLY_BYTES_MAX,

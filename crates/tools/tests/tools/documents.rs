@@ -286,6 +286,26 @@ fn a_passage_is_for_who_found_it() {
 }
 
 #[test]
+fn what_is_found_again_has_its_handle_already() {
+    let session = Session::new();
+    session.take_in("a.md", "---\ntags: [kubernetes]\n---\n# Garbage\n\nGarbage is collected at night.");
+    let handle =
+        |query: &str| session.good("kb.search", json!({"query": query}))["results"][0]["passage_id"].clone();
+    let first = handle("garbage");
+    assert_eq!(handle("collected at night"), first);
+    assert_eq!(handle("kubernetes"), first, "tags are words too");
+    let quoted = session.good("kb.retrieve_evidence", json!({"question": "when is garbage collected?"}));
+    assert_eq!(quoted["quotes"][0]["passage_id"], first);
+    session.take_in("a.md", "# Garbage\n\nGarbage is collected at noon.");
+    let second = handle("garbage");
+    assert_ne!(second, first);
+    for (passage, when) in [(first, "at night"), (second, "at noon")] {
+        let read = session.good("kb.read_excerpt", json!({"passage_id": passage}));
+        assert!(read["excerpt"].as_str().is_some_and(|text| text.contains(when)), "{read}");
+    }
+}
+
+#[test]
 fn every_reply_says_what_it_costs_and_is_counted() {
     let session = Session::new();
     session.take_in(
@@ -294,8 +314,7 @@ fn every_reply_says_what_it_costs_and_is_counted() {
     );
     let reply = session.call("kb.search", json!({"query": "garbage"}));
     let bytes = reply.structured.to_string().len();
-    let usage =
-        json!({"tokens_estimate": bytes.div_ceil(4), "bytes_returned": bytes, "duplicates_suppressed": 1});
+    let usage = json!({"tokens_estimate": bytes.div_ceil(4), "bytes_returned": bytes, "content_bytes": reply.content_bytes(), "duplicates_suppressed": 1});
     assert_eq!(reply.meta["io.kenning/usage"], usage);
     let first = json!({"query": "garbage", "page_size": 1, "options": {"max_per_doc": 0}});
     let mut second = first.clone();

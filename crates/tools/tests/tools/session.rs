@@ -38,8 +38,8 @@ impl Session {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let reply =
             dispatch(&self.engine, &self.caller, Access::ReadWrite, find(tool).expect("a tool"), arguments);
-        let size = reply.structured.to_string().len();
-        assert!(size <= REPLY_BYTES_MAX, "{tool}: {size} bytes");
+        let sizes = [reply.structured.to_string().len(), reply.content_bytes()];
+        assert!(sizes.iter().all(|size| *size <= REPLY_BYTES_MAX), "{tool}: {sizes:?} bytes");
         reply
     }
 

@@ -102,7 +102,7 @@ fn check_reply(call: &Call, reply: &Reply) {
     let errors: Vec<String> =
         validator.iter_errors(&reply.structured).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{}: {errors:?}\n{}", call.line, reply.structured);
-    let sizes = [reply.structured.to_string().len(), content_bytes(reply)];
+    let sizes = [reply.structured.to_string().len(), reply.content_bytes()];
     assert!(sizes.iter().all(|size| *size <= REPLY_BYTES_MAX), "{}: {sizes:?}", call.line);
     // A reply whose keys are data may be empty, so an error without its error is one.
     let may_be_empty = schema["oneOf"][0].get("patternProperties").is_some();
@@ -120,18 +120,6 @@ fn check_closed(validator: &Validator, call: &Call, reply: &Value) {
     let mut more = reply.clone();
     more["not_in_the_schema"] = Value::Null;
     assert!(!validator.is_valid(&more), "{}: the schema takes fields that it does not name", call.line);
-}
-
-fn content_bytes(reply: &Reply) -> usize {
-    reply
-        .blocks
-        .iter()
-        .map(|block| match block {
-            kenning_presentation::Block::Text(text) => text.len(),
-            kenning_presentation::Block::Resource { uri, json } => uri.len() + json.len(),
-            kenning_presentation::Block::Link(link) => link.uri.len() + link.name.len(),
-        })
-        .sum()
 }
 
 /// The reply with each of its required fields taken out in turn, at every depth.
