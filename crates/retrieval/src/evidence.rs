@@ -135,12 +135,12 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut start = 0;
     // What the code that a line stands in ends with.
-    let mut in_code: Option<&str> = None;
+    let mut in_code: Option<Fence> = None;
     let mut line_start = 0;
     for line in text.split_inclusive('\n') {
         let line_end = line_start + line.len();
         let trimmed = line.trim_start();
-        let fence = ["```", "~~~"].into_iter().find(|fence| trimmed.starts_with(fence));
+        let fence = Fence::of(trimmed);
         let is_row = trimmed.starts_with('|');
         let begins_anew =
             trimmed.is_empty() || is_item(trimmed) || trimmed.starts_with('#') || is_row || fence.is_some();
@@ -148,7 +148,7 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
             push(text, start..line_start, bytes_max, &mut spans);
             start = line_start;
         }
-        let ends_code = in_code.is_some() && in_code == fence;
+        let ends_code = in_code.is_some_and(|open| fence.is_some_and(|fence| fence.closes(&open)));
         match in_code {
             _ if ends_code => in_code = None,
             None => in_code = fence,
@@ -167,6 +167,29 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     }
     push(text, start..text.len(), bytes_max, &mut spans);
     spans
+}
+
+/// A line that begins code, or ends it.
+#[derive(Clone, Copy)]
+struct Fence {
+    mark: char,
+    marks: usize,
+    /// Nothing else stands on the line.
+    is_bare: bool,
+}
+
+impl Fence {
+    fn of(line: &str) -> Option<Fence> {
+        let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let rest = line.trim_start_matches(mark);
+        let marks = line.len() - rest.len();
+        (marks >= 3).then(|| Fence { mark, marks, is_bare: rest.trim().is_empty() })
+    }
+
+    /// Code may show fences that are shorter than its own.
+    fn closes(&self, open: &Fence) -> bool {
+        self.is_bare && self.mark == open.mark && self.marks >= open.marks
+    }
 }
 
 fn is_item(line: &str) -> bool {
@@ -273,6 +296,8 @@ mod tests {
             shown(code),
             ["Run it.", "Now.", "~~~sh\n# a comment. Two.\n```\n- no item\n| no row\n~~~", "Done.", "All."]
         );
+        let nested = "Write:\n````md\n```sh\nrun. it.\n```\n````\nDone.";
+        assert_eq!(shown(nested), ["Write:", "````md\n```sh\nrun. it.\n```\n````", "Done."]);
         assert_eq!(shown("Open.\n```\nnever. closed."), ["Open.", "```\nnever. closed."]);
         assert_eq!(
             shown("重启需要五分钟。请等待！好了吗？是的"),

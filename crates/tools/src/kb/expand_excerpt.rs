@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::passage;
-use super::read_excerpt::{EXCERPT_BYTES_MAX, Output, bytes_for, excerpt, shown};
+use super::read_excerpt::{EXCERPT_BYTES_MAX, Output, bytes_for, excerpt, shown, word_end};
 use crate::arguments::{NAME_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -38,14 +38,25 @@ impl Tool for ExpandExcerpt {
             bytes_for(tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize)
         };
         let window = kept.window();
-        let start = kept.text.ceil_char_boundary(window.start.saturating_sub(bytes(input.before_tokens)));
-        let end =
-            (window.end + bytes(input.after_tokens)).min(kept.text.len()).min(start + EXCERPT_BYTES_MAX);
-        let end = kept.text.floor_char_boundary(end);
+        let start =
+            word_start(&kept.text, window.start.saturating_sub(bytes(input.before_tokens)), window.start);
+        let end = (window.end + bytes(input.after_tokens)).min(start + EXCERPT_BYTES_MAX);
+        let end = word_end(&kept.text, window.end.max(start), end);
         Ok(excerpt(ctx, handle, &kept, start..end))
     }
 
     fn text(output: &Output) -> String {
         shown(output)
     }
+}
+
+/// The beginning of the first whole word after a place and before another.
+fn word_start(text: &str, from: usize, to: usize) -> usize {
+    let from = text.ceil_char_boundary(from);
+    if from == 0 || text[..from].ends_with(char::is_whitespace) {
+        return from;
+    }
+    let rest = &text[from..to.max(from)];
+    rest.find(char::is_whitespace)
+        .map_or(from, |at| from + at + rest[at..].chars().next().map_or(1, char::len_utf8))
 }

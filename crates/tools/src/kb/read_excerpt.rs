@@ -78,7 +78,7 @@ impl Tool for ReadExcerpt {
         }
         let from = byte_at(&kept.text, start);
         let tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize;
-        let to = kept.text.floor_char_boundary((from + bytes_for(tokens)).min(kept.text.len()));
+        let to = word_end(&kept.text, from, from + bytes_for(tokens));
         let options = input.options.unwrap_or_default();
         let output = excerpt(ctx, handle, &kept, from..to);
         Ok(Output {
@@ -130,6 +130,21 @@ pub(super) fn bytes_for(tokens: usize) -> usize {
     (tokens * TOKEN_BYTES).min(EXCERPT_BYTES_MAX)
 }
 
+/// The end of the last whole word before a place, unless that leaves little.
+pub(super) fn word_end(text: &str, from: usize, to: usize) -> usize {
+    let to = text.floor_char_boundary(to.min(text.len()));
+    let from = from.min(to);
+    let is_between = to == text.len() || text[to..].starts_with(char::is_whitespace);
+    let blank = text[from..to]
+        .rfind(char::is_whitespace)
+        .map(|at| from + at)
+        .filter(|at| *at > from + (to - from) / 2);
+    match blank {
+        Some(blank) if !is_between => text.ceil_char_boundary(blank + 1),
+        _ => to,
+    }
+}
+
 fn byte_at(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
@@ -138,7 +153,13 @@ fn bullets(text: &str) -> String {
     let sentences = kenning_engine::sentences(text);
     let lines: Vec<String> = sentences
         .into_iter()
-        .map(|range| format!("- {}", text[range].split_whitespace().collect::<Vec<_>>().join(" ")))
+        .map(|range| {
+            let sentence = text[range].split_whitespace().collect::<Vec<_>>().join(" ");
+            // Items of a list have a mark already.
+            let marks = ["- ", "* ", "+ ", "• "];
+            let bare = marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(&sentence);
+            format!("- {bare}")
+        })
         .collect();
     lines.join("\n")
 }
