@@ -137,7 +137,7 @@ impl Tool for Paths {
     fn text(output: &Output) -> String {
         let lengths: Vec<String> = output.paths.iter().map(|path| path.length.to_string()).collect();
         let said = match output.paths.is_empty() {
-            true => "Found no path.".to_owned(),
+            true => "Found no path; more `max_hops` may find one.".to_owned(),
             false => {
                 format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
             }
