@@ -1,8 +1,12 @@
 //! Files as documents: front matter, sections cut at headings, the links between them and the things they mention.
 //! Pure: it reads no file and knows no store.
 
+mod fence;
 mod front_matter;
+mod html;
+mod link;
 mod markdown;
+mod mdx;
 mod mentions;
 mod restructured;
 mod section;
@@ -10,8 +14,9 @@ mod section;
 use std::path::Path;
 
 pub use front_matter::FrontMatter;
+pub use link::Link;
 pub use mentions::{Label, Mention};
-pub use section::{Link, Section};
+pub use section::Section;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,40 +63,24 @@ pub enum Error {
 /// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let html;
+    let markdown;
     let (about, body) = match format {
         Format::Markdown | Format::Mdx => front_matter::split(text)?,
         Format::Html => {
-            html = markdown_of(text)?;
-            (FrontMatter { title: html_title(text), ..FrontMatter::default() }, html.as_str())
+            markdown = html::markdown(text)?;
+            (FrontMatter { title: html::title(text), ..FrontMatter::default() }, markdown.as_str())
         }
         Format::Restructured | Format::Text => (FrontMatter::default(), text),
     };
     let sections = match format {
-        Format::Markdown | Format::Mdx | Format::Html => {
-            markdown::sections(path, body, format == Format::Mdx)
-        }
+        Format::Markdown | Format::Html => markdown::sections(path, body),
+        Format::Mdx => markdown::sections(path, &mdx::without_modules(body)),
         Format::Restructured => restructured::sections(body),
         Format::Text => section::whole(body),
     };
     let heading = sections.iter().find_map(|section| section.heading_path.first()).cloned();
     let title = about.title.clone().or(heading).unwrap_or_else(|| name_of(path));
     Ok(Document { title, about, sections: section::finished(sections) })
-}
-
-fn markdown_of(html: &str) -> Result<String, Error> {
-    let converter = htmd::HtmlToMarkdown::builder().skip_tags(vec!["script", "style", "head", "nav"]).build();
-    converter.convert(html).map_err(|error| Error::Html(error.to_string()))
-}
-
-/// What stands in `<title>`; the converter leaves the head out.
-fn html_title(html: &str) -> Option<String> {
-    let lower = html.to_ascii_lowercase();
-    let start = lower.find("<title")?;
-    let start = start + lower[start..].find('>')? + 1;
-    let end = start + lower[start..].find("</title")?;
-    let title = markdown_of(&html[start..end]).ok()?.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(title).filter(|title| !title.is_empty())
 }
 
 /// The file's name without its ending, as words.

@@ -1,83 +1,146 @@
 //! Markdown and MDX, cut at headings. The text of a section is the source as it stands, so code and tables stay whole.
 
+use std::collections::HashSet;
+
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::section::{Link, Section, anchor};
+use crate::Link;
+use crate::link::targets;
+use crate::section::{Section, anchor};
 
 /// A heading, where it begins and where what follows it begins.
 struct Heading {
     level: u8,
     title: String,
-    anchor: Option<String>,
+    /// Its last words are set as code, so they are not `{#id}`.
+    ends_in_code: bool,
     start: usize,
     end: usize,
 }
 
-pub(crate) fn sections(path: &str, text: &str, is_mdx: bool) -> Vec<Section> {
-    let mut headings: Vec<Heading> = Vec::new();
-    let mut links: Vec<(usize, Link)> = Vec::new();
-    let options = Options::ENABLE_TABLES
+/// Those of all Markdown here. Attributes of headings are not among them: they would take `{id}` from a path.
+pub(crate) fn options() -> Options {
+    Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_HEADING_ATTRIBUTES;
-    let mut depth = 0;
-    let mut open: Option<Heading> = None;
-    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
-        match event {
-            // A heading inside a quote or a list is part of what it stands in.
-            Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => depth += 1,
-            Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => depth -= 1,
-            Event::Start(Tag::Heading { level, id, .. }) if depth == 0 => {
-                let anchor = id.map(|id| id.to_string());
-                let (start, end) = (range.start, range.end);
-                open = Some(Heading { level: number(level), title: String::new(), anchor, start, end });
-            }
-            Event::End(TagEnd::Heading(_)) => headings.extend(open.take()),
-            Event::Text(words) | Event::Code(words) => {
-                if let Some(heading) = &mut open {
-                    heading.title.push_str(&words);
-                }
-            }
-            Event::SoftBreak | Event::HardBreak => {
-                if let Some(heading) = &mut open {
-                    heading.title.push(' ');
-                }
-            }
-            Event::Start(Tag::Link { dest_url, .. }) => {
-                links.extend(link(path, &dest_url).map(|link| (range.start, link)));
-            }
-            _ => {}
+}
+
+pub(crate) fn sections(path: &str, text: &str) -> Vec<Section> {
+    let Outline { headings, links } = Outline::of(path, text);
+    let mut sections = cut(text, &headings);
+    let mut at = 0;
+    let mut seen: HashSet<Link> = HashSet::new();
+    for (place, link) in links {
+        while headings.get(at).is_some_and(|heading| heading.start <= place) {
+            at += 1;
+            seen.clear();
         }
-    }
-    let mut sections = cut(text, &headings, is_mdx);
-    for (at, link) in links {
-        let within = headings.iter().take_while(|heading| heading.start <= at).count();
-        let links = &mut sections[within].links;
-        if !links.contains(&link) {
-            links.push(link);
+        if seen.insert(link.clone()) {
+            sections[at].links.push(link);
         }
     }
     sections
 }
 
-fn cut(text: &str, headings: &[Heading], is_mdx: bool) -> Vec<Section> {
-    let body = |from: usize, to: usize| match is_mdx {
-        true => without_modules(&text[from..to]).trim().to_owned(),
-        false => text[from..to].trim().to_owned(),
-    };
+/// Headings and links, in the order of the text.
+#[derive(Default)]
+struct Outline {
+    headings: Vec<Heading>,
+    links: Vec<(usize, Link)>,
+}
+
+impl Outline {
+    fn of(path: &str, text: &str) -> Outline {
+        let mut outline = Outline::default();
+        let mut depth = 0;
+        let mut open: Option<Heading> = None;
+        // A tag may go on over several lines of a block, each of which is an event.
+        let mut block: Option<(usize, String)> = None;
+        for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+            match event {
+                // A heading inside a quote or a list is part of what it stands in.
+                Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => depth += 1,
+                Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => depth -= 1,
+                Event::Start(Tag::Heading { level, .. }) if depth == 0 => {
+                    let (start, end) = (range.start, range.end);
+                    let title = String::new();
+                    open = Some(Heading { level: number(level), title, ends_in_code: false, start, end });
+                }
+                Event::End(TagEnd::Heading(_)) => outline.headings.extend(open.take()),
+                Event::Start(Tag::HtmlBlock) => block = Some((range.start, String::new())),
+                Event::End(TagEnd::HtmlBlock) => {
+                    if let Some((start, html)) = block.take() {
+                        outline.html(path, start, &html);
+                    }
+                }
+                Event::Html(html) => {
+                    if let Some((_, block)) = &mut block {
+                        block.push_str(&html);
+                    }
+                }
+                Event::InlineHtml(html) => outline.html(path, range.start, &html),
+                Event::Start(Tag::Link { dest_url, .. }) => outline.link(path, range.start, &dest_url),
+                event => {
+                    if let Some(heading) = &mut open {
+                        heading.read(&event);
+                    }
+                }
+            }
+        }
+        outline
+    }
+
+    fn html(&mut self, path: &str, at: usize, html: &str) {
+        targets(html).into_iter().for_each(|target| self.link(path, at, target));
+    }
+
+    fn link(&mut self, path: &str, at: usize, target: &str) {
+        self.links.extend(Link::resolved(path, target).map(|link| (at, link)));
+    }
+}
+
+impl Heading {
+    fn read(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Text(words) | Event::Code(words) => {
+                self.title.push_str(words);
+                self.ends_in_code = matches!(event, Event::Code(_));
+            }
+            Event::SoftBreak | Event::HardBreak => self.title.push(' '),
+            _ => {}
+        }
+    }
+
+    /// Its words, and its anchor: `{#anchor}` at the end, or made of the words.
+    fn title_and_anchor(&self) -> (String, String) {
+        let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let own = title.strip_suffix('}').filter(|_| !self.ends_in_code).and_then(|title| {
+            let (title, id) = title.rsplit_once("{#")?;
+            let is_id = !id.is_empty() && !id.contains(['{', '}', ' ']);
+            is_id.then(|| (title.trim_end().to_owned(), id.to_lowercase()))
+        });
+        own.unwrap_or_else(|| {
+            let anchor = anchor(&title);
+            (title, anchor)
+        })
+    }
+}
+
+fn cut(text: &str, headings: &[Heading]) -> Vec<Section> {
+    let body = |from: usize, to: usize| text[from..to].trim().to_owned();
     let first = headings.first().map_or(text.len(), |heading| heading.start);
     let mut sections = vec![Section { text: body(0, first), ..Section::default() }];
     let mut above: Vec<(u8, String)> = Vec::new();
     for (at, heading) in headings.iter().enumerate() {
-        let title = heading.title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (title, anchor) = heading.title_and_anchor();
         above.retain(|(level, _)| *level < heading.level);
-        above.push((heading.level, title.clone()));
+        above.push((heading.level, title));
         let end = headings.get(at + 1).map_or(text.len(), |next| next.start);
         sections.push(Section {
             heading_path: above.iter().map(|(_, title)| title.clone()).collect(),
             level: heading.level,
-            anchor: heading.anchor.clone().unwrap_or_else(|| anchor(&title)),
+            anchor,
             text: body(heading.end.min(end), end),
             ..Section::default()
         });
@@ -85,50 +148,8 @@ fn cut(text: &str, headings: &[Heading], is_mdx: bool) -> Vec<Section> {
     sections
 }
 
-/// MDX without its `import` and `export` lines, which are program and not text. Fenced code keeps its own.
-fn without_modules(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut in_code = false;
-    for line in text.split_inclusive('\n') {
-        let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
-        in_code ^= is_fence;
-        let is_module = !in_code && (line.starts_with("import ") || line.starts_with("export "));
-        if !is_module {
-            kept.push_str(line);
-        }
-    }
-    kept
-}
-
 fn number(level: HeadingLevel) -> u8 {
     level as u8
-}
-
-/// A link into the same tree. What leads elsewhere is none, nor is what leads out of the tree.
-fn link(from: &str, target: &str) -> Option<Link> {
-    let (target, anchor) = match target.split_once('#') {
-        Some((target, anchor)) => (target, Some(anchor.to_owned()).filter(|anchor| !anchor.is_empty())),
-        None => (target, None),
-    };
-    let target = target.split('?').next().unwrap_or_default();
-    if target.contains("://") || target.starts_with("mailto:") || target.starts_with("//") {
-        return None;
-    }
-    if target.is_empty() {
-        return anchor.map(|anchor| Link { path: String::new(), anchor: Some(anchor) });
-    }
-    let mut parts: Vec<&str> = match target.starts_with('/') {
-        true => Vec::new(),
-        false => from.split('/').rev().skip(1).collect::<Vec<_>>().into_iter().rev().collect(),
-    };
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()?),
-            part => parts.push(part),
-        }
-    }
-    Some(Link { path: parts.join("/"), anchor })
 }
 
 #[cfg(test)]
@@ -138,7 +159,7 @@ mod tests {
     #[test]
     fn headings_cut_and_code_does_not() {
         let text = "Intro.\n\n# One\n\nA [link](../b.md#two).\n\n```sh\n# no heading\n```\n\n## Two `x` {#own}\n\n> # quoted\n\nSetext\n===\nLast.";
-        let found = sections("docs/a.md", text, false);
+        let found = sections("docs/a.md", text);
         let shown: Vec<(u8, String, &str, &str)> = found
             .iter()
             .map(|section| {
@@ -158,13 +179,30 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_in_the_tree() {
-        let to = |target: &str| link("docs/guide/a.md", target).map(|link| (link.path, link.anchor));
-        assert_eq!(to("b.md"), Some(("docs/guide/b.md".into(), None)));
-        assert_eq!(to("/b.md?x=1#y"), Some(("b.md".into(), Some("y".into()))));
-        assert_eq!(to("#here"), Some((String::new(), Some("here".into()))));
-        for target in ["https://example.com/a.md", "mailto:a@b.c", "../../../out.md", "", "#"] {
-            assert_eq!(to(target), None, "{target}");
-        }
+    fn only_an_id_is_taken_from_a_heading() {
+        let text = "## GET /users/{id}\n\n## A {.note}\n\n## B {#Own}\n\n## C `{#code}`\n\n## `RefCell\\<T>` and RefCell\\<T>\n";
+        let shown: Vec<(String, String)> = sections("a.md", text)
+            .into_iter()
+            .skip(1)
+            .map(|section| (section.heading_path.join(" > "), section.anchor))
+            .collect();
+        let wanted = [
+            ("GET /users/{id}", "get-usersid"),
+            ("A {.note}", "a-note"),
+            ("B", "own"),
+            ("C {#code}", "c-code"),
+            ("RefCell\\<T> and RefCell<T>", "refcellt-and-refcellt"),
+        ];
+        assert_eq!(shown, wanted.map(|(title, anchor)| (title.to_owned(), anchor.to_owned())));
+    }
+
+    #[test]
+    fn links_in_html_count_and_stay_in_their_sections() {
+        let text = "[a](a.md) [a](a.md)\n\n# One\n\nSee <a href=\"b%20c.md#D\">b</a>.\n\n<p>\n<a\n  href='e.md'>e</a>\n</p>\n\n<!-- <a href='no.md'> -->\n\n## Two [f](f.md)\n\n[a](a.md)\n";
+        let links: Vec<Vec<String>> = sections("x.md", text)
+            .into_iter()
+            .map(|section| section.links.into_iter().map(|link| link.path).collect())
+            .collect();
+        assert_eq!(links, [vec!["a.md"], vec!["b c.md", "e.md"], vec!["f.md", "a.md"]]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::Mention;
 use crate::mentions::mentions;
+use crate::{Link, Mention};
 
 /// Longer sections are cut at the end of a sentence.
 pub const SECTION_BYTES_MAX: usize = 256 * 1024;
@@ -24,14 +24,6 @@ pub struct Section {
     pub mentions: Vec<Mention>,
 }
 
-/// A link to another document of the same tree, or to a section.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Link {
-    /// Below what is ingested; empty for the document itself.
-    pub path: String,
-    pub anchor: Option<String>,
-}
-
 /// A text without headings.
 pub(crate) fn whole(text: &str) -> Vec<Section> {
     vec![Section { text: text.trim().to_owned(), ..Section::default() }]
@@ -43,39 +35,46 @@ pub(crate) fn finished(sections: Vec<Section>) -> Vec<Section> {
     let is_something = |section: &Section| !section.text.is_empty() || !section.heading_path.is_empty();
     let mut done: Vec<Section> = Vec::new();
     let mut used: HashMap<String, usize> = HashMap::new();
-    for section in sections.into_iter().filter(is_something) {
-        for part in parts(section) {
-            let parent = done.iter().rposition(|above| above.level < part.level);
-            let anchor = unique(&part.anchor, &mut used);
-            done.push(Section { parent, anchor, mentions: mentions(&part), ..part });
-        }
+    // The sections that the next one may be below, by their places; each is of a higher level than the one before it.
+    let mut open: Vec<usize> = Vec::new();
+    for part in sections.into_iter().filter(is_something).flat_map(parts) {
+        while open.pop_if(|above| done[*above].level >= part.level).is_some() {}
+        let parent = open.last().copied();
+        open.push(done.len());
+        let anchor = unique(&part.anchor, &mut used);
+        done.push(Section { parent, anchor, mentions: mentions(&part), ..part });
     }
     done
 }
 
-/// The second heading of a name is `name-1`, as most renderers have it.
+/// The second heading of a name is `name-1`, as most renderers have it, or the next number that is free.
 fn unique(anchor: &str, used: &mut HashMap<String, usize>) -> String {
-    let many = used.entry(anchor.to_owned()).or_default();
-    *many += 1;
-    match *many {
-        1 => anchor.to_owned(),
-        many => format!("{anchor}-{}", many - 1),
+    let mut free = anchor.to_owned();
+    while used.contains_key(&free) {
+        let many = used.entry(anchor.to_owned()).or_default();
+        *many += 1;
+        free = format!("{anchor}-{many}");
     }
+    used.insert(free.clone(), 0);
+    free
 }
 
-fn parts(section: Section) -> Vec<Section> {
+fn parts(mut section: Section) -> Vec<Section> {
     if section.text.len() <= SECTION_BYTES_MAX {
         return vec![section];
     }
+    let text = std::mem::take(&mut section.text);
+    // Links stay with the first part.
+    let links = std::mem::take(&mut section.links);
     let mut parts = Vec::new();
-    let mut rest = section.text.as_str();
+    let mut rest = text.as_str();
     while !rest.is_empty() {
         let (part, after) = rest.split_at(cut(rest));
-        parts.push(Section { text: part.trim().to_owned(), links: Vec::new(), ..section.clone() });
+        parts.push(Section { text: part.trim().to_owned(), ..section.clone() });
         rest = after;
     }
     if let Some(first) = parts.first_mut() {
-        first.links = section.links.clone();
+        first.links = links;
     }
     parts
 }
@@ -105,4 +104,37 @@ pub(crate) fn anchor(heading: &str) -> String {
         _ => None,
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(level: u8, anchor: &str) -> Section {
+        Section { level, anchor: anchor.to_owned(), text: "Text.".to_owned(), ..Section::default() }
+    }
+
+    #[test]
+    fn anchors_are_unique() {
+        let sections = ["x", "x", "x-1", "x", "y-1", "y", "y"].map(|anchor| section(1, anchor)).to_vec();
+        let anchors: Vec<String> = finished(sections).into_iter().map(|section| section.anchor).collect();
+        assert_eq!(anchors, ["x", "x-1", "x-1-1", "x-2", "y-1", "y", "y-2"]);
+    }
+
+    #[test]
+    fn a_section_is_below_the_nearest_higher_one() {
+        let sections = [0, 2, 3, 3, 1, 3, 2].map(|level| section(level, "x")).to_vec();
+        let parents: Vec<Option<usize>> =
+            finished(sections).into_iter().map(|section| section.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(1), Some(1), Some(0), Some(4), Some(4)]);
+    }
+
+    #[test]
+    fn long_sections_are_cut_and_their_links_stay_with_the_first_part() {
+        let text = "A sentence of some words. ".repeat(SECTION_BYTES_MAX / 10);
+        let links = vec![Link { path: "b.md".to_owned(), anchor: None }];
+        let parts = finished(vec![Section { text, links, ..section(1, "x") }]);
+        assert!(parts.iter().all(|part| part.text.len() <= SECTION_BYTES_MAX && part.text.ends_with('.')));
+        assert_eq!(parts.iter().map(|part| part.links.len()).collect::<Vec<_>>(), [1, 0, 0]);
+    }
 }

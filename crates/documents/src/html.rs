@@ -1,0 +1,211 @@
+//! HTML as Markdown, from which sections are cut. Headings keep their ids as `{#id}`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use htmd::element_handler::{HandlerResult, Handlers};
+use htmd::{Element, HtmlToMarkdown};
+use pulldown_cmark::{Event, Parser};
+
+use crate::Error;
+use crate::fence::fenced;
+
+/// What frames a page, or is worked by the reader, is no part of its text.
+const SKIPPED: [&str; 12] = [
+    "head", "button", "svg", "form", "nav", "footer", "aside", "script", "style", "noscript", "template",
+    "iframe",
+];
+
+const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
+
+/// All that the text of a link to the heading itself consists of.
+const PERMALINKS: &str = "#¶§∞🔗\u{200b}\u{fe0f}\u{f0c1}";
+
+pub(crate) fn markdown(html: &str) -> Result<String, Error> {
+    converter().convert(html).map_err(|error| Error::Html(error.to_string()))
+}
+
+/// What stands in `<title>`; the converter leaves the head out.
+pub(crate) fn title(html: &str) -> Option<String> {
+    let lower = html.to_ascii_lowercase();
+    let start = lower.find("<title")?;
+    let start = start + lower[start..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    let markdown = markdown(&html[start..end]).ok()?;
+    let words = Parser::new(&markdown).map(|event| match event {
+        Event::Text(words) | Event::Code(words) | Event::InlineHtml(words) | Event::Html(words) => {
+            words.to_string()
+        }
+        _ => " ".to_owned(),
+    });
+    let title = words.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(title).filter(|title| !title.is_empty())
+}
+
+/// Where the conversion is. Handlers are told of one element and not of what it stands in.
+#[derive(Default)]
+struct Place {
+    preformatted: AtomicUsize,
+    language: Mutex<Option<String>>,
+    heading: AtomicUsize,
+    id: Mutex<Option<String>>,
+}
+
+fn converter() -> HtmlToMarkdown {
+    let place = Arc::new(Place::default());
+    let [in_heading, in_pre, in_link, in_code, in_other] = [0; 5].map(|_| Arc::clone(&place));
+    HtmlToMarkdown::builder()
+        .skip_tags(SKIPPED.to_vec())
+        .add_handler(HEADINGS.to_vec(), move |handlers: &dyn Handlers, element: Element| {
+            heading(&in_heading, handlers, &element)
+        })
+        .add_handler(vec!["pre"], move |handlers: &dyn Handlers, element: Element| {
+            preformatted(&in_pre, handlers, &element)
+        })
+        .add_handler(vec!["a"], move |handlers: &dyn Handlers, element: Element| {
+            link(&in_link, handlers, element)
+        })
+        .add_handler(vec!["code"], move |handlers: &dyn Handlers, element: Element| {
+            code(&in_code, handlers, element)
+        })
+        .add_handler(
+            vec!["strong", "b", "em", "i", "br"],
+            move |handlers: &dyn Handlers, element: Element| match within(&in_other.preformatted) {
+                true if element.tag == "br" => Some("\n".into()),
+                true => Some(handlers.walk_children(element.node)),
+                false => handlers.fallback(element),
+            },
+        )
+        .build()
+}
+
+/// One line, whatever is in it, with its id behind it.
+fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
+    keep(&place.id, attribute(element, "id"));
+    let content = inside(&place.heading, || handlers.walk_children(element.node).content);
+    let title = content.split_whitespace().collect::<Vec<_>>().join(" ");
+    let id = take(&place.id).map(|id| format!(" {{#{id}}}")).unwrap_or_default();
+    if title.is_empty() {
+        return None;
+    }
+    let level = HEADINGS.iter().position(|tag| *tag == element.tag).map_or(1, |at| at + 1);
+    Some(format!("\n\n{} {title}{id}\n\n", "#".repeat(level)).into())
+}
+
+/// Always a block of its own, with its marks on their own lines.
+fn preformatted(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
+    keep(&place.language, language(element));
+    let content = inside(&place.preformatted, || handlers.walk_children(element.node).content);
+    let language = take(&place.language).unwrap_or_default();
+    let code = content.trim_end().trim_start_matches(['\r', '\n']);
+    (!code.is_empty()).then(|| format!("\n\n{}\n\n", fenced(&language, code)).into())
+}
+
+fn code(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
+    if !within(&place.preformatted) {
+        return handlers.fallback(element);
+    }
+    keep(&place.language, language(&element));
+    let mut content = handlers.walk_children(element.node).content;
+    // A page may have the same code in two languages, one behind the other.
+    if content.contains('\n') && !content.ends_with('\n') {
+        content.push('\n');
+    }
+    Some(content.into())
+}
+
+fn link(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
+    if within(&place.preformatted) {
+        return Some(handlers.walk_children(element.node));
+    }
+    if !within(&place.heading) {
+        return handlers.fallback(element);
+    }
+    let content = handlers.walk_children(element.node).content;
+    let target = attribute(&element, "href");
+    let own = target.as_deref().and_then(|target| target.strip_prefix('#')).map(str::to_owned);
+    let is_mark = |c: char| PERMALINKS.contains(c) || c.is_whitespace() || c == '\\';
+    if content.chars().all(is_mark) {
+        let is_legacy = attribute(&element, "aria-hidden").is_some() && own.is_none();
+        keep(&place.id, own.or_else(|| attribute(&element, "id").filter(|_| !is_legacy)));
+        return None;
+    }
+    if own.is_some() {
+        keep(&place.id, own);
+        return Some(content.into());
+    }
+    handlers.fallback(element)
+}
+
+fn inside<T>(depth: &AtomicUsize, work: impl FnOnce() -> T) -> T {
+    depth.fetch_add(1, Ordering::Relaxed);
+    let done = work();
+    depth.fetch_sub(1, Ordering::Relaxed);
+    done
+}
+
+fn within(depth: &AtomicUsize) -> bool {
+    depth.load(Ordering::Relaxed) > 0
+}
+
+/// The first that is said stays.
+fn keep(slot: &Mutex<Option<String>>, said: Option<String>) {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if slot.is_none() {
+        *slot = said.filter(|said| !said.is_empty() && !said.contains(['{', '}', ' ']));
+    }
+}
+
+fn take(slot: &Mutex<Option<String>>) -> Option<String> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn attribute(element: &Element, name: &str) -> Option<String> {
+    let found = element.attrs.iter().find(|attribute| &*attribute.name.local == name)?;
+    Some(found.value.to_string())
+}
+
+fn language(element: &Element) -> Option<String> {
+    let class = attribute(element, "class")?;
+    let name = |class: &str| {
+        class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-")).map(str::to_owned)
+    };
+    class.split_whitespace().find_map(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_button_behind_code_leaves_the_fence_alone() {
+        let html = "<h2>One</h2><pre><code class=\"language-js\">let a = `x`;\n</code><button>copy</button></pre>\
+                    <h2>Two</h2><pre># <b>no</b> heading\n```\n</pre><button>copy</button><p>After.</p><h2>Three</h2>";
+        assert_eq!(
+            markdown(html).expect("good HTML"),
+            "## One\n\n```js\nlet a = `x`;\n```\n\n## Two\n\n````\n# no heading\n```\n````\n\nAfter.\n\n## Three"
+        );
+    }
+
+    #[test]
+    fn headings_lose_their_permalinks_and_keep_their_ids() {
+        for (html, wanted) in [
+            ("<h2>Title<a class=\"mark\" href=\"#x\">#</a></h2>", "## Title {#x}"),
+            ("<h2 id=own>Title<a href=\"#x\">¶</a></h2>", "## Title {#own}"),
+            (
+                "<h2>A<span><a href='#a' id=a>#</a></span><a aria-hidden=true class=legacy id=old></a></h2>",
+                "## A {#a}",
+            ),
+            ("<h2><a href='#a'>A<br>b</a></h2>", "## A b {#a}"),
+            ("<h2><a href='b.html'>A</a></h2>", "## [A](b.html)"),
+        ] {
+            assert_eq!(markdown(html).expect("good HTML"), wanted);
+        }
+    }
+
+    #[test]
+    fn a_title_is_as_it_is_read() {
+        let html = "<html><head><title>RefCell&lt;T&gt; in\n std_cell</title></head></html>";
+        assert_eq!(title(html).as_deref(), Some("RefCell<T> in std_cell"));
+    }
+}
