@@ -1,4 +1,6 @@
-//! What a file says about itself before its text: YAML between two lines of three dashes.
+//! What a file says about itself before its text: YAML between two lines of three dashes, TOML between two of `+++`, or
+//! the fields that a file of reStructuredText begins with. A file is worth more than what it says about itself, so what
+//! can't be read as a whole is read line by line.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -60,43 +62,136 @@ impl Scalar {
 
 /// The front matter and what follows it. Without one, all of the text follows.
 pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
-    let Some((yaml, body)) = parts(text) else { return Ok((FrontMatter::default(), text)) };
+    let none = (FrontMatter::default(), text);
+    if let Some((toml, body)) = parts(text, "+++", &["+++"]) {
+        return if is_mapping(toml, '=') { Ok((by_line(toml, '=')?, body)) } else { Ok(none) };
+    }
+    let Some((yaml, body)) = parts(text, "---", &["---", "..."]) else { return Ok(none) };
     if yaml.trim().is_empty() {
         return Ok((FrontMatter::default(), body));
     }
-    let written: Written =
-        serde_saphyr::from_str(yaml).map_err(|error| Error::FrontMatter(first_line(&error.to_string())))?;
-    let tags = match written.tags {
-        None => Vec::new(),
-        Some(Many::List(tags)) => tags.into_iter().filter_map(Scalar::text).collect(),
-        // `tags: a, b`
-        Some(Many::One(tag)) => {
-            let text = tag.text().unwrap_or_default();
-            text.split(',').map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect()
-        }
-    };
-    let about = FrontMatter {
-        title: written.title.and_then(Scalar::text),
-        doc_tag: written.doc_tag.and_then(Scalar::text),
-        tags,
-        repository: written.repository.and_then(Scalar::text),
-        environment: written.environment.and_then(Scalar::text),
-        updated: written.updated.and_then(Scalar::text).as_deref().and_then(moment),
-    };
-    Ok((about, body))
+    // A file may begin with a rule, and have another further down.
+    if !is_mapping(yaml, ':') {
+        return Ok(none);
+    }
+    match serde_saphyr::from_str::<Written>(yaml) {
+        Ok(written) => Ok((written.read(), body)),
+        Err(_) => Ok((by_line(yaml, ':')?, body)),
+    }
 }
 
-fn parts(text: &str) -> Option<(&str, &str)> {
-    let rest = text.strip_prefix("---")?;
+impl Written {
+    fn read(self) -> FrontMatter {
+        let tags = match self.tags {
+            None => Vec::new(),
+            Some(Many::List(tags)) => tags.into_iter().filter_map(Scalar::text).collect(),
+            Some(Many::One(tag)) => list(&tag.text().unwrap_or_default()),
+        };
+        FrontMatter {
+            title: self.title.and_then(Scalar::text),
+            doc_tag: self.doc_tag.and_then(Scalar::text),
+            tags,
+            repository: self.repository.and_then(Scalar::text),
+            environment: self.environment.and_then(Scalar::text),
+            updated: self.updated.and_then(Scalar::text).as_deref().and_then(moment),
+        }
+    }
+}
+
+fn parts<'a>(text: &'a str, opening: &str, closing: &[&str]) -> Option<(&'a str, &'a str)> {
+    let rest = text.strip_prefix(opening)?;
     let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
     let mut at = 0;
     for line in rest.split_inclusive('\n') {
-        if matches!(line.trim_end(), "---" | "...") {
+        if closing.contains(&line.trim_end()) {
             return Some((&rest[..at], &rest[at + line.len()..]));
         }
         at += line.len();
     }
     None
+}
+
+/// Whether it begins with a key, and most of its lines at the margin are keys.
+fn is_mapping(text: &str, sign: char) -> bool {
+    let is_of_it = |line: &&str| line.starts_with(|c: char| c.is_alphanumeric() || "\"'_*>".contains(c));
+    let is_key = |line: &&str| key_and_value(line, sign).is_some();
+    let at_margin: Vec<&str> = text.lines().filter(is_of_it).collect();
+    let keys = at_margin.iter().filter(|line| is_key(line)).count();
+    at_margin.first().is_some_and(is_key) && keys * 2 > at_margin.len()
+}
+
+/// `key: value` at the margin; the key is a word or a few.
+fn key_and_value(line: &str, sign: char) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(sign)?;
+    let key = key.trim_end().trim_matches(['"', '\'']);
+    let is_word = (1..=3).contains(&key.split(' ').count())
+        && !key.is_empty()
+        && key.chars().all(|c| c.is_alphanumeric() || "_-. ".contains(c));
+    // `https://…` is no key.
+    let is_apart = sign == '=' || value.is_empty() || value.starts_with(char::is_whitespace);
+    (is_word && is_apart).then(|| (key, value.trim()))
+}
+
+/// The fields that are known, as far as they can be read without knowing the language.
+fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
+    let mut about = FrontMatter::default();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((key, value)) = key_and_value(line, sign) else { continue };
+        let mut value = value.to_owned();
+        // A list goes on below its key, up to its bracket or to the next key.
+        let is_open = |value: &str| value.starts_with('[') && !value.contains(']');
+        while let Some(next) = lines.next_if(|next| is_open(&value) || next.starts_with([' ', '-'])) {
+            value.push('\n');
+            value.push_str(next.trim());
+        }
+        about.set(key, &value)?;
+    }
+    Ok(about)
+}
+
+impl FrontMatter {
+    /// A field by one of its names; the first of them stays, and what is unknown is nothing.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        let slot = match key.to_lowercase().as_str() {
+            "title" => &mut self.title,
+            "doc_tag" => &mut self.doc_tag,
+            "repository" | "repo" => &mut self.repository,
+            "environment" | "env" => &mut self.environment,
+            "tags" if self.tags.is_empty() => {
+                self.tags = list(value);
+                return Ok(());
+            }
+            "updated" | "last_updated" | "lastmod" | "last_update" | "date" => {
+                self.updated = self.updated.or_else(|| moment(unquoted(value)));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        // Not what is meant, but a bracket that was never closed.
+        if !value.is_empty() && value.chars().all(|c| "[{".contains(c) || c.is_whitespace()) {
+            return Err(Error::FrontMatter(format!("`{key}` opens a bracket that nothing closes")));
+        }
+        let value = unquoted(value).split_whitespace().collect::<Vec<_>>().join(" ");
+        *slot = slot.take().or(Some(value).filter(|value| !value.is_empty()));
+        Ok(())
+    }
+}
+
+/// `a, b`, `[a, 'b']`, or one behind a dash on each line.
+fn list(text: &str) -> Vec<String> {
+    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+    let parts = text.split([',', '\n']).map(|part| {
+        let part = part.trim();
+        unquoted(part.strip_prefix("- ").unwrap_or(part)).to_owned()
+    });
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
 /// A moment, or the beginning of a day, in UTC where no offset is given.
@@ -106,10 +201,6 @@ fn moment(text: &str) -> Option<Timestamp> {
         .ok()
         .or_else(|| utc(text.parse::<DateTime>().ok()?))
         .or_else(|| utc(text.parse::<Date>().ok()?.at(0, 0, 0, 0)))
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -128,11 +219,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_good_yaml_is_read_by_line() {
+        for (yaml, title) in [
+            ("title: Foo: bar baz", "Foo: bar baz"),
+            ("title: [a, b]", "[a, b]"),
+            ("title: {{ page.title }}", "{{ page.title }}"),
+            ("title: @scope/package", "@scope/package"),
+            ("layout: %x\ntitle: \"Quoted: yes\"", "Quoted: yes"),
+        ] {
+            let text = format!("---\n{yaml}\ntags:\n  - one\n  - 'two'\ndate: 2026-02-10\n---\nText");
+            let (about, body) = split(&text).expect("it is harmless");
+            assert_eq!((about.title.as_deref(), body), (Some(title), "Text"), "{yaml}");
+            assert_eq!(about.tags, ["one", "two"], "{yaml}");
+            assert!(about.updated.is_some(), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn toml_is_read_by_line() {
+        let text = "+++\ntitle = \"A = b\"\ndate = 2026-02-10T08:00:00Z\n\n[taxonomies]\ntags = [\n  \"one\",\n  \"two\",\n]\n+++\nText";
+        let (about, body) = split(text).expect("good front matter");
+        assert_eq!((about.title.as_deref(), body), (Some("A = b"), "Text"));
+        assert_eq!(about.tags, ["one", "two"]);
+        assert!(about.updated.is_some());
+    }
+
+    #[test]
     fn what_is_none_is_text_and_what_is_broken_is_said() {
-        for text in ["", "---", "--- \n", "---\nnever ends", "# Title\n---\n"] {
+        for text in [
+            "",
+            "---",
+            "--- \n",
+            "---\nnever ends",
+            "# Title\n---\n",
+            "---\n\n# Title\n\nSome words.\n\n---\n\nMore.",
+            "---\nNote: this is a sentence\nthat goes on\nfor some lines.\n---\nMore.",
+            "---\n- a\n- b\n---\nText",
+            "+++\nplus\n+++\n",
+        ] {
             assert_eq!(split(text).ok(), Some((FrontMatter::default(), text)), "{text}");
         }
-        assert!(split("---\ntitle: [\n---\n").is_err());
+        let broken = split("---\ntitle: [\n---\n").expect_err("it is broken").to_string();
+        assert_eq!(broken, "the front matter can't be read: `title` opens a bracket that nothing closes");
         assert_eq!(split("---\n---\nx").expect("empty").1, "x");
     }
 }
