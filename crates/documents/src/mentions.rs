@@ -1,9 +1,14 @@
 //! The things that a section mentions: identifiers and commands set as code, defined terms, and names. Deterministic; a
 //! thing is mentioned once, in the order in which it first comes.
 
+mod common;
+
 use std::collections::HashSet;
 
-use crate::Section;
+use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, Parser, Tag, TagEnd};
+
+use crate::markdown::options;
+use common::is_common;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mention {
@@ -27,28 +32,96 @@ const NAME_BYTES_MAX: usize = 80;
 /// So many things of a section are kept.
 const MANY: usize = 64;
 
-pub(crate) fn mentions(section: &Section) -> Vec<Mention> {
-    let mut found = Found::default();
-    let (prose, code) = prose_and_code(&section.text);
-    code.iter().for_each(|line| found.command_line(line));
-    for span in &prose {
-        found.inline(span);
+/// Stands in the prose for something set as code or in bold: no name goes on over it.
+const SET: char = '\u{fffc}';
+/// Stands in the prose where words begin like a sentence, though the sentence goes on.
+const BEGIN: char = '\u{2060}';
+
+/// Of a text in Markdown.
+pub(crate) fn mentions(text: &str) -> Vec<Mention> {
+    let mut reader = Reader::default();
+    // Where a link leads is often said in another section; its words are words all the same.
+    let anywhere = |_: BrokenLink<'_>| Some((CowStr::from(""), CowStr::from("")));
+    for event in Parser::new_with_broken_link_callback(text, options(), Some(anywhere)) {
+        reader.read(event);
     }
-    found.mentions.truncate(MANY);
-    found.mentions
+    reader.end_block();
+    reader.found()
+}
+
+/// Something that may be mentioned, in the order of the text.
+enum Piece {
+    Sure(Label, String),
+    /// A capitalised word that begins a sentence: a name only if it is capitalised elsewhere.
+    Unsure(String),
 }
 
 #[derive(Default)]
-struct Found {
-    mentions: Vec<Mention>,
-    seen: HashSet<String>,
+struct Reader {
+    pieces: Vec<Piece>,
+    /// Single words that are capitalised within a sentence.
+    within: HashSet<String>,
+    /// The prose of the block that is being read.
+    prose: String,
+    /// Where bold words begin in it.
+    bold: Option<usize>,
+    /// Headings and heads of tables, where any word may be capitalised.
+    is_heading: bool,
+    is_code: bool,
 }
 
-impl Found {
-    fn add(&mut self, label: Label, name: &str) {
-        let name = name.trim().trim_matches(['.', ',', ';', ':']);
-        if name.len() >= 2 && name.len() <= NAME_BYTES_MAX && self.seen.insert(name.to_lowercase()) {
-            self.mentions.push(Mention { label, name: name.to_owned() });
+impl Reader {
+    fn read(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(code) if self.is_code => code.lines().for_each(|line| self.command_line(line)),
+            Event::Text(words) => self.prose.push_str(&words),
+            Event::SoftBreak | Event::HardBreak => self.prose.push(' '),
+            Event::Code(code) => {
+                self.code(&code);
+                self.prose.push(SET);
+            }
+            Event::Start(Tag::Strong) => self.bold = Some(self.prose.len()),
+            Event::End(TagEnd::Strong) => self.term(),
+            // The title of another page begins like one.
+            Event::Start(Tag::Link { dest_url, .. }) if !dest_url.contains("://") => self.prose.push(BEGIN),
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented)) => {
+                self.end_block();
+                self.is_code = true;
+            }
+            Event::End(TagEnd::CodeBlock) => self.is_code = false,
+            Event::Start(Tag::Heading { .. } | Tag::TableHead) => {
+                self.end_block();
+                self.is_heading = true;
+            }
+            Event::End(TagEnd::Heading(_) | TagEnd::TableHead) => {
+                self.end_block();
+                self.is_heading = false;
+            }
+            Event::Start(tag) if is_block(&tag) => self.end_block(),
+            Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableCell) => self.end_block(),
+            // Comments and tags are not for readers, nor is anything else.
+            _ => {}
+        }
+    }
+
+    fn end_block(&mut self) {
+        let prose = std::mem::take(&mut self.prose);
+        self.bold = None;
+        self.names(&prose);
+    }
+
+    /// Code within a line: an identifier, a call of one, or a command.
+    fn code(&mut self, code: &str) {
+        let code = code.trim();
+        let words: Vec<&str> = code.split_whitespace().collect();
+        let Some(first) = words.first() else { return };
+        if let Some((name, _)) = first.split_once('(').filter(|(name, _)| is_identifier(name)) {
+            return self.push(Label::Code, name);
+        }
+        match words.len() {
+            1 if is_something(code) => self.push(Label::Code, unquoted(code)),
+            2..=8 if is_command(&words) => self.command(&words),
+            _ => {}
         }
     }
 
@@ -65,76 +138,95 @@ impl Found {
             words.iter().copied().take_while(|word| !word.starts_with('-')).take(3).collect();
         let is_argument = |word: &&str| word.contains(['/', '=', '$', '\'', '"', '.', '<']);
         let many = head.iter().skip(1).position(is_argument).map_or(head.len(), |at| at + 1);
-        self.add(Label::Command, &head[..many].join(" "));
+        self.push(Label::Command, &head[..many].join(" "));
     }
 
-    fn inline(&mut self, text: &str) {
-        let mut rest = text;
-        while let Some(at) = rest.find(['`', '*']) {
-            self.names(&rest[..at]);
-            let from = &rest[at..];
-            let (mark, label) = match from {
-                _ if from.starts_with('`') => ("`", Label::Code),
-                _ if from.starts_with("**") => ("**", Label::Term),
-                _ => {
-                    rest = &from[1..];
-                    continue;
-                }
-            };
-            let inner = &from[mark.len()..];
-            let Some(end) = inner.find(mark) else {
-                rest = inner;
-                continue;
-            };
-            self.set(label, &inner[..end]);
-            rest = &inner[end + mark.len()..];
+    /// The bold words that end here. They are no prose, unless they are too many for a term.
+    fn term(&mut self) {
+        let Some(at) = self.bold.take() else { return };
+        let words = self.prose[at..].split_whitespace().collect::<Vec<_>>().join(" ");
+        let term = words.trim_matches(|c: char| c == BEGIN || ":.,".contains(c));
+        let many = term.split(' ').count();
+        if term.is_empty() || term.contains(SET) || many > 4 {
+            return;
         }
-        self.names(rest);
+        if !(many == 1 && is_common(term)) {
+            self.pieces.push(Piece::Sure(Label::Term, term.to_owned()));
+        }
+        let end = words.chars().next_back().filter(|c| ":.".contains(*c));
+        self.prose.truncate(at);
+        self.prose.push(SET);
+        self.prose.extend(end);
     }
 
-    /// Something set as code or in bold.
-    fn set(&mut self, label: Label, name: &str) {
-        let words: Vec<&str> = name.split_whitespace().collect();
-        match (label, words.len()) {
-            (Label::Code, 1) => self.add(Label::Code, name),
-            // Several words set as code are a command.
-            (Label::Code, 2..=8) => self.command(&words),
-            (Label::Term, 1..=4) => self.add(Label::Term, name.trim_end_matches(':')),
-            _ => {}
-        }
+    fn push(&mut self, label: Label, name: &str) {
+        self.pieces.push(Piece::Sure(label, name.to_owned()));
     }
 
     /// Names in plain prose: capitalised words, as many as stand in a row. The first word of a sentence is one only
     /// together with the next, or if it could be nothing else.
-    fn names(&mut self, text: &str) {
+    fn names(&mut self, prose: &str) {
         let mut run = Run::default();
-        // What comes behind something set as code goes on with its sentence.
-        let mut begins = text.starts_with(char::is_uppercase);
-        for word in text.split_whitespace() {
-            let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-            let goes_on =
-                !run.words.is_empty() && !bare.is_empty() && bare.bytes().all(|b| b.is_ascii_digit());
+        let mut begins = true;
+        for word in prose.split_whitespace() {
+            let bare = bare(word);
+            if bare.is_empty() {
+                self.name_run(&mut run);
+                // A dash begins anew, and so does what follows the thing that a block is about.
+                begins |= matches!(word, "-" | "–" | "—" | "|") || word.ends_with([':', '.', '!', '?']);
+                continue;
+            }
+            begins |= word.starts_with(BEGIN) || self.is_heading;
+            let goes_on = !run.words.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit());
             if is_capitalised(bare) || goes_on {
-                run.is_sure |= !begins || is_distinct(bare) || !run.words.is_empty();
+                run.is_sure |= is_distinct(bare) || !self.is_heading && (!begins || !run.words.is_empty());
+                if !begins && run.words.is_empty() {
+                    self.within.insert(bare.to_owned());
+                }
+                run.begins |= run.words.is_empty() && begins;
                 run.words.push(bare);
             } else {
                 self.name_run(&mut run);
             }
-            if word.ends_with(['.', '!', '?', ':', ',', ';', ')']) {
+            if word.ends_with(['.', '!', '?', ':', ',', ';', ')', ']', '}', '>', SET]) {
                 self.name_run(&mut run);
             }
-            begins = word.ends_with(['.', '!', '?', ':']);
+            // `{Promise} Fulfills with …`: behind a type, a description begins.
+            begins = word.ends_with(['.', '!', '?', ':', '}', '>', ']'])
+                || word.ends_with(".)")
+                || word.ends_with(".\"");
         }
         self.name_run(&mut run);
     }
 
     fn name_run(&mut self, run: &mut Run<'_>) {
-        let Run { words, is_sure } = std::mem::take(run);
+        let Run { words, is_sure, begins } = std::mem::take(run);
+        let is_nothing = |word: &str| is_common(word) || word.bytes().all(|byte| byte.is_ascii_digit());
         // A verb that begins a sentence is no part of the name behind it.
-        let words = if words.len() == 2 && COMMON.contains(&words[0]) { &words[1..] } else { &words[..] };
-        if is_sure && !words.iter().all(|word| COMMON.contains(word)) {
-            self.add(Label::Name, &words.join(" "));
+        let words = match words.split_first() {
+            Some((first, rest)) if begins && is_common(first) => rest,
+            _ => &words[..],
+        };
+        if words.iter().all(|word| is_nothing(word)) {
+            return;
         }
+        let name = words.join(" ");
+        self.pieces.push(if is_sure { Piece::Sure(Label::Name, name) } else { Piece::Unsure(name) });
+    }
+
+    fn found(self) -> Vec<Mention> {
+        let mut seen: HashSet<String> = HashSet::new();
+        let pieces = self.pieces.into_iter().filter_map(|piece| match piece {
+            Piece::Sure(label, name) => Some((label, name)),
+            Piece::Unsure(name) => self.within.contains(&name).then_some((Label::Name, name)),
+        });
+        let named = pieces.filter_map(|(label, name)| {
+            let name = name.trim().trim_matches([',', ';', ':']).trim_end_matches('.').to_owned();
+            let is_kept =
+                name.chars().count() >= 2 && name.len() <= NAME_BYTES_MAX && seen.insert(name.to_lowercase());
+            is_kept.then_some(Mention { label, name })
+        });
+        named.take(MANY).collect()
     }
 }
 
@@ -144,100 +236,151 @@ struct Run<'a> {
     words: Vec<&'a str>,
     /// It is a name, and not only how a sentence begins.
     is_sure: bool,
+    begins: bool,
 }
 
-/// Capitalised words that name nothing, or that begin sentences.
-const COMMON: [&str; 60] = [
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-    "The",
-    "A",
-    "An",
-    "This",
-    "That",
-    "These",
-    "Those",
-    "It",
-    "If",
-    "In",
-    "On",
-    "At",
-    "For",
-    "From",
-    "To",
-    "With",
-    "When",
-    "While",
-    "After",
-    "Before",
-    "Ask",
-    "Run",
-    "Use",
-    "Set",
-    "See",
-    "Start",
-    "Stop",
-    "Open",
-    "Add",
-    "Create",
-    "Move",
-    "Then",
-    "Never",
-    "Always",
-    "Note",
-    "Page",
-    "Install",
-    "Make",
-    "You",
-    "We",
-    "Each",
-];
+fn is_block(tag: &Tag<'_>) -> bool {
+    matches!(
+        tag,
+        Tag::Paragraph
+            | Tag::Item
+            | Tag::List(_)
+            | Tag::TableCell
+            | Tag::TableRow
+            | Tag::BlockQuote(_)
+            | Tag::FootnoteDefinition(_)
+            | Tag::HtmlBlock
+    )
+}
 
+/// A word without what stands around it: quotes, brackets, `'s`.
+fn bare(word: &str) -> &str {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+    word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word)
+}
+
+/// `It's` and `Don't` are no names, and neither is what was cut in two by a bracket or a slash.
 fn is_capitalised(word: &str) -> bool {
-    word.chars().next().is_some_and(char::is_uppercase) && word.len() >= 2
+    word.chars().next().is_some_and(char::is_uppercase)
+        && word.chars().count() >= 2
+        && !word.contains(['\'', '’', SET, '(', ')', '[', ']', '{', '}', '<', '>', '|', '=', '"', '…'])
 }
 
 /// A word that is a name wherever it stands: `AWS`, `PostgreSQL`, `GitHub`.
 fn is_distinct(word: &str) -> bool {
-    word.chars().filter(|c| c.is_uppercase()).count() >= 2 && word.chars().any(char::is_alphabetic)
+    let humps = word.split(['-', '/']).map(|part| part.chars().filter(|c| c.is_uppercase()).count());
+    humps.max().unwrap_or_default() >= 2
 }
 
-/// The prose of a text, paragraph by paragraph, and the lines of its fenced code.
-fn prose_and_code(text: &str) -> (Vec<String>, Vec<&str>) {
-    let (mut prose, mut code) = (Vec::new(), Vec::new());
-    let mut paragraph = String::new();
-    let mut in_code = false;
-    for line in text.lines() {
-        let trimmed = line.trim_start();
-        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
-            in_code = !in_code;
-        } else if in_code {
-            code.push(line);
-        } else if trimmed.is_empty() || trimmed.starts_with(['-', '|', '>']) {
-            prose.push(std::mem::take(&mut paragraph));
-            paragraph.push_str(trimmed.trim_start_matches(['-', '|', '>', ' ']));
-        } else {
-            paragraph.push(' ');
-            paragraph.push_str(trimmed);
-        }
+fn is_identifier(name: &str) -> bool {
+    name.chars().next().is_some_and(|c| c.is_alphabetic() || "_$.#@".contains(c))
+        && name.chars().all(|c| c.is_alphanumeric() || "_$.:#@!?-".contains(c))
+}
+
+/// Code that names something, and is not a value or a sign.
+fn is_something(code: &str) -> bool {
+    let values = ["true", "false", "null", "none", "nil", "undefined", "nan"];
+    code.chars().any(char::is_alphabetic)
+        && !code.contains("](")
+        && !values.contains(&code.to_lowercase().as_str())
+}
+
+/// Several words of code are a command if they begin with what could be a program, and not like a piece of one.
+fn is_command(words: &[&str]) -> bool {
+    let is_program = |word: &str| {
+        word.starts_with(|c: char| c.is_alphanumeric() || "./~".contains(c))
+            && word.chars().any(char::is_alphabetic)
+            && word.chars().all(|c| c.is_alphanumeric() || "_./~-+@".contains(c))
+    };
+    let is_of_code = |word: &&str| {
+        word.ends_with([',', ';', '{', '(', ')']) || !word.chars().any(char::is_alphanumeric) && *word != "."
+    };
+    is_program(words[0]) && !KEYWORDS.contains(&words[0]) && !words.iter().any(is_of_code)
+}
+
+/// What a piece of a program may begin with.
+const KEYWORDS: [&str; 34] = [
+    "async",
+    "await",
+    "case",
+    "class",
+    "const",
+    "def",
+    "else",
+    "enum",
+    "export",
+    "extends",
+    "extern",
+    "fn",
+    "for",
+    "from",
+    "func",
+    "function",
+    "if",
+    "impl",
+    "import",
+    "interface",
+    "let",
+    "mod",
+    "new",
+    "pub",
+    "return",
+    "static",
+    "struct",
+    "throw",
+    "trait",
+    "type",
+    "typeof",
+    "use",
+    "var",
+    "while",
+];
+
+fn unquoted(code: &str) -> &str {
+    let inner = |quote: char| code.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, wanted: &[&str]) {
+        let found: Vec<String> = mentions(text).into_iter().map(|mention| mention.name).collect();
+        assert_eq!(found, wanted, "{text}");
     }
-    prose.push(paragraph);
-    (prose, code)
+
+    #[test]
+    fn how_a_sentence_begins_is_no_name() {
+        check("Returns the signal. Stability: 2 - Stable. Because it is. Frobnicate it.", &[]);
+        check("| Option | Default Value |\n|---|---|\n| Size | Large |\n\n* Added a thing\n* History", &[]);
+        check("`name` The name.\n\n**Note:** Changes apply.\n\n> Any of these", &["name"]);
+        check("* Returns: {Promise} Fulfills with \\<Blob> Allows it.", &["Blob"]);
+        check("Kafka is fast. We run Kafka.", &["Kafka"]);
+        check("Because PostgreSQL waits, the Change Board meets on Monday.", &["PostgreSQL", "Change Board"]);
+        check("It's in Grafana's panel. Don't ask in May 2026.", &["Grafana"]);
+    }
+
+    #[test]
+    fn what_is_not_read_is_not_mentioned() {
+        check(
+            "<!-- YAML\nadded: v1\nchanges: Some Thing\n-->\n\nSee [the signal](Globals.html#Class-X).",
+            &[],
+        );
+        check(
+            "A [`AbortSignal`][] or [`<Blob>`](buffer.html#class-Blob) <span title=\"Big Thing\">x</span>.",
+            &["AbortSignal", "<Blob>"],
+        );
+        check("See [Installing](install.md), or ask [Grafana](https://grafana.com).", &["Grafana"]);
+    }
+
+    #[test]
+    fn code_is_named_without_its_arguments() {
+        check("`close()`, `close`, `fs.open(path[, flags], mode)` and ``a.b``", &["close", "fs.open", "a.b"]);
+        check(
+            "`true`, `0`, `{ a: 1 }`, `a && b`, `const x`, `'utf8'`, `npm install -g x`",
+            &["utf8", "npm install"],
+        );
+        check("````sh\n```\n$ make test\n````\n\n    $ make install", &["make test", "make install"]);
+    }
 }

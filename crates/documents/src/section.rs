@@ -42,7 +42,7 @@ pub(crate) fn finished(sections: Vec<Section>) -> Vec<Section> {
         let parent = open.last().copied();
         open.push(done.len());
         let anchor = unique(&part.anchor, &mut used);
-        done.push(Section { parent, anchor, mentions: mentions(&part), ..part });
+        done.push(Section { parent, anchor, mentions: mentions(&part.text), ..part });
     }
     done
 }
