@@ -151,8 +151,14 @@ fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
 }
 
 impl FrontMatter {
+    /// A field of a file that has no front matter; one that can't be read is nothing.
+    pub(crate) fn field(&mut self, key: &str, value: &str) {
+        // The only thing that can be wrong is a bracket, which means nothing there.
+        let _ = self.set(key, value);
+    }
+
     /// A field by one of its names; the first of them stays, and what is unknown is nothing.
-    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
         let slot = match key.to_lowercase().as_str() {
             "title" => &mut self.title,
             "doc_tag" => &mut self.doc_tag,

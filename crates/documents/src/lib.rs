@@ -63,24 +63,29 @@ pub enum Error {
 /// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let markdown;
-    let (about, body) = match format {
-        Format::Markdown | Format::Mdx => front_matter::split(text)?,
-        Format::Html => {
-            markdown = html::markdown(text)?;
-            (FrontMatter { title: html::title(text), ..FrontMatter::default() }, markdown.as_str())
+    let (about, sections) = match format {
+        Format::Markdown => {
+            let (about, body) = front_matter::split(text)?;
+            (about, markdown::sections(path, body))
         }
-        Format::Restructured | Format::Text => (FrontMatter::default(), text),
+        Format::Mdx => {
+            let (about, body) = front_matter::split(text)?;
+            (about, markdown::sections(path, &mdx::without_modules(body)))
+        }
+        Format::Html => {
+            let about = FrontMatter { title: html::title(text), ..FrontMatter::default() };
+            (about, markdown::sections(path, &html::markdown(text)?))
+        }
+        Format::Restructured => restructured::sections(path, text),
+        Format::Text => (FrontMatter::default(), section::whole(text)),
     };
-    let sections = match format {
-        Format::Markdown | Format::Html => markdown::sections(path, body),
-        Format::Mdx => markdown::sections(path, &mdx::without_modules(body)),
-        Format::Restructured => restructured::sections(body),
-        Format::Text => section::whole(body),
+    let mentions = |text: &str| match format {
+        Format::Restructured => mentions::mentions(&restructured::markdown(text)),
+        _ => mentions::mentions(text),
     };
     let heading = sections.iter().find_map(|section| section.heading_path.first()).cloned();
     let title = about.title.clone().or(heading).unwrap_or_else(|| name_of(path));
-    Ok(Document { title, about, sections: section::finished(sections) })
+    Ok(Document { title, about, sections: section::finished(sections, mentions) })
 }
 
 /// The file's name without its ending, as words.

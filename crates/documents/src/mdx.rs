@@ -3,7 +3,7 @@
 use crate::fence::Fences;
 
 /// A statement that goes on for more lines is none: what begins like one may be a sentence with a stray bracket.
-const STATEMENT_LINES_MAX: usize = 1000;
+const STATEMENT_LINES_MAX: usize = 400;
 
 /// A statement begins a block, and ends with the line on which all its brackets are closed.
 pub(crate) fn without_modules(text: &str) -> String {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::mentions::mentions;
 use crate::{Link, Mention};
 
 /// Longer sections are cut at the end of a sentence.
@@ -31,7 +30,7 @@ pub(crate) fn whole(text: &str) -> Vec<Section> {
 
 /// What can only be said when all sections are there: parents, anchors, what they mention. Empty ones without a
 /// heading go, long ones are cut.
-pub(crate) fn finished(sections: Vec<Section>) -> Vec<Section> {
+pub(crate) fn finished(sections: Vec<Section>, mentions: impl Fn(&str) -> Vec<Mention>) -> Vec<Section> {
     let is_something = |section: &Section| !section.text.is_empty() || !section.heading_path.is_empty();
     let mut done: Vec<Section> = Vec::new();
     let mut used: HashMap<String, usize> = HashMap::new();
@@ -109,6 +108,7 @@ pub(crate) fn anchor(heading: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mentions::mentions;
 
     fn section(level: u8, anchor: &str) -> Section {
         Section { level, anchor: anchor.to_owned(), text: "Text.".to_owned(), ..Section::default() }
@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn anchors_are_unique() {
         let sections = ["x", "x", "x-1", "x", "y-1", "y", "y"].map(|anchor| section(1, anchor)).to_vec();
-        let anchors: Vec<String> = finished(sections).into_iter().map(|section| section.anchor).collect();
+        let anchors: Vec<String> =
+            finished(sections, mentions).into_iter().map(|section| section.anchor).collect();
         assert_eq!(anchors, ["x", "x-1", "x-1-1", "x-2", "y-1", "y", "y-2"]);
     }
 
@@ -125,7 +126,7 @@ mod tests {
     fn a_section_is_below_the_nearest_higher_one() {
         let sections = [0, 2, 3, 3, 1, 3, 2].map(|level| section(level, "x")).to_vec();
         let parents: Vec<Option<usize>> =
-            finished(sections).into_iter().map(|section| section.parent).collect();
+            finished(sections, mentions).into_iter().map(|section| section.parent).collect();
         assert_eq!(parents, [None, Some(0), Some(1), Some(1), Some(0), Some(4), Some(4)]);
     }
 
@@ -133,7 +134,7 @@ mod tests {
     fn long_sections_are_cut_and_their_links_stay_with_the_first_part() {
         let text = "A sentence of some words. ".repeat(SECTION_BYTES_MAX / 10);
         let links = vec![Link { path: "b.md".to_owned(), anchor: None }];
-        let parts = finished(vec![Section { text, links, ..section(1, "x") }]);
+        let parts = finished(vec![Section { text, links, ..section(1, "x") }], mentions);
         assert!(parts.iter().all(|part| part.text.len() <= SECTION_BYTES_MAX && part.text.ends_with('.')));
         assert_eq!(parts.iter().map(|part| part.links.len()).collect::<Vec<_>>(), [1, 0, 0]);
     }
