@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::Engine;
 
 /// Grows when files are cut in another way, so that they are all taken in again.
-const SECTIONING: u32 = 1;
+const SECTIONING: u32 = 2;
 
 /// What a run takes files in for.
 pub struct Intake {
