@@ -1,10 +1,11 @@
 //! HTML as Markdown, from which sections are cut. Headings keep their ids as `{#id}`.
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use htmd::element_handler::{HandlerResult, Handlers};
-use htmd::{Element, HtmlToMarkdown};
+use htmd::{Element, HtmlToMarkdown, Node};
 use pulldown_cmark::{Event, Parser};
 
 use crate::Error;
@@ -21,8 +22,27 @@ const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 /// All that the text of a link to the heading itself consists of.
 const PERMALINKS: &str = "#¶§∞🔗\u{200b}\u{fe0f}\u{f0c1}";
 
+/// Far deeper than pages are. The converter calls itself for each element, and must not run out of its stack.
+const DEPTH_MAX: usize = 200;
+
 pub(crate) fn markdown(html: &str) -> Result<String, Error> {
-    converter().convert(html).map_err(|error| Error::Html(error.to_string()))
+    let converter = converter();
+    let tree = converter.html_to_tree(html).map_err(|error| Error::Html(error.to_string()))?;
+    if is_deeper(&tree, DEPTH_MAX) {
+        return Err(Error::Html(format!("its elements are more than {DEPTH_MAX} deep in each other")));
+    }
+    Ok(converter.tree_to_markdown(&tree))
+}
+
+fn is_deeper(tree: &Rc<Node>, depth_max: usize) -> bool {
+    let mut open = vec![(Rc::clone(tree), 0)];
+    while let Some((node, depth)) = open.pop() {
+        if depth > depth_max {
+            return true;
+        }
+        open.extend(node.children.borrow().iter().map(|child| (Rc::clone(child), depth + 1)));
+    }
+    false
 }
 
 /// What stands in `<title>`; the converter leaves the head out.
@@ -201,6 +221,14 @@ mod tests {
         ] {
             assert_eq!(markdown(html).expect("good HTML"), wanted);
         }
+    }
+
+    #[test]
+    fn what_is_too_deep_is_said_and_does_not_end_the_process() {
+        let nested = |many: usize| format!("{}x", "<div>".repeat(many));
+        assert_eq!(markdown(&nested(190)).expect("it is not too deep"), "x");
+        assert_eq!(markdown(&"<b><i>".repeat(95)).expect("it is not too deep"), "");
+        assert!(markdown(&nested(1000)).is_err());
     }
 
     #[test]
