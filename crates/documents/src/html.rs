@@ -25,13 +25,43 @@ const PERMALINKS: &str = "#¶§∞🔗\u{200b}\u{fe0f}\u{f0c1}";
 /// Far deeper than pages are. The converter calls itself for each element, and must not run out of its stack.
 const DEPTH_MAX: usize = 200;
 
+/// So many elements may be without their ends: the parser looks through all that are open, for each that opens.
+const OPEN_MAX: usize = 10_000;
+
+/// Elements that have no end, or need none.
+const ENDLESS: &str = " a area base body br col dd dt embed head hr html img input li link meta option p param path \
+                       source tbody td tfoot th thead tr track wbr ";
+
 pub(crate) fn markdown(html: &str) -> Result<String, Error> {
+    if is_open_without_end(html) {
+        return Err(Error::Html(format!("more than {OPEN_MAX} of its elements have no end")));
+    }
     let converter = converter();
     let tree = converter.html_to_tree(html).map_err(|error| Error::Html(error.to_string()))?;
     if is_deeper(&tree, DEPTH_MAX) {
         return Err(Error::Html(format!("its elements are more than {DEPTH_MAX} deep in each other")));
     }
     Ok(converter.tree_to_markdown(&tree))
+}
+
+fn is_open_without_end(html: &str) -> bool {
+    let mut open = 0_usize;
+    html.split('<').skip(1).any(|tag| {
+        let (name, is_end) = tag.strip_prefix('/').map_or((tag, false), |name| (name, true));
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(name.len());
+        // Shapes of a drawing end themselves.
+        let ends_itself = name.split('>').next().is_some_and(|tag| tag.ends_with('/'));
+        let name = name[..end].to_ascii_lowercase();
+        let is_counted = !ends_itself
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !ENDLESS.split(' ').any(|endless| endless == name);
+        match is_end {
+            _ if !is_counted => {}
+            true => open = open.saturating_sub(1),
+            false => open += 1,
+        }
+        open > OPEN_MAX
+    })
 }
 
 fn is_deeper(tree: &Rc<Node>, depth_max: usize) -> bool {
@@ -229,6 +259,8 @@ mod tests {
         assert_eq!(markdown(&nested(190)).expect("it is not too deep"), "x");
         assert_eq!(markdown(&"<b><i>".repeat(95)).expect("it is not too deep"), "");
         assert!(markdown(&nested(1000)).is_err());
+        assert!(markdown(&nested(1_000_000)).is_err());
+        assert!(markdown(&"<p><a name=x><li><br><div></div><rect x=1 />".repeat(11_000)).is_ok());
     }
 
     #[test]
