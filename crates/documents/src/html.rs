@@ -11,11 +11,9 @@ use pulldown_cmark::{Event, Parser};
 use crate::Error;
 use crate::fence::fenced;
 
-/// What frames a page, or is worked by the reader, is no part of its text.
-const SKIPPED: [&str; 12] = [
-    "head", "button", "svg", "form", "nav", "footer", "aside", "script", "style", "noscript", "template",
-    "iframe",
-];
+/// What frames a page, or is worked by the reader, is no part of its text. A form or an aside may hold a page, or a note in it.
+const SKIPPED: [&str; 10] =
+    ["head", "button", "svg", "nav", "footer", "script", "style", "noscript", "template", "iframe"];
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 
