@@ -1,5 +1,7 @@
 //! Taking a file in: from its bytes to one transaction, or to none if it is there already.
 
+use std::path::Path;
+
 use kenning_documents::{Document, Format, Label, Section, parse};
 use kenning_model::{Link, Mention, ScopeId};
 use kenning_storage::{Error, KnownDocument, NewDocument, NewSection, Request, Write};
@@ -18,6 +20,18 @@ pub struct Intake {
     pub source: String,
     /// Of documents that name none.
     pub doc_tag: String,
+    /// `root_of` the directory that paths are below; empty where there is none.
+    pub root: String,
+}
+
+/// Tells directories apart without saying in the log where they are. The path is canonical.
+pub fn root_of(directory: &Path) -> String {
+    hex_of(Sha256::new().chain_update(directory.as_os_str().as_encoded_bytes()))
+}
+
+/// Sixteen bytes tell any two apart.
+fn hex_of(hash: Sha256) -> String {
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +81,7 @@ impl Intake {
         let stored = engine.snapshot()?.document(known.id)?;
         match stored.as_ref().and_then(|stored| stored.record.as_document()) {
             Some(document) if document.path == known.path => {
-                self.commit(engine, Write::DeleteDocument { id: known.id })
+                self.commit(engine, Write::DeleteDocuments { ids: vec![known.id] })
             }
             Some(_) => Err(Error::Damaged { what: format!("the path of document {}", known.id) }),
             // Another process was faster.
@@ -91,6 +105,8 @@ impl Intake {
             repository: document.about.repository,
             environment: document.about.environment,
             updated: document.about.updated,
+            root: self.root.clone(),
+            default_tag: self.doc_tag.clone(),
             hash,
             sections: document.sections.into_iter().map(|section| new_section(&title, section)).collect(),
             title: document.title,
@@ -102,8 +118,7 @@ impl Intake {
         let mut hash = Sha256::new();
         hash.update(format!("{SECTIONING}\n{}\n", self.doc_tag));
         hash.update(bytes);
-        let digest = hash.finalize();
-        digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex_of(hash)
     }
 }
 

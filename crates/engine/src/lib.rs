@@ -20,12 +20,12 @@ use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, 
 use tokio::sync::watch::Sender;
 
 pub use duplicates::Similar;
-pub use ingest::{Intake, IntakeError};
+pub use ingest::{Intake, IntakeError, root_of};
 pub use kenning_documents::Format;
 pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_retrieval::{Embedder, passage_ranges};
-pub use kenning_storage::{Error, KnownDocument, Sources, Stored};
+pub use kenning_storage::{DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,

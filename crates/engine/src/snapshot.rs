@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter, View, find_scope,
+    DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter,
+    View, find_scope,
 };
 
 use crate::Opened;
@@ -63,8 +64,13 @@ impl<'a> Snapshot<'a> {
         Ok(Content { documents: self.reader.has_any(EntityType::Document, self.at)? })
     }
 
+    /// What documents of a scope were taken in from, by name.
+    pub fn document_sources(&self, scope: ScopeId) -> Result<Vec<DocumentSource>, Error> {
+        self.reader.document_sources(scope, self.at)
+    }
+
     /// The documents of a source in a scope, at a path and below it.
-    pub(crate) fn documents_below(
+    pub fn documents_below(
         &self,
         scope: ScopeId,
         source: &str,

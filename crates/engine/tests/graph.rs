@@ -39,6 +39,7 @@ impl Author<'_> {
             scope,
             source: text("book"),
             doc_tag: text("book"),
+            root: String::new(),
         }
     }
 

@@ -31,6 +31,7 @@ impl Library {
                 scope: ScopeId::GLOBAL_DEFAULT,
                 source: name(),
                 doc_tag: name(),
+                root: String::new(),
             },
             _store: store,
         }

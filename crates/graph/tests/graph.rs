@@ -38,6 +38,8 @@ fn document(path: &str) -> Record {
         repository: None,
         environment: None,
         updated: None,
+        root: String::new(),
+        default_tag: String::new(),
         hash: String::new(),
         actor: "tester".to_owned(),
         version: 1,

@@ -20,9 +20,15 @@ pub struct Document {
     pub repository: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
-    /// When its text was changed last, as the file says.
+    /// When its text was changed last, as the file says or its system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
+    /// Of the directory that paths are below, as a hash: sources of one name from two places are told apart by it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub root: String,
+    /// The `doc_tag` that its run gave to documents that name none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub default_tag: String,
     /// Of the file's bytes and of how they were taken in; the same means that nothing is to be done.
     pub hash: String,
     pub actor: String,

@@ -38,6 +38,16 @@ pub struct KnownDocument {
     pub hash: String,
 }
 
+/// Documents that were taken in together, and how the last of them was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentSource {
+    pub name: String,
+    pub documents: u64,
+    pub root: String,
+    pub default_tag: String,
+    pub changed_at: Timestamp,
+}
+
 /// What can be asked of the store. `at` is the transaction as of which the answer holds.
 pub trait Reader {
     fn head(&self) -> Result<TxId, Error>;
@@ -82,6 +92,9 @@ pub trait Reader {
         path: &str,
         at: TxId,
     ) -> Result<Vec<KnownDocument>, Error>;
+    /// The sources of which a scope has live documents, by name. How a source is taken in is what its newest version
+    /// says, live or closed, since a run that ends early leaves the others as they were.
+    fn document_sources(&self, scope: ScopeId, at: TxId) -> Result<Vec<DocumentSource>, Error>;
     /// The live sections of a document, in order.
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error>;
 

@@ -83,6 +83,8 @@ fn fill(storage: &Storage) {
             repository: None,
             environment: None,
             updated: None,
+            root: "0123".to_owned(),
+            default_tag: "docs".to_owned(),
             hash: hash.to_owned(),
             sections: texts.iter().map(section).collect(),
         }))

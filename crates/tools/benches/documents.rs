@@ -71,6 +71,7 @@ fn load(engine: &Engine) {
         scope: ScopeId::GLOBAL_DEFAULT,
         source: "corpus".into(),
         doc_tag: "corpus".into(),
+        root: String::new(),
     };
     for number in 0..DOCUMENTS {
         let mut page = format!("# {}\n\n", text(number * SECTIONS).title);

@@ -410,7 +410,7 @@ impl Model {
                 self.deletion(Some(id), scopes.map(|place| place.number).collect())
             }
             Write::CreateScope(new) => self.create_scope(new),
-            Write::PutDocument(_) | Write::DeleteDocument { .. } => panic!("nobody writes documents here"),
+            Write::PutDocument(_) | Write::DeleteDocuments { .. } => panic!("nobody writes documents here"),
             Write::UpdateScope { name, patch } => self.update_scope(name, patch),
             Write::DeleteScope { name } => {
                 let place = self.found(name)?;

@@ -13,7 +13,9 @@ use super::derive::{NO_SCOPE, parted};
 use super::failed;
 use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
 use crate::Error;
-use crate::backend::{EntryFilter, KnownDocument, Reader, Remembered, Stored, Touched, TripleFilter, View};
+use crate::backend::{
+    DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, Stored, Touched, TripleFilter, View,
+};
 
 /// So many rows are read for each change that is to be shown, in case most of them are not.
 const LOOKED_AT: usize = 50;
@@ -220,6 +222,29 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             Ok(KnownDocument { id, path, hash })
         };
         found.into_iter().map(known).collect()
+    }
+
+    fn document_sources(&self, scope: ScopeId, at: TxId) -> Result<Vec<DocumentSource>, Error> {
+        // Beside a maximum, SQLite takes the other columns from the row that has it.
+        let sql = format!(
+            "SELECT {LOG_COLUMNS}, v.documents FROM (
+                 SELECT source, max(tx_from) AS tx_from, seq, sum(tx_to IS NULL OR tx_to > ?1) AS documents
+                 FROM document WHERE scope = ?2 AND tx_from <= ?1 GROUP BY source
+             ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq WHERE v.documents > 0 ORDER BY v.source"
+        );
+        let columns = LOG_COLUMNS.split(',').count();
+        let read = |row: &Row<'_>| Ok((LogRow::read(row)?, row.get(columns)?));
+        let known = |(row, documents): (LogRow, u64)| match stored(&row)?.record {
+            Record::Document(document) => Ok(DocumentSource {
+                name: document.source,
+                documents,
+                root: document.root,
+                default_tag: document.default_tag,
+                changed_at: document.updated_at.unwrap_or(document.recorded_at),
+            }),
+            _ => Err(Error::damaged("a version of a document is something else in the log")),
+        };
+        self.rows(&sql, params![at.0, scope.0], read)?.into_iter().map(known).collect()
     }
 
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error> {

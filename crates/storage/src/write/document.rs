@@ -21,6 +21,8 @@ pub struct NewDocument {
     pub repository: Option<String>,
     pub environment: Option<String>,
     pub updated: Option<Timestamp>,
+    pub root: String,
+    pub default_tag: String,
     pub hash: String,
     pub sections: Vec<NewSection>,
 }
@@ -43,7 +45,10 @@ impl Plan<'_> {
         self.check_scope(new.scope)?;
         let existing = self.reader.document_at(new.scope, &new.source, &new.path, self.head)?;
         if let Some(stored) = &existing
-            && stored.record.as_document().is_some_and(|document| document.hash == new.hash)
+            && stored
+                .record
+                .as_document()
+                .is_some_and(|document| document.hash == new.hash && document.root == new.root)
         {
             return Ok(Draft { existing, ..Draft::default() });
         }
@@ -65,6 +70,8 @@ impl Plan<'_> {
                 repository: new.repository.clone(),
                 environment: new.environment.clone(),
                 updated: new.updated,
+                root: new.root.clone(),
+                default_tag: new.default_tag.clone(),
                 hash: new.hash.clone(),
                 actor: self.actor.to_owned(),
                 version,
@@ -142,11 +149,14 @@ impl Plan<'_> {
         Ok(changes)
     }
 
-    /// A document goes with its sections.
-    pub(super) fn delete_document(&self, id: Id) -> Result<Draft, Error> {
-        let mut changes = vec![self.closed(EntityType::Document, id)?];
-        for stored in self.reader.sections_of(id, self.head)? {
-            changes.push(self.closed(EntityType::Section, stored.id)?);
+    /// Documents go with their sections.
+    pub(super) fn delete_documents(&self, ids: &[Id]) -> Result<Draft, Error> {
+        let mut changes = Vec::new();
+        for id in ids {
+            changes.push(self.closed(EntityType::Document, *id)?);
+            for stored in self.reader.sections_of(*id, self.head)? {
+                changes.push(self.closed(EntityType::Section, stored.id)?);
+            }
         }
         Ok(Draft { changes, ..Draft::default() })
     }

@@ -68,9 +68,9 @@ pub enum Write {
         name: ScopeName,
     },
     PutDocument(Box<NewDocument>),
-    /// With its sections.
-    DeleteDocument {
-        id: Id,
+    /// With their sections, all or none.
+    DeleteDocuments {
+        ids: Vec<Id>,
     },
     Undo(UndoWish),
 }
@@ -291,7 +291,7 @@ impl Plan<'_> {
             Write::UpdateScope { name, patch } => self.update_scope(name, patch),
             Write::DeleteScope { name } => self.delete_scope(name),
             Write::PutDocument(new) => self.put_document(new),
-            Write::DeleteDocument { id } => self.delete_document(*id),
+            Write::DeleteDocuments { ids } => self.delete_documents(ids),
             Write::Undo(wish) => self.undo(wish),
         }
     }

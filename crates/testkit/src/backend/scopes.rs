@@ -254,19 +254,19 @@ pub fn transactions_are_found_by_scope(backend: &dyn Backend) {
 }
 
 /// Writes one transaction after the other and knows what each of them found.
-struct Log<'a> {
+pub(super) struct Log<'a> {
     backend: &'a dyn Backend,
     head: u64,
     versions: HashMap<Id, (u32, Option<Version>)>,
 }
 
 impl Log<'_> {
-    fn new(backend: &dyn Backend) -> Log<'_> {
+    pub(super) fn new(backend: &dyn Backend) -> Log<'_> {
         Log { backend, head: 0, versions: HashMap::new() }
     }
 
     /// What each id becomes.
-    fn write(&mut self, records: &[(u64, Option<Record>)]) -> Transaction {
+    pub(super) fn write(&mut self, records: &[(u64, Option<Record>)]) -> Transaction {
         self.head += 1;
         let mut changes = Vec::new();
         for (number, record) in records {

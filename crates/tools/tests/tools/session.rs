@@ -29,6 +29,7 @@ impl Session {
             scope: ScopeId::GLOBAL_DEFAULT,
             source: "handbook".to_owned(),
             doc_tag: "handbook".to_owned(),
+            root: String::new(),
         };
         let prepared = intake.prepare(path, Format::Markdown, text.as_bytes().to_vec(), None);
         intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");

@@ -182,6 +182,7 @@ fn take_in(engine: &Engine, dir: &Path) {
         scope: ScopeId::GLOBAL_DEFAULT,
         source: "handbook".into(),
         doc_tag: "handbook".into(),
+        root: String::new(),
     };
     for path in ["billing.html", "guide/restore.md", "guide/snapshots.md"] {
         let file = dir.join(path);

@@ -1,0 +1,63 @@
+//! What is promised of documents.
+
+use kenning_model::{Document, Record, ScopeId, TxId};
+use kenning_storage::{Backend, DocumentSource};
+
+use super::scopes::Log;
+use super::{ELSEWHERE, HERE, moment, reader};
+
+pub fn sources_are_what_their_newest_document_says(backend: &dyn Backend) {
+    let mut log = Log::new(backend);
+    log.write(&[
+        (1, Some(document(HERE, "docs", "a.md", "old"))),
+        (2, Some(document(HERE, "wiki", "a", ""))),
+    ]);
+    log.write(&[(3, Some(document(ELSEWHERE, "docs", "a.md", "other")))]);
+    log.write(&[(4, Some(document(HERE, "docs", "b.md", "new")))]);
+    // The newest is closed, and has been the newest all the same.
+    log.write(&[(4, None), (2, None)]);
+    log.write(&[(1, None)]);
+    let reader = reader(backend);
+    let check = |scope, expected: [&[(&str, u64, &str, i64)]; 6]| {
+        for (at, expected) in (0..).zip(expected) {
+            let source = |(name, documents, root, changed): &(&str, u64, &str, i64)| DocumentSource {
+                name: (*name).to_owned(),
+                documents: *documents,
+                root: (*root).to_owned(),
+                default_tag: format!("{name} tag"),
+                changed_at: moment(*changed),
+            };
+            let expected: Vec<DocumentSource> = expected.iter().map(source).collect();
+            let sources = reader.document_sources(scope, TxId(at)).expect("sources");
+            assert_eq!(sources, expected, "of {scope:?} as of {at}");
+        }
+    };
+    let first = [("docs", 1, "old", 1), ("wiki", 1, "", 1)];
+    check(
+        HERE,
+        [&[], &first, &first, &[("docs", 2, "new", 3), ("wiki", 1, "", 1)], &[("docs", 1, "new", 3)], &[]],
+    );
+    let other = [("docs", 1, "other", 2)];
+    check(ELSEWHERE, [&[], &[], &other, &other, &other, &other]);
+}
+
+fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {
+    Record::Document(Document {
+        scope,
+        source: source.to_owned(),
+        path: path.to_owned(),
+        title: path.to_owned(),
+        doc_tag: source.to_owned(),
+        tags: Vec::new(),
+        repository: None,
+        environment: None,
+        updated: None,
+        root: root.to_owned(),
+        default_tag: format!("{source} tag"),
+        hash: "hash".to_owned(),
+        actor: "tester".to_owned(),
+        version: 1,
+        recorded_at: moment(0),
+        updated_at: None,
+    })
+}
