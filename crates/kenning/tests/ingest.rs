@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use kenning_engine::Engine;
+use kenning_engine::{Engine, root_of};
+use kenning_model::ScopeId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -128,6 +129,137 @@ fn a_second_run_writes_what_changed_and_closes_what_is_gone() {
     // The newest transaction is the closing of the page.
     assert!(place.run(&["undo"]).status.success());
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "and it can be taken back");
+    assert!(place.run(&["verify"]).status.success());
+}
+
+#[test]
+fn directories_of_one_name_leave_each_other_alone() {
+    let place = Place::new();
+    place.write("one/docs/a.md", "# One\n\nThe first gate opens at seven.\n");
+    place.write("two/docs/b.md", "# Two\n\nThe second gate opens at nine.\n");
+    let ingest = |path: &str, more: &[&str]| {
+        let path = place.docs().join(path);
+        place.run(&[&["ingest", path.to_str().expect("UTF-8"), "--json"], more].concat())
+    };
+    assert_eq!(report(&ingest("one/docs", &[]))["written"], json!(["a.md"]));
+    let refused = ingest("two/docs", &[]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(why.contains("`docs`") && why.contains("--source") && why.contains("--moved"), "{why}");
+    assert!(place.quoted("when does the first gate open?").contains("seven"));
+    assert_eq!(report(&ingest("two/docs", &["--source", "two"]))["written"], json!(["b.md"]));
+    // From now on each is known by where it is.
+    for (path, source) in [("one/docs", "docs"), ("two/docs", "two")] {
+        let again = report(&ingest(path, &[]));
+        let is_so = (&again["source"], &again["unchanged"], &again["closed"]);
+        assert_eq!(is_so, (&json!(source), &json!(1), &json!([])), "{again}");
+    }
+    assert_eq!(ingest("two/docs", &["--source", "docs"]).status.code(), Some(2), "nor by its name");
+    // Another scope knows nothing of it.
+    for (tool, arguments) in [
+        ("create_namespace", json!({"name": "acme", "description": "a company"})),
+        ("create_scope", json!({"scope": "acme:web", "description": "a site", "parents": []})),
+    ] {
+        assert!(place.run(&["call", tool, &arguments.to_string()]).status.success());
+    }
+    let other = report(&ingest("two/docs", &["--scope", "acme:web"]));
+    assert_eq!((&other["source"], &other["written"]), (&json!("docs"), &json!(["b.md"])));
+    assert_eq!(report(&ingest("one/docs", &[]))["unchanged"], json!(1));
+    // With two names for one place nobody can tell which is meant.
+    assert_eq!(report(&ingest("one/docs", &["--source", "first"]))["written"], json!(["a.md"]));
+    assert_eq!(
+        report(&ingest("one/docs", &[]))["source"],
+        json!("docs"),
+        "but for the name of the directory"
+    );
+    assert_eq!(report(&ingest("two/docs", &["--source", "second"]))["written"], json!(["b.md"]));
+    let refused = ingest("two/docs", &[]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("as `second` and as `two`"), "{refused:?}");
+    assert!(place.run(&["verify"]).status.success());
+}
+
+#[test]
+fn a_part_is_taken_in_as_part_of_the_whole() {
+    let place = Place::new();
+    let ingest = |path: &str, more: &[&str]| {
+        let path = place.docs().join(path);
+        report(&place.run(&[&["ingest", path.to_str().expect("UTF-8"), "--json"], more].concat()))
+    };
+    place.ingest(&["--source", "handbook", "--doc-tag", "book"]);
+    place.write("guide/more.md", "# More\n\nThe gate opens at seven.\n");
+    place.write("later.md", "# Later\n\nNobody asked for this yet.\n");
+    fs::remove_file(place.docs().join("guide/use.rst")).expect("it was there");
+    fs::remove_file(place.docs().join("page.html")).expect("it was there");
+    for more in [&["--dry-run", "--source", "handbook"][..], &[]] {
+        let part = ingest("guide", more);
+        assert_eq!(part["source"], json!("handbook"));
+        assert_eq!(
+            (&part["written"], &part["unchanged"], &part["closed"]),
+            (&json!(["guide/more.md"]), &json!(1), &json!(["guide/use.rst"])),
+            "{part}"
+        );
+    }
+    assert!(place.quoted("when are invoices sent?").contains("Mondays"), "the rest is not looked at");
+    // One file of it, by itself.
+    place.write("guide/setup.md", "# Setup\n\n## Ports\n\nIt listens on port 9999.\n");
+    let one = ingest("guide/setup.md", &[]);
+    assert_eq!(
+        (&one["source"], &one["written"], &one["closed"]),
+        (&json!("handbook"), &json!(["guide/setup.md"]), &json!([])),
+        "{one}"
+    );
+    assert!(place.quoted("which port does it listen on?").contains("9999"));
+    // And the tag is the one that it had.
+    let whole = place.ingest(&[]);
+    assert_eq!(
+        (&whole["written"], &whole["unchanged"], &whole["closed"]),
+        (&json!(["later.md"]), &json!(3), &json!(["page.html"])),
+        "{whole}"
+    );
+    let other = place.ingest(&["--doc-tag", "other"]);
+    assert_eq!(other["written"].as_array().map(Vec::len), Some(4), "another tag is another document");
+    assert_eq!(place.ingest(&[])["unchanged"], json!(4));
+    // A part may still be a source of its own.
+    let own = ingest("guide", &["--source", "guide"]);
+    assert_eq!(own["written"], json!(["more.md", "setup.md"]), "{own}");
+    assert_eq!(ingest("guide", &[])["source"], json!("guide"), "the nearest is meant");
+    assert!(place.run(&["verify"]).status.success());
+}
+
+#[test]
+fn a_directory_that_was_moved_goes_on_as_the_same_source() {
+    let place = Place::new();
+    place.ingest(&["--source", "handbook"]);
+    let moved = place.dir.path().join("moved");
+    fs::rename(place.docs(), &moved).expect("a directory");
+    fs::remove_file(moved.join("page.html")).expect("it was there");
+    let ingest = |more: &[&str]| {
+        let path = moved.to_str().expect("UTF-8");
+        place.run(&[&["ingest", path, "--source", "handbook", "--json"], more].concat())
+    };
+    assert_eq!(ingest(&[]).status.code(), Some(2));
+    let report = report(&ingest(&["--moved"]));
+    assert_eq!(
+        (&report["written"], &report["closed"]),
+        (&json!(["guide/setup.md", "guide/use.rst", "notes.txt"]), &json!(["page.html"])),
+        "{report}"
+    );
+    let engine = Engine::new(place.data(), Engine::real_sources());
+    let snapshot = engine.snapshot().expect("a store");
+    let scope = ScopeId::GLOBAL_DEFAULT;
+    for known in snapshot.documents_below(scope, "handbook", "").expect("documents") {
+        let stored = snapshot.document(known.id).expect("a record").expect("it is live");
+        let root = &stored.record.as_document().expect("a document").root;
+        let now = root_of(&moved.canonicalize().expect("it is there"));
+        assert_eq!(*root, now, "every document knows, not only those that have changed: {}", known.path);
+    }
+    for (path, unchanged) in [("guide", 2), ("notes.txt", 1), ("", 3)] {
+        let path = moved.join(path);
+        let output = place.run(&["ingest", path.to_str().expect("UTF-8"), "--json"]);
+        let again = self::report(&output);
+        let is_so = (&again["source"], &again["unchanged"]);
+        assert_eq!(is_so, (&json!("handbook"), &json!(unchanged)), "{again}");
+    }
     assert!(place.run(&["verify"]).status.success());
 }
 

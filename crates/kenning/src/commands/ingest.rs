@@ -1,6 +1,7 @@
 //! `kenning ingest`: takes files in as documents. What did not change is left alone; what is gone is closed.
 
 mod files;
+mod source;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use kenning_engine::{Engine, Format, Intake, KnownDocument};
+use kenning_engine::{Engine, Format, Intake, KnownDocument, root_of};
 use kenning_tools::scope_name;
 use serde_json::json;
 
@@ -25,10 +26,13 @@ use crate::config::Config;
 pub struct Ingest {
     /// A directory or a file
     path: PathBuf,
-    /// What the documents belong to [default: the name of the directory]
+    /// What the documents belong to [default: what the directory, or one that it is in, was taken in as, else its name]
     #[arg(long)]
     source: Option<String>,
-    /// The tag of documents whose front matter names none [default: the source]
+    /// The source was taken in from another place: this is its directory now
+    #[arg(long, conflicts_with = "watch")]
+    moved: bool,
+    /// The tag of documents whose front matter names none [default: the one that the source had, else its name]
     #[arg(long, value_name = "TAG")]
     doc_tag: Option<String>,
     /// Only say what would be done
@@ -60,16 +64,34 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     }
     let root =
         ingest.path.canonicalize().with_context(|| format!("{} can't be read", ingest.path.display()))?;
-    let base = if root.is_file() { root.parent().unwrap_or(&root).to_owned() } else { root.clone() };
-    let name = base.file_name().and_then(|name| name.to_str()).unwrap_or("documents").to_owned();
-    let source = ingest.source.clone().unwrap_or(name);
+    let directory = if root.is_file() { root.parent().unwrap_or(&root) } else { &root };
     let engine = config.engine()?;
     let caller = config.caller();
-    let scope = engine.snapshot()?.scope(&scope_name(&caller.scope).map_err(|stop| usage(stop.message))?)?;
-    let doc_tag = ingest.doc_tag.clone().unwrap_or_else(|| source.clone());
-    let intake = Intake { actor: caller.actor, origin: caller.origin, scope, source, doc_tag };
-    let run =
-        Run { engine: &engine, intake, root, base, dry_run: ingest.dry_run, stopped: AtomicBool::new(false) };
+    let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
+    let (scope, sources) = {
+        let snapshot = engine.snapshot()?;
+        let scope = snapshot.scope(&scope)?;
+        (scope, snapshot.document_sources(scope)?)
+    };
+    let chosen = source::choose(directory, ingest.source.as_deref(), ingest.moved, &sources)?;
+    let doc_tag = ingest.doc_tag.or(chosen.default_tag).unwrap_or_else(|| chosen.name.clone());
+    let intake = Intake {
+        actor: caller.actor,
+        origin: caller.origin,
+        scope,
+        source: chosen.name,
+        doc_tag,
+        root: root_of(&chosen.base),
+    };
+    let run = Run {
+        engine: &engine,
+        intake,
+        root,
+        base: chosen.base,
+        has_moved: chosen.has_moved,
+        dry_run: ingest.dry_run,
+        stopped: AtomicBool::new(false),
+    };
     if ingest.watch {
         watch::run(run, ingest.json)?;
         return Ok(Outcome::Done);
@@ -83,9 +105,12 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
 struct Run<'a> {
     engine: &'a Engine,
     intake: Intake,
+    /// What is to be taken in.
     root: PathBuf,
-    /// What paths are given below: the root, or the directory of a file.
+    /// What paths are given below: where the source is.
     base: PathBuf,
+    /// What is there says where the source was, so all is written again.
+    has_moved: bool,
     dry_run: bool,
     /// No further file is begun.
     stopped: AtomicBool,
@@ -184,6 +209,7 @@ impl Run<'_> {
             Err(error) => return Err(error).context("it can't be read"),
         };
         let format = Format::of(&file.at).context("it is of no known format")?;
+        let known = known.filter(|_| !self.has_moved);
         let Some(document) = self.intake.prepare(&file.path, format, bytes, known)? else {
             return Ok(Became::Unchanged);
         };
@@ -258,9 +284,10 @@ mod tests {
             fs::write(root.join(name), "# Title\n\nText.\n").expect("a file");
         }
         let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
-        let intake = Intake { actor, origin, scope: ScopeId::GLOBAL_DEFAULT, source, doc_tag };
+        let scope = ScopeId::GLOBAL_DEFAULT;
+        let intake = Intake { actor, origin, scope, source, doc_tag, root: root_of(&root) };
         let (base, stopped) = (root.clone(), AtomicBool::new(false));
-        let run = Run { engine: &engine, intake, root, base, dry_run: false, stopped };
+        let run = Run { engine: &engine, intake, root, base, has_moved: false, dry_run: false, stopped };
         let places = [run.root.clone()];
         let report = run.take_in(&places, run.list(&places)).expect("a run");
         assert_eq!(report.written, ["goes.md", "stays.md"]);

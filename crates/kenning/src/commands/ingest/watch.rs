@@ -26,7 +26,8 @@ const RULES: [&str; 2] = [".gitignore", ".ignore"];
 pub(super) fn run(run: Run<'_>, as_json: bool) -> anyhow::Result<()> {
     let changes = Arc::new(Changes::new(run.root.clone()));
     let mut watched = Watched::new(changes.clone())?;
-    watched.add(&run.base)?;
+    // A file is watched by its directory, since another may take its place.
+    watched.add(if run.root.is_file() { run.root.parent().unwrap_or(&run.root) } else { &run.root })?;
     std::thread::scope(|scope| {
         let asked = asked_to_stop()?;
         let (stopped, changes) = (&run.stopped, &changes);
