@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use kenning_engine::{Engine, root_of};
 use kenning_model::ScopeId;
@@ -130,6 +130,32 @@ fn a_second_run_writes_what_changed_and_closes_what_is_gone() {
     assert!(place.run(&["undo"]).status.success());
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "and it can be taken back");
     assert!(place.run(&["verify"]).status.success());
+}
+
+#[test]
+fn a_document_is_as_old_as_its_file() {
+    let place = Place::new();
+    place.write("dated.md", "---\nupdated: 2024-05-01\n---\n# Dated\n\nIt says when the gate opens.\n");
+    let touch = |path: &str, day: u64| {
+        let file = fs::File::options().write(true).open(place.docs().join(path)).expect("a file");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(day * 24 * 60 * 60)).expect("a time");
+    };
+    touch("notes.txt", 1);
+    touch("dated.md", 1);
+    place.ingest(&[]);
+    let found_after = |date: &str, query: &str| {
+        let arguments = json!({"query": query, "filters": {"updated_after": date}}).to_string();
+        let reply = report(&place.run(&["call", "kb.search", &arguments, "--json"]));
+        reply["results"].as_array().unwrap_or_else(|| panic!("{reply}")).len()
+    };
+    let found = |query: &str| {
+        ["1970-01-01T00:00:00Z", "1970-01-03T00:00:00Z", "2024-06-01T00:00:00Z"]
+            .map(|date| found_after(date, query) > 0)
+    };
+    assert_eq!(found("help desk extension 4711"), [true, false, false]);
+    assert_eq!(found("when the gate opens"), [true, true, false], "what it says itself goes first");
+    touch("notes.txt", 20_000);
+    assert_eq!(place.ingest(&[])["unchanged"], json!(5), "nothing else has changed");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use kenning_engine::{Engine, Format, Intake, KnownDocument, root_of};
+use kenning_model::Timestamp;
 use kenning_tools::scope_name;
 use serde_json::json;
 
@@ -210,9 +211,10 @@ impl Run<'_> {
         };
         let format = Format::of(&file.at).context("it is of no known format")?;
         let known = known.filter(|_| !self.has_moved);
-        let Some(document) = self.intake.prepare(&file.path, format, bytes, known)? else {
+        let Some(mut document) = self.intake.prepare(&file.path, format, bytes, known)? else {
             return Ok(Became::Unchanged);
         };
+        document.updated = document.updated.or_else(|| modified(&file.at));
         if !self.dry_run {
             self.intake.put(self.engine, document)?;
         }
@@ -259,6 +261,13 @@ impl Run<'_> {
         ))?;
         Ok(())
     }
+}
+
+/// When the file was changed last. Where the system does not tell, the time of the run stands for it.
+fn modified(file: &Path) -> Option<Timestamp> {
+    let modified = Timestamp::try_from(file.metadata().ok()?.modified().ok()?).ok()?;
+    // Milliseconds are what the log keeps.
+    Timestamp::from_millisecond(modified.as_millisecond()).ok()
 }
 
 /// What is guarded is whole whenever the lock is free.
