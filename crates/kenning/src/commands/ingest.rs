@@ -1,6 +1,7 @@
 //! `kenning ingest`: takes files in as documents. What did not change is left alone; what is gone is closed.
 
 mod files;
+mod in_flight;
 mod source;
 mod watch;
 
@@ -19,6 +20,7 @@ use kenning_tools::scope_name;
 use serde_json::json;
 
 use self::files::{File, Listed, path_below};
+use self::in_flight::InFlight;
 use super::{Outcome, print, usage};
 use crate::config::Config;
 
@@ -47,7 +49,7 @@ pub struct Ingest {
     json: bool,
 }
 
-/// How many files are read, cut and committed at once. They share cores and syncs of the disk, and bound the memory.
+/// How many files are read, cut and committed at once. They share cores and syncs of the disk.
 const WORKERS: usize = 16;
 
 /// What became of each file.
@@ -175,12 +177,14 @@ impl Run<'_> {
         let left = Mutex::new(files.iter());
         // In a function of its own: a guard in the condition of the loop would be held through its body.
         let next = || locked(&left).next();
+        let in_flight = InFlight::default();
         let done = Mutex::new((Report::default(), HashSet::new()));
         let work = || {
             while !self.stopped.load(Ordering::Relaxed)
                 && let Some(file) = next()
             {
                 bar.set_message(file.path.clone());
+                let _permit = in_flight.enter(file.bytes);
                 let became = self.take(file, known.get(&file.path));
                 let (report, gone) = &mut *locked(&done);
                 match became {

@@ -13,6 +13,7 @@ pub(super) struct File {
     /// Below the base, with `/` between its parts.
     pub(super) path: String,
     pub(super) at: PathBuf,
+    pub(super) bytes: u64,
 }
 
 #[derive(Default)]
@@ -87,7 +88,7 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
                 listed.fail(name, format!("its {bytes} bytes are more than the cap of {FILE_BYTES_MAX}"));
             }
             // If it can't be asked it can't be read either, and whoever reads it says why.
-            _ => listed.files.push(File { path: name, at: path.to_owned() }),
+            bytes => listed.files.push(File { path: name, at: path.to_owned(), bytes: bytes.unwrap_or(0) }),
         }
     }
     listed
