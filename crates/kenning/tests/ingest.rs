@@ -353,6 +353,38 @@ fn names_that_are_not_text_and_links_in_a_circle_do_no_harm() {
     let report = place.ingest(&[]);
     assert_eq!(reasons(&report), [("caf\u{fffd}.md".to_owned(), "its name is not UTF-8".to_owned())]);
     assert_eq!(report["written"].as_array().map(Vec::len), Some(4), "links are not followed: {report}");
+    assert_eq!(report["links"], json!(["dangling.md", "guide/loop", "self.md"]));
+    symlink("nowhere.so", place.docs().join("library.so")).expect("a link");
+    let output = place.run(&["ingest", place.docs().to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("it is a link")).collect();
+    assert_eq!(told.len(), 3, "what would be no document anyway is not told: {said}");
+}
+
+#[test]
+fn a_named_file_of_no_known_format_is_told() {
+    let place = Place::new();
+    place.write("data.bin", "01");
+    let file = place.docs().join("data.bin");
+    let output = place.run(&["ingest", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said,
+        "kenning: data.bin: it is no Markdown, MDX, HTML, reStructuredText or plain text by its name\n"
+    );
+    assert_eq!(place.ingest(&[])["failed"], json!([]), "beside documents there may be anything");
+}
+
+#[test]
+fn a_dry_run_makes_no_store() {
+    let place = Place::new();
+    let dry = place.ingest(&["--dry-run"]);
+    assert_eq!(dry["written"].as_array().map(Vec::len), Some(4), "{dry}");
+    assert!(!place.data().exists());
+    let output = place.ingest_command(&["--dry-run", "--scope", "acme:web"]).output().expect("kenning runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!place.data().exists());
 }
 
 #[cfg(unix)]

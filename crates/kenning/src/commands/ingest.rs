@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use kenning_engine::{Engine, Format, Intake, KnownDocument, root_of};
-use kenning_model::Timestamp;
+use kenning_model::{ScopeId, ScopeName, Timestamp};
 use kenning_tools::scope_name;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ use self::in_flight::InFlight;
 use super::{Outcome, print, usage};
 use crate::config::Config;
 
-/// The exit code is 1 if a file could not be taken in, after all others were. Links are not followed.
+/// The exit code is 1 if a file could not be taken in, after all others were. Links are named and not followed.
 #[derive(Args)]
 pub struct Ingest {
     /// A directory or a file
@@ -59,6 +59,8 @@ struct Report {
     unchanged: usize,
     closed: Vec<String>,
     failed: Vec<(String, String)>,
+    /// Passed over.
+    links: Vec<String>,
 }
 
 pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
@@ -71,10 +73,14 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     let engine = config.engine()?;
     let caller = config.caller();
     let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
-    let (scope, sources) = {
-        let snapshot = engine.snapshot()?;
-        let scope = snapshot.scope(&scope)?;
-        (scope, snapshot.document_sources(scope)?)
+    let (scope, sources) = match ingest.dry_run && !engine.is_there() {
+        false => {
+            let snapshot = engine.snapshot()?;
+            let scope = snapshot.scope(&scope)?;
+            (scope, snapshot.document_sources(scope)?)
+        }
+        true if scope == ScopeName::global_default() => (ScopeId::GLOBAL_DEFAULT, Vec::new()),
+        true => bail!("there is no store yet, so there is no scope `{scope}`"),
     };
     let chosen = source::choose(directory, ingest.source.as_deref(), ingest.moved, &sources)?;
     let doc_tag = ingest.doc_tag.or(chosen.default_tag).unwrap_or_else(|| chosen.name.clone());
@@ -135,7 +141,9 @@ impl Run<'_> {
     /// Takes in what was listed at these places, and closes what is there no more.
     fn take_in(&self, places: &[PathBuf], listed: Listed) -> anyhow::Result<Report> {
         let mut known: HashMap<String, KnownDocument> = HashMap::new();
-        for place in places {
+        // Whoever only asks what would be done makes no store.
+        let may_know = !self.dry_run || self.engine.is_there();
+        for place in places.iter().filter(|_| may_know) {
             let Some(below) = path_below(&self.base, place) else { continue };
             let there = self.intake.known(self.engine, &below)?;
             known.extend(there.into_iter().map(|document| (document.path.clone(), document)));
@@ -158,6 +166,7 @@ impl Run<'_> {
             self.engine.settle()?;
         }
         report.failed.extend(listed.failed);
+        report.links = listed.links;
         report.written.sort();
         report.failed.sort();
         Ok(report)
@@ -246,12 +255,16 @@ impl Run<'_> {
                 "unchanged": report.unchanged,
                 "closed": report.closed,
                 "failed": failed,
+                "links": report.links,
             });
             print(&told.to_string())?;
             return Ok(());
         }
         for (path, why) in &report.failed {
             eprintln!("kenning: {path}: {why}");
+        }
+        for path in &report.links {
+            eprintln!("kenning: {path}: it is a link, and links are not followed");
         }
         let (took, closed) =
             if self.dry_run { ("Would take", "would be closed") } else { ("Took", "closed") };
@@ -282,8 +295,6 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-
-    use kenning_model::ScopeId;
 
     use super::*;
 

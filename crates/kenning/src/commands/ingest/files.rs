@@ -9,6 +9,8 @@ use kenning_engine::Format;
 /// A file of more bytes is no document that anyone reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+const NO_DOCUMENT: &str = "it is no Markdown, MDX, HTML, reStructuredText or plain text by its name";
+
 pub(super) struct File {
     /// Below the base, with `/` between its parts.
     pub(super) path: String,
@@ -23,6 +25,8 @@ pub(super) struct Listed {
     pub(super) dirs: Vec<PathBuf>,
     /// With the reasons.
     pub(super) failed: Vec<(String, String)>,
+    /// Links, which are not followed, to what might have been wanted.
+    pub(super) links: Vec<String>,
     /// Files and directories of which nobody knows what is in them now.
     unread: Vec<String>,
 }
@@ -62,10 +66,9 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
                 continue;
             }
             Err(error) => {
-                let path = path_of(&error).map(|path| path.strip_prefix(base).unwrap_or(path));
                 let why =
                     error.io_error().map_or_else(|| error.to_string(), |error| error.kind().to_string());
-                let path = path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+                let path = path_of(&error).map(|path| shown_below(base, path)).unwrap_or_default();
                 listed.fail(path, format!("it can't be read: {why}"));
                 continue;
             }
@@ -75,12 +78,18 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
         if kind.is_dir() {
             listed.dirs.push(path.to_owned());
         }
+        if kind.is_symlink() && (Format::of(path).is_some() || path.is_dir()) {
+            listed.links.push(shown_below(base, path));
+        }
+        // Whoever names a file wants to know; what lies beside documents is nobody's concern.
+        if kind.is_file() && entry.depth() == 0 && Format::of(path).is_none() {
+            listed.fail(shown_below(base, path), NO_DOCUMENT.to_owned());
+        }
         if !kind.is_file() || Format::of(path).is_none() {
             continue;
         }
         let Some(name) = path_below(base, path) else {
-            let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
-            listed.failed.push((shown, "its name is not UTF-8".to_owned()));
+            listed.failed.push((shown_below(base, path), "its name is not UTF-8".to_owned()));
             continue;
         };
         match entry.metadata().map(|about| about.len()) {
@@ -100,6 +109,11 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
         ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => path_of(err),
         _ => None,
     }
+}
+
+/// As `path_below`, whatever the name.
+fn shown_below(base: &Path, path: &Path) -> String {
+    path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 pub(super) fn path_below(base: &Path, path: &Path) -> Option<String> {
