@@ -39,6 +39,8 @@ pub enum Command {
     Scopes(commands::scopes::Scopes),
     /// Take documents in
     Ingest(commands::ingest::Ingest),
+    /// List what was taken in, or remove it
+    Documents(commands::documents::Documents),
     /// Take changes back
     Undo(commands::undo::Undo),
     /// Check the whole store against its log

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some(Command::History(history)) => commands::history::run(&config, history),
         Some(Command::Scopes(scopes)) => commands::scopes::run(&config, scopes),
         Some(Command::Ingest(ingest)) => commands::ingest::run(&config, ingest),
+        Some(Command::Documents(documents)) => commands::documents::run(&config, documents),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),

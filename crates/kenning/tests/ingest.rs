@@ -159,6 +159,50 @@ fn a_document_is_as_old_as_its_file() {
 }
 
 #[test]
+fn what_was_taken_in_is_listed_and_removed() {
+    let place = Place::new();
+    let said = |arguments: &[&str]| {
+        let output = place.run(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(place.run(&["documents"]).status.code(), Some(3), "there is no store yet");
+    assert!(!place.data().exists());
+    place.ingest(&[]);
+    place.ingest(&["--source", "handbook"]);
+    let table = said(&["documents"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().take(2).collect()).collect();
+    assert_eq!(rows, [["SOURCE", "DOCUMENTS"], ["docs", "4"], ["handbook", "4"]], "{table}");
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let sources = lines(&said(&["documents", "--json"]));
+    assert_eq!((&sources[1]["source"], &sources[1]["documents"]), (&json!("handbook"), &json!(4)));
+    let paths = "guide/setup.md: Setup\nguide/use.rst: Use\nnotes.txt: notes\npage.html: Billing\n";
+    assert_eq!(said(&["documents", "docs"]), paths);
+    let documents = lines(&said(&["documents", "docs", "--json"]));
+    assert_eq!((&documents[0]["path"], &documents[0]["title"]), (&json!("guide/setup.md"), &json!("Setup")));
+    assert_eq!(place.run(&["documents", "wiki"]).status.code(), Some(3));
+    assert!(said(&["scopes"]).contains("default, 8 documents: "), "{}", said(&["scopes"]));
+
+    let output = place.run(&["documents", "docs", "--remove", "--read-only"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let removed = said(&["documents", "docs", "--remove"]);
+    let (tx, undo) = (9, "`kenning undo 9` brings all back");
+    assert_eq!(removed, format!("Removed 4 documents of `docs` in transaction {tx}; {undo}\n"));
+    assert_eq!(place.run(&["documents", "docs"]).status.code(), Some(3));
+    assert_eq!(said(&["documents", "handbook"]), paths, "the other is left alone");
+    said(&["undo", "9"]);
+    assert_eq!(said(&["documents", "docs"]), paths);
+    assert_eq!(place.ingest(&["--source", "docs"])["unchanged"], json!(4));
+    assert_eq!(
+        lines(&said(&["documents", "handbook", "--remove", "--json"])),
+        [json!({"source": "handbook", "removed": 4, "tx_id": 11})]
+    );
+    assert!(place.run(&["verify"]).status.success());
+}
+
+#[test]
 fn directories_of_one_name_leave_each_other_alone() {
     let place = Place::new();
     place.write("one/docs/a.md", "# One\n\nThe first gate opens at seven.\n");

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod demo;
+pub mod documents;
 pub mod history;
 pub mod ingest;
 pub mod rebuild;
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kenning_model::clean;
 use kenning_presentation::Reply;
 use kenning_storage::STORE_FILE;
 use kenning_tools::{Caller, Code, dispatch, find};
@@ -107,6 +109,18 @@ pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
         Some(Code::BackendUnavailable | Code::Timeout) => Outcome::Busy,
         _ => Outcome::Failed,
     })
+}
+
+/// A name or a description may hold anything; a terminal is shown one line of text.
+fn line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn counted_documents(many: u64) -> String {
+    match many {
+        1 => "1 document".to_owned(),
+        many => format!("{many} documents"),
+    }
 }
 
 /// A reader that stops reading, as `head` does, is not an error.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
-use kenning_model::{DEFAULT, EntityType, Id, Scope, ScopeId, clean};
+use kenning_model::{DEFAULT, EntityType, Id, Scope, ScopeId};
 use kenning_storage::Tree;
 use serde_json::{Map, json};
 
-use super::{Outcome, existing_store, print, print_reply, run_tool, usage};
+use super::{Outcome, counted_documents, existing_store, line, print, print_reply, run_tool, usage};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -32,7 +32,10 @@ pub fn run(config: &Config, scopes: Scopes) -> anyhow::Result<Outcome> {
     let engine = config.engine()?;
     let snapshot = engine.snapshot()?;
     let tree = snapshot.tree()?;
-    let counts = snapshot.count_by_scope(EntityType::Entry)?;
+    let counts = Counts {
+        entries: snapshot.count_by_scope(EntityType::Entry)?,
+        documents: snapshot.count_by_scope(EntityType::Document)?,
+    };
     if let Some(name) = &scopes.namespace
         && tree.namespace(name).is_none()
     {
@@ -52,10 +55,28 @@ pub fn run(config: &Config, scopes: Scopes) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// How many each scope has in itself.
+struct Counts {
+    entries: BTreeMap<ScopeId, u64>,
+    documents: BTreeMap<ScopeId, u64>,
+}
+
+impl Counts {
+    fn of(&self, scope: ScopeId) -> String {
+        let entries = self.entries.get(&scope).map(|many| match many {
+            1 => "1 entry".to_owned(),
+            many => format!("{many} entries"),
+        });
+        let documents = self.documents.get(&scope).map(|many| counted_documents(*many));
+        let both: Vec<String> = entries.into_iter().chain(documents).collect();
+        if both.is_empty() { "empty".to_owned() } else { both.join(", ") }
+    }
+}
+
 /// A namespace as a tree. A scope with several parents stands below the first, and says what else it inherits from.
 struct Drawing<'a> {
     tree: &'a Tree,
-    counts: &'a BTreeMap<ScopeId, u64>,
+    counts: &'a Counts,
     children: BTreeMap<ScopeId, Vec<&'a Scope>>,
     default: Option<&'a Scope>,
     drawn: BTreeSet<ScopeId>,
@@ -63,7 +84,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(tree: &'a Tree, namespace: Id, counts: &'a BTreeMap<ScopeId, u64>) -> Drawing<'a> {
+    fn new(tree: &'a Tree, namespace: Id, counts: &'a Counts) -> Drawing<'a> {
         let mut children: BTreeMap<ScopeId, Vec<&Scope>> = BTreeMap::new();
         for (_, scope) in tree.scopes(namespace) {
             if let Some(first) = tree.parents(scope).first() {
@@ -92,11 +113,7 @@ impl<'a> Drawing<'a> {
             true => String::new(),
             false => format!(" (and below {})", others.join(", ")),
         };
-        let many = match self.counts.get(&scope.number) {
-            None => "empty".to_owned(),
-            Some(1) => "1 entry".to_owned(),
-            Some(many) => format!("{many} entries"),
-        };
+        let many = self.counts.of(scope.number);
         let about = line(&scope.description);
         self.lines.push_str(&format!("  {branch}{}{also}, {many}: {about}\n", scope.name));
         let children = self.children.get(&scope.number).cloned().unwrap_or_default();
@@ -106,8 +123,4 @@ impl<'a> Drawing<'a> {
             self.scope(child, &format!("{below}{branch}"), &format!("{below}{more}"));
         }
     }
-}
-
-fn line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }

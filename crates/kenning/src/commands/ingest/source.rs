@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kenning_engine::{DocumentSource, root_of};
 
-use super::super::usage;
+use crate::commands::{counted_documents, usage};
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Chosen {
@@ -64,10 +64,7 @@ pub(super) fn choose(
             "`{name}` is the source of {} from another directory, which would be closed; take {} in as \
              another with `--source NAME`, or, if it is that directory in another place or seen from another machine, \
              with `--moved`",
-            match source.documents {
-                1 => "a document".to_owned(),
-                many => format!("{many} documents"),
-            },
+            counted_documents(source.documents),
             directory.display(),
         ))),
     }

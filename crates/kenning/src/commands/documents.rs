@@ -1,0 +1,146 @@
+//! `kenning documents`: what was taken in, and how to be rid of it.
+
+use clap::Args;
+use kenning_engine::{DocumentSource, Engine, Snapshot};
+use kenning_model::{Document, Id, ScopeId, Timestamp};
+use kenning_storage::{Request, Write};
+use kenning_tools::scope_name;
+use serde_json::json;
+
+use super::{Outcome, counted_documents, existing_store, line, print, usage};
+use crate::config::Config;
+
+/// Without a source, all sources of the scope.
+#[derive(Args)]
+pub struct Documents {
+    /// Only the documents of this source
+    source: Option<String>,
+    /// Remove all documents of the source, in one transaction
+    #[arg(long, requires = "source")]
+    remove: bool,
+    /// Print for programs: a line for each
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(config: &Config, documents: Documents) -> anyhow::Result<Outcome> {
+    if documents.remove && config.read_only {
+        return Err(usage("`documents --remove` writes, and `--read-only` was given"));
+    }
+    if existing_store(config)?.is_none() {
+        return Ok(Outcome::NotFound);
+    }
+    let engine = config.engine()?;
+    let scope = scope_name(&config.caller().scope).map_err(|stop| usage(stop.message))?;
+    let snapshot = engine.snapshot()?;
+    let number = snapshot.scope(&scope)?;
+    let sources = snapshot.document_sources(number)?;
+    let Some(source) = &documents.source else {
+        tell_sources(&scope.to_string(), &sources, documents.json)?;
+        return Ok(Outcome::Done);
+    };
+    if !sources.iter().any(|known| known.name == *source) {
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        let there_are = match names.is_empty() {
+            true => String::new(),
+            false => format!("; there are {}", names.join(", ")),
+        };
+        eprintln!("kenning: `{scope}` has no documents of a source `{source}`{there_are}");
+        return Ok(Outcome::NotFound);
+    }
+    let found = of_source(&snapshot, number, source)?;
+    match documents.remove {
+        true => remove(config, &engine, source, &found, documents.json)?,
+        false => tell_documents(&found, documents.json)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// As the log has them, which is what may go.
+fn of_source(snapshot: &Snapshot<'_>, scope: ScopeId, source: &str) -> anyhow::Result<Vec<(Id, Document)>> {
+    let mut found = Vec::new();
+    for known in snapshot.documents_below(scope, source, "")? {
+        let stored = snapshot.document(known.id)?;
+        let document = stored.as_ref().and_then(|stored| stored.record.as_document());
+        let is_it = |document: &&Document| document.source == source && document.scope == scope;
+        let Some(document) = document.filter(is_it) else {
+            anyhow::bail!("the store is damaged at document {}; `kenning verify` says more", known.id);
+        };
+        found.push((known.id, document.clone()));
+    }
+    Ok(found)
+}
+
+fn remove(
+    config: &Config,
+    engine: &Engine,
+    source: &str,
+    found: &[(Id, Document)],
+    as_json: bool,
+) -> anyhow::Result<()> {
+    let caller = config.caller();
+    let write = Write::DeleteDocuments { ids: found.iter().map(|(id, _)| *id).collect() };
+    let (actor, origin, tool) = (caller.actor, caller.origin, "documents".to_owned());
+    let tx = engine.commit(Request { actor, origin, tool, write, keyed: None })?.tx.id;
+    let many = found.len();
+    print(&match as_json {
+        true => json!({"source": source, "removed": many, "tx_id": tx.0}).to_string(),
+        false => {
+            let documents = counted_documents(many as u64);
+            format!(
+                "Removed {documents} of `{source}` in transaction {tx}; `kenning undo {tx}` brings all back"
+            )
+        }
+    })?;
+    Ok(())
+}
+
+fn tell_sources(scope: &str, sources: &[DocumentSource], as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        for source in sources {
+            let line = json!({
+                "source": source.name,
+                "documents": source.documents,
+                "changed_at": source.changed_at.to_string(),
+            });
+            print(&line.to_string())?;
+        }
+        return Ok(());
+    }
+    if sources.is_empty() {
+        print(&format!("`{scope}` has no documents; `kenning ingest` takes them in"))?;
+        return Ok(());
+    }
+    let heading = ["SOURCE", "DOCUMENTS", "CHANGED"].map(str::to_owned);
+    let rows = sources
+        .iter()
+        .map(|source| [line(&source.name), source.documents.to_string(), to_the_minute(source.changed_at)]);
+    let rows: Vec<[String; 3]> = std::iter::once(heading).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (names, counts) = (width(0), width(1));
+    for [name, count, changed] in &rows {
+        print(&format!("{name:names$}  {count:>counts$}  {changed}"))?;
+    }
+    Ok(())
+}
+
+fn tell_documents(found: &[(Id, Document)], as_json: bool) -> anyhow::Result<()> {
+    for (id, document) in found {
+        print(&match as_json {
+            true => json!({
+                "id": id.as_str(),
+                "path": document.path,
+                "title": document.title,
+                "doc_tag": document.doc_tag,
+                "changed_at": document.updated_at.unwrap_or(document.recorded_at).to_string(),
+            })
+            .to_string(),
+            false => format!("{}: {}", line(&document.path), line(&document.title)),
+        })?;
+    }
+    Ok(())
+}
+
+fn to_the_minute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
