@@ -23,12 +23,16 @@ pub(crate) struct Output {
     name: String,
     scopes_count: usize,
     knowledge_count: usize,
+    /// Absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    documents_count: Option<usize>,
     tx_id: u64,
 }
 
 impl Tool for DeleteNamespace {
     const NAME: &'static str = "delete_namespace";
-    const ABOUT: &'static str = "Remove a namespace with its scopes, entries and triples. \
+    const ABOUT: &'static str = "Remove a namespace with its scopes, entries, triples and documents. \
         Use when the organisation or project is gone. Do not use to tidy up (`delete_scope`, `delete_knowledge`). \
         Returns scopes_count, knowledge_count, tx_id; `undo` with it brings all back.";
     const EFFECT: Effect = Effect::Removes;
@@ -41,16 +45,19 @@ impl Tool for DeleteNamespace {
             name: name.clone(),
             scopes_count: count_of(done, EntityType::Scope),
             knowledge_count: count_of(done, EntityType::Entry),
+            documents_count: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
             tx_id: done.tx.id.0,
         })
     }
 
     fn text(output: &Output) -> String {
-        let Output { name, scopes_count, knowledge_count, tx_id } = output;
+        let Output { name, scopes_count, knowledge_count, documents_count, tx_id } = output;
+        let mut gone = vec![counted(*scopes_count, "scope"), counted(*knowledge_count, "entry")];
+        gone.extend(documents_count.map(|many| counted(many, "document")));
+        let last = gone.pop().unwrap_or_default();
         format!(
-            "Deleted namespace `{name}` with {} and {} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
-            counted(*scopes_count, "scope"),
-            counted(*knowledge_count, "entry")
+            "Deleted namespace `{name}` with {} and {last} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
+            gone.join(", ")
         )
     }
 }

@@ -22,12 +22,16 @@ pub(crate) struct Input {
 pub(crate) struct Output {
     scope: String,
     knowledge_deleted: usize,
+    /// Absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    documents_deleted: Option<usize>,
     tx_id: u64,
 }
 
 impl Tool for DeleteScope {
     const NAME: &'static str = "delete_scope";
-    const ABOUT: &'static str = "Remove a scope with its entries and triples; its children keep their other parents. \
+    const ABOUT: &'static str = "Remove a scope with its entries, triples and documents; its children keep their other parents. \
         Use when nobody works there any more. Do not use on `default` or to rename (`update_scope`). \
         Returns knowledge_deleted, tx_id; `undo` with it brings all back.";
     const EFFECT: Effect = Effect::Removes;
@@ -40,15 +44,18 @@ impl Tool for DeleteScope {
         ctx.commit(Write::DeleteScope { name }, move |done| Output {
             scope: scope.clone(),
             knowledge_deleted: count_of(done, EntityType::Entry),
+            documents_deleted: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
             tx_id: done.tx.id.0,
         })
     }
 
     fn text(output: &Output) -> String {
-        let Output { scope, knowledge_deleted, tx_id } = output;
+        let Output { scope, knowledge_deleted, documents_deleted, tx_id } = output;
+        let documents = documents_deleted.map(|many| format!(" and {}", counted(many, "document")));
         format!(
-            "Deleted scope `{scope}` with {} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
-            counted(*knowledge_deleted, "entry")
+            "Deleted scope `{scope}` with {}{} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
+            counted(*knowledge_deleted, "entry"),
+            documents.unwrap_or_default()
         )
     }
 }
