@@ -203,6 +203,17 @@ fn what_was_taken_in_is_listed_and_removed() {
 }
 
 #[test]
+fn the_undo_of_a_long_document_is_told_shortly() {
+    let place = Place { dir: tempfile::tempdir().expect("a directory") };
+    let sections: Vec<String> = (1..=50).map(|part| format!("## Part {part}\n\nIt says {part}.\n")).collect();
+    place.write("long.md", format!("# Long\n\nText.\n\n{}", sections.join("\n")));
+    place.ingest(&[]);
+    let undone = String::from_utf8(place.run(&["undo"]).stdout).expect("text");
+    // The document, its first section, and fifty parts.
+    assert!(undone.ends_with(" and 42 more.\n") && undone.matches(", ").count() == 9, "{undone}");
+}
+
+#[test]
 fn directories_of_one_name_leave_each_other_alone() {
     let place = Place::new();
     place.write("one/docs/a.md", "# One\n\nThe first gate opens at seven.\n");
@@ -493,6 +504,15 @@ fn the_same_files_in_two_scopes_are_two_sets_of_documents() {
     fs::remove_file(place.docs().join("page.html")).expect("it was there");
     assert_eq!(place.ingest(&scopes[0])["closed"], json!(["page.html"]));
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "it is still there for all");
+    // A scope goes with its documents, and then its namespace with what came back.
+    let call = |tool: &str, arguments: Value| {
+        String::from_utf8(place.run(&["call", tool, &arguments.to_string()]).stdout).expect("text")
+    };
+    let deleted = call("delete_scope", json!({"scope": "acme:web"}));
+    assert!(deleted.starts_with("Deleted scope `acme:web` with 0 entries and 3 documents in"), "{deleted}");
+    assert!(place.run(&["undo"]).status.success());
+    let deleted = call("delete_namespace", json!({"name": "acme"}));
+    assert!(deleted.contains(" with 2 scopes, 0 entries and 3 documents in"), "{deleted}");
     assert!(place.run(&["verify"]).status.success());
 }
 

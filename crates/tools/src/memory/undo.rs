@@ -53,6 +53,8 @@ pub(crate) struct Output {
 
 /// How many ids a reply names; a namespace may have had any number.
 const IDS_MAX: usize = 200;
+/// How many of them the text names: a document has an id for each section.
+const IDS_SHOWN_MAX: usize = 10;
 /// How much of a record the text of a dry run shows.
 const EXCERPT_BYTES: usize = 300;
 
@@ -92,23 +94,24 @@ impl Tool for Undo {
         let undone: Vec<String> = output.undone.iter().map(u64::to_string).collect();
         let noun = if undone.len() == 1 { "transaction" } else { "transactions" };
         let undone = format!("{noun} {}", undone.join(", "));
-        let mut ids = output.changed_ids.join(", ");
-        let left_out = output.changed_ids_left_out.unwrap_or(0);
-        if left_out > 0 {
-            ids.push_str(&format!(" and {left_out} more"));
+        let changed = output.changed_ids.len() + output.changed_ids_left_out.unwrap_or(0);
+        let shown = &output.changed_ids[..output.changed_ids.len().min(IDS_SHOWN_MAX)];
+        let mut ids = shown.join(", ");
+        if changed > shown.len() {
+            ids.push_str(&format!(" and {} more", changed - shown.len()));
         }
-        let changed = match output.changed_ids.is_empty() {
-            true => "Nothing was left to change.".to_owned(),
-            false => format!("Changed: {ids}."),
+        let what = match changed {
+            0 => "Nothing was left to change.".to_owned(),
+            _ => format!("Changed: {ids}."),
         };
         match (output.tx_id, &output.changes) {
-            (Some(tx), _) => format!("Undid {undone} in transaction {tx}. {changed}"),
+            (Some(tx), _) => format!("Undid {undone} in transaction {tx}. {what}"),
             (None, changes) => {
                 let changes = changes.as_deref().unwrap_or_default();
                 let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
                 format!(
                     "Dry run: would undo {undone} by {} ({ids}). Nothing was written. {}",
-                    counted(output.changed_ids.len() + left_out, "change"),
+                    counted(changed, "change"),
                     as_data(lines.trim_start_matches('\n'))
                 )
             }
