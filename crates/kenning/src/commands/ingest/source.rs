@@ -53,13 +53,20 @@ pub(super) fn choose(
     }
     let name = named.unwrap_or(name_of(directory));
     match sources.iter().find(|source| source.name == name) {
+        None if has_moved => {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Err(usage(format!(
+                "there is no source `{name}` that could have moved; say which it is with `--source`: there are {there_are}"
+            )))
+        }
         None => {
             let base = directory.to_owned();
             Ok(Chosen { name: name.to_owned(), base, default_tag: None, has_moved: false })
         }
+        Some(source) if has_moved => Ok(chosen(source, directory, true)),
         // It is of before roots were kept.
         Some(source) if source.root.is_empty() => Ok(chosen(source, directory, false)),
-        Some(source) if has_moved => Ok(chosen(source, directory, true)),
         Some(source) => Err(usage(format!(
             "`{name}` is the source of {} from another directory, which would be closed; take {} in as \
              another with `--source NAME`, or, if it is that directory in another place or seen from another machine, \
@@ -72,4 +79,63 @@ pub(super) fn choose(
 
 fn name_of(directory: &Path) -> &str {
     directory.file_name().and_then(|name| name.to_str()).unwrap_or("documents")
+}
+
+#[cfg(test)]
+mod tests {
+    use kenning_model::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_directory_that_was_taken_in_decides() {
+        let sources = [
+            source("docs", "/project/docs"),
+            source("manual", "/project/docs/manual"),
+            source("old", ""),
+            source("one", "/twice"),
+            source("two", "/twice"),
+        ];
+        let check = |directory: &str, named: Option<&str>, has_moved: bool, expected: &str| {
+            let told = match choose(Path::new(directory), named, has_moved, &sources) {
+                Ok(chosen) => {
+                    let moved = if chosen.has_moved { ", moved" } else { "" };
+                    format!("{} below {}{moved}", chosen.name, chosen.base.display())
+                }
+                Err(error) => error.to_string(),
+            };
+            assert!(told.starts_with(expected), "{directory}, {named:?}: {told}");
+        };
+        check("/project/docs", None, false, "docs below /project/docs");
+        check("/project/docs/guide/deep", None, false, "docs below /project/docs");
+        check("/project/docs/manual/part", None, false, "manual below /project/docs/manual");
+        check("/project/docs/manual", Some("docs"), false, "docs below /project/docs");
+        check("/project", None, false, "project below /project");
+        check("/other/docs", None, false, "`docs` is the source of 3 documents from another directory");
+        check("/other/docs", None, true, "docs below /other/docs, moved");
+        check("/project/docs", None, true, "docs below /project/docs");
+        check("/other/manual", Some("docs"), true, "docs below /other/manual, moved");
+        check("/other/new", None, true, "there is no source `new` that could have moved");
+        check("/other/new", None, false, "new below /other/new");
+        check("/other/old", None, false, "old below /other/old");
+        check("/other/old", None, true, "old below /other/old, moved");
+        check("/twice", None, false, "/twice was taken in as `one` and as `two`");
+        check("/twice", Some("two"), false, "two below /twice");
+        check("/", None, false, "documents below /");
+    }
+
+    fn source(name: &str, directory: &str) -> DocumentSource {
+        let root = match directory {
+            "" => String::new(),
+            directory => root_of(Path::new(directory)),
+        };
+        let default_tag = String::new();
+        DocumentSource {
+            name: name.to_owned(),
+            documents: 3,
+            root,
+            default_tag,
+            changed_at: Timestamp::UNIX_EPOCH,
+        }
+    }
 }
