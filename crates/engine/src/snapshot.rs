@@ -56,6 +56,11 @@ impl<'a> Snapshot<'a> {
         self.reader.record(EntityType::Section, id, self.at)
     }
 
+    /// The document of a section, without reading what the section says.
+    pub fn document_of(&self, section: Id) -> Result<Option<Id>, Error> {
+        self.reader.document_of(section, self.at)
+    }
+
     pub fn document(&self, id: Id) -> Result<Option<Stored>, Error> {
         self.reader.record(EntityType::Document, id, self.at)
     }

@@ -95,6 +95,8 @@ pub trait Reader {
     /// The sources of which a scope has live documents, by name. How a source is taken in is what its newest version
     /// says, live or closed, since a run that ends early leaves the others as they were.
     fn document_sources(&self, scope: ScopeId, at: TxId) -> Result<Vec<DocumentSource>, Error>;
+    /// The document of a live section, without reading what the section says.
+    fn document_of(&self, section: Id, at: TxId) -> Result<Option<Id>, Error>;
     /// The live sections of a document, in order.
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error>;
 

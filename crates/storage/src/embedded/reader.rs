@@ -247,6 +247,14 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.rows(&sql, params![at.0, scope.0], read)?.into_iter().map(known).collect()
     }
 
+    fn document_of(&self, section: Id, at: TxId) -> Result<Option<Id>, Error> {
+        let sql = "SELECT document FROM section INDEXED BY section_id
+                   WHERE id = ?1 AND tx_from <= ?2 AND (tx_to IS NULL OR tx_to > ?2)";
+        let document = self.row(sql, params![section.as_str(), at.0], |row| row.get::<_, String>(0))?;
+        let damaged = || Error::damaged(format!("the document of section {section}"));
+        document.map(|id| Id::parse(&id).ok_or_else(damaged)).transpose()
+    }
+
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error> {
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM section AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq

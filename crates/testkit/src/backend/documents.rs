@@ -1,10 +1,10 @@
 //! What is promised of documents.
 
-use kenning_model::{Document, Record, ScopeId, TxId};
+use kenning_model::{Document, Record, ScopeId, Section, TxId};
 use kenning_storage::{Backend, DocumentSource};
 
 use super::scopes::Log;
-use super::{ELSEWHERE, HERE, moment, reader};
+use super::{ELSEWHERE, HERE, id, moment, reader};
 
 pub fn sources_are_what_their_newest_document_says(backend: &dyn Backend) {
     let mut log = Log::new(backend);
@@ -39,6 +39,40 @@ pub fn sources_are_what_their_newest_document_says(backend: &dyn Backend) {
     );
     let other = [("docs", 1, "other", 2)];
     check(ELSEWHERE, [&[], &[], &other, &other, &other, &other]);
+}
+
+pub fn a_section_knows_its_document(backend: &dyn Backend) {
+    let mut log = Log::new(backend);
+    log.write(&[(1, Some(document(HERE, "docs", "a.md", ""))), (2, Some(section(1)))]);
+    log.write(&[(3, Some(document(HERE, "docs", "b.md", ""))), (2, Some(section(3)))]);
+    log.write(&[(2, None)]);
+    let reader = reader(backend);
+    let of = |section, at| reader.document_of(id(section), TxId(at)).expect("a document or none");
+    assert_eq!([0, 1, 2, 3].map(|at| of(2, at)), [None, Some(id(1)), Some(id(3)), None]);
+    assert_eq!(of(1, 2), None, "it is no section");
+}
+
+fn section(document: u64) -> Record {
+    Record::Section(Section {
+        scope: HERE,
+        document: id(document),
+        position: 0,
+        level: 1,
+        heading_path: vec!["Title".to_owned()],
+        anchor: "title".to_owned(),
+        text: "A text.".to_owned(),
+        parent: None,
+        doc_tag: "docs".to_owned(),
+        tags: Vec::new(),
+        repository: None,
+        environment: None,
+        links: Vec::new(),
+        mentions: Vec::new(),
+        actor: "tester".to_owned(),
+        version: 1,
+        recorded_at: moment(0),
+        updated_at: None,
+    })
 }
 
 fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {

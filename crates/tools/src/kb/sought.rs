@@ -163,14 +163,16 @@ impl Sought {
                 if !known.insert(id) {
                     continue;
                 }
-                let section = section(snapshot, id)?;
-                if !self.fits(snapshot, section.document)? {
+                // Most of what is passed over need not be read.
+                let document = snapshot.document_of(id)?.ok_or_else(|| missing(id))?;
+                if !self.fits(snapshot, document)? {
                     continue;
                 }
-                if found.of_document(section.document) >= self.max_per_doc {
+                if found.of_document(document) >= self.max_per_doc {
                     found.duplicates += 1;
                     continue;
                 }
+                let section = section(snapshot, id)?;
                 let source = match (page.is_degraded, why.matched_terms.is_empty()) {
                     (true, _) => Source::Bm25,
                     (false, true) => Source::Vector,
@@ -229,13 +231,15 @@ impl Sought {
     }
 }
 
-/// A section that the index or the graph has, which are made from the log as its table is.
+/// The index and the graph are made from the log, as the tables are.
+fn missing(id: Id) -> Error {
+    Error::Damaged { what: format!("section `{id}` is in the log but not in its table") }
+}
+
 fn section(snapshot: &Snapshot<'_>, id: Id) -> Result<Section, Stop> {
     match snapshot.section(id)?.map(|stored| stored.record) {
         Some(Record::Section(section)) => Ok(section),
-        _ => {
-            Err(Error::Damaged { what: format!("section `{id}` is in the log but not in its table") }.into())
-        }
+        _ => Err(missing(id).into()),
     }
 }
 
