@@ -304,6 +304,8 @@ fn a_part_is_taken_in_as_part_of_the_whole() {
     let own = ingest("guide", &["--source", "guide"]);
     assert_eq!(own["written"], json!(["more.md", "setup.md"]), "{own}");
     assert_eq!(ingest("guide", &[])["source"], json!("guide"), "the nearest is meant");
+    assert_eq!(own["twice"], json!([]));
+    assert_eq!(place.ingest(&[])["twice"], json!(["guide"]), "its files are there twice");
     assert!(place.run(&["verify"]).status.success());
 }
 

@@ -61,6 +61,8 @@ struct Report {
     failed: Vec<(String, String)>,
     /// Passed over.
     links: Vec<String>,
+    /// Other sources that are a part of this one.
+    twice: Vec<String>,
 }
 
 pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
@@ -106,7 +108,9 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let places = [run.root.clone()];
-    let report = run.take_in(&places, run.list(&places))?;
+    let listed = run.list(&places);
+    let twice = source::within(&listed.dirs, &run.intake.source, &sources);
+    let report = Report { twice, ..run.take_in(&places, listed)? };
     run.tell(&report, ingest.json)?;
     Ok(if report.failed.is_empty() { Outcome::Done } else { Outcome::Failed })
 }
@@ -256,6 +260,7 @@ impl Run<'_> {
                 "closed": report.closed,
                 "failed": failed,
                 "links": report.links,
+                "twice": report.twice,
             });
             print(&told.to_string())?;
             return Ok(());
@@ -265,6 +270,12 @@ impl Run<'_> {
         }
         for path in &report.links {
             eprintln!("kenning: {path}: it is a link, and links are not followed");
+        }
+        for name in &report.twice {
+            eprintln!(
+                "kenning: `{name}` was taken in from a part of this, so its documents are there twice; \
+                 `kenning documents {name} --remove` takes that source out"
+            );
         }
         let (took, closed) =
             if self.dry_run { ("Would take", "would be closed") } else { ("Took", "closed") };

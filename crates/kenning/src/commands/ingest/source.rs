@@ -1,6 +1,7 @@
 //! Which source a run is of. Paths are below its root, so a run of a part of it must know where that is: otherwise it
 //! would take the part for the whole and close the rest.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use kenning_engine::{DocumentSource, root_of};
@@ -75,6 +76,21 @@ pub(super) fn choose(
             directory.display(),
         ))),
     }
+}
+
+/// Other sources that were taken in from one of these directories.
+pub(super) fn within(directories: &[PathBuf], name: &str, sources: &[DocumentSource]) -> Vec<String> {
+    let others: Vec<&DocumentSource> =
+        sources.iter().filter(|source| source.name != name && !source.root.is_empty()).collect();
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let roots: HashSet<String> = directories.iter().map(|directory| root_of(directory)).collect();
+    others
+        .into_iter()
+        .filter(|source| roots.contains(&source.root))
+        .map(|source| source.name.clone())
+        .collect()
 }
 
 fn name_of(directory: &Path) -> &str {
