@@ -54,6 +54,8 @@ pub struct Graph {
     /// Paths within a source within a scope; links name them.
     pages: IndexSet<(ScopeId, String, String), FxBuildHasher>,
     page_of: FxHashMap<Id, u32>,
+    /// Folded.
+    labels: IndexSet<String, FxBuildHasher>,
     at: TxId,
 }
 
@@ -69,10 +71,17 @@ struct Half {
 struct Version {
     source: Source,
     scope: ScopeId,
+    /// Of a section: its tag, repository and environment, by number.
+    labels: [u32; LABELS],
     from: TxId,
     /// The transaction that closed it.
     to: TxId,
 }
+
+/// What sections are told apart by: their doc_tag, their repository, their environment.
+pub const LABELS: usize = 3;
+/// The number of what a section does not have.
+const NO_LABEL: u32 = u32::MAX;
 
 const OPEN: TxId = TxId(u64::MAX);
 
@@ -152,7 +161,8 @@ impl Graph {
         let Some(record) = after else { return };
         let Some(scope) = record.scope() else { return };
         let version = self.versions.len() as u32;
-        self.versions.push(Version { source, scope, from: tx, to: OPEN });
+        let labels = record.as_section().map_or([NO_LABEL; LABELS], |section| self.labels_of(section));
+        self.versions.push(Version { source, scope, labels, from: tx, to: OPEN });
         self.live.insert(source, version);
         match record {
             Record::Triple(triple) => {
@@ -204,6 +214,11 @@ impl Graph {
         };
         let parent = self.node(parent);
         self.link(own, CHILD, parent, version);
+    }
+
+    fn labels_of(&mut self, section: &Section) -> [u32; LABELS] {
+        let written = [Some(&section.doc_tag), section.repository.as_ref(), section.environment.as_ref()];
+        written.map(|label| label.map_or(NO_LABEL, |label| self.labels.insert_full(fold(label)).0 as u32))
     }
 
     fn node(&mut self, node: Node) -> u32 {

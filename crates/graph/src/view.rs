@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use kenning_model::{Id, ScopeId, TxId, fold};
 use rustc_hash::FxHashSet;
 
-use crate::{AT, CHILD, Graph, Half, LINK, MENTION, Node, NodeRef, Source};
+use crate::{AT, CHILD, Graph, Half, LABELS, LINK, MENTION, Node, NodeRef, Source};
 
 /// The graph as of a transaction, from some scopes, along some relations.
 pub struct View<'a> {
@@ -14,7 +14,8 @@ pub struct View<'a> {
     scopes: &'a [ScopeId],
     only: Option<FxHashSet<u32>>,
     way: Way,
-    admits: Option<&'a dyn Fn(Source) -> bool>,
+    /// Of each kind of label those that a section may have; none is any.
+    labels: [Option<Vec<u32>>; LABELS],
 }
 
 /// Along edges, against them, or both.
@@ -35,7 +36,7 @@ pub struct Edge {
 
 impl<'a> View<'a> {
     pub(crate) fn new(graph: &'a Graph, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
-        View { graph, at, scopes, only: None, way: Way::Both, admits: None }
+        View { graph, at, scopes, only: None, way: Way::Both, labels: [const { None }; LABELS] }
     }
 
     /// Only along these relations, whatever their case; none named is all.
@@ -50,9 +51,13 @@ impl<'a> View<'a> {
         View { way, ..self }
     }
 
-    /// Only what was read from what fits; the rest is out of sight.
-    pub fn from_only(self, fits: &'a dyn Fn(Source) -> bool) -> View<'a> {
-        View { admits: Some(fits), ..self }
+    /// Only sections with one of these labels of each kind, whatever their case; no label named is any. The rest is out of
+    /// sight.
+    pub fn labelled(self, labels: [&[String]; LABELS]) -> View<'a> {
+        let number = |label: &String| self.graph.labels.get_index_of(&fold(label)).map(|at| at as u32);
+        let labels = labels
+            .map(|names| (!names.is_empty()).then(|| names.iter().filter_map(number).collect::<Vec<_>>()));
+        View { labels, ..self }
     }
 
     pub fn find(&self, node: &Node) -> Option<NodeRef> {
@@ -116,12 +121,17 @@ impl<'a> View<'a> {
         self.graph.halves[node.0 as usize].iter().rev().filter(|half| self.sees(half.version))
     }
 
+    fn fits(&self, labels: &[u32; LABELS]) -> bool {
+        let each = self.labels.iter().zip(labels);
+        each.into_iter().all(|(wanted, own)| wanted.as_ref().is_none_or(|wanted| wanted.contains(own)))
+    }
+
     fn sees(&self, version: u32) -> bool {
         let version = &self.graph.versions[version as usize];
         version.from <= self.at
             && self.at < version.to
             && self.scopes.contains(&version.scope)
-            && self.admits.is_none_or(|fits| fits(version.source))
+            && (matches!(version.source, Source::Triple(_)) || self.fits(&version.labels))
     }
 
     /// Whether anything that can be seen says that it is there.

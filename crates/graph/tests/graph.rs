@@ -188,6 +188,21 @@ fn what_is_out_of_sight_is_no_way_through() {
 }
 
 #[test]
+fn sections_of_other_labels_are_out_of_sight_and_triples_have_none() {
+    let graph = handbook();
+    let reached_with = |labels: [&[&str]; 3]| {
+        let labels = labels.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let view = graph.view(NOW, &[HERE]).labelled([&labels[0], &labels[1], &labels[2]]);
+        reached(&view, &[called("retention")], 1)
+    };
+    let all = "the law, team falcon, 22, 21, 12, 11";
+    assert_eq!(reached_with([&[], &[], &[]]), all);
+    assert_eq!(reached_with([&["other", "Handbook"], &[], &[]]), all);
+    assert_eq!(reached_with([&["other"], &[], &[]]), "the law, team falcon");
+    assert_eq!(reached_with([&[], &["core"], &[]]), "the law, team falcon", "it has no repository");
+}
+
+#[test]
 fn a_walk_is_taken_as_of_its_transaction() {
     let mut graph = handbook();
     graph.apply(TxId(10), EntityType::Section, Id::from_bits(22), None);

@@ -73,10 +73,6 @@ impl Scope {
     pub(crate) fn fits(&self, labels: &Labels<'_>) -> bool {
         labels.fit(&self.labels())
     }
-
-    pub(crate) fn is_wide(&self) -> bool {
-        self.labels().iter().all(|(_, values)| values.is_empty())
-    }
 }
 
 /// What a section is told apart by.

@@ -1,15 +1,12 @@
 //! The graph as the server's scope sees it, and its nodes as they are shown.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
-use kenning_engine::Snapshot;
 use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
+use kenning_engine::{SectionLabel, Snapshot};
 use kenning_model::{Id, Mention, ScopeId, Section, fold};
 use kenning_presentation::text::{clean, cut};
 
 use super::{EdgeItem, NodeItem};
-use crate::documents::{Labels, Scope, title};
+use crate::documents::{Scope, title};
 use crate::tool::closure;
 use crate::{Caller, Code, Context, Stop};
 
@@ -23,8 +20,6 @@ pub(crate) struct Seen<'a> {
     snapshot: &'a Snapshot<'a>,
     scopes: Vec<ScopeId>,
     scope: Scope,
-    /// Sections that were looked at, and whether they fit.
-    fitting: RefCell<HashMap<Id, bool>>,
 }
 
 /// A node that was met, with what is needed to show it.
@@ -47,36 +42,17 @@ impl<'a> Seen<'a> {
         let scope = scope.unwrap_or_default();
         scope.check(ctx)?;
         let scopes = closure(snapshot, &ctx.scope_name(None)?)?;
-        Ok(Seen { caller: ctx.caller, snapshot, scopes, scope, fitting: RefCell::default() })
+        Ok(Seen { caller: ctx.caller, snapshot, scopes, scope })
     }
 
     /// Looks at the graph. What does not fit the scope object is not there.
     pub(crate) fn look<T>(&self, at: impl FnOnce(View<'_>) -> T) -> Result<T, Stop> {
-        let failed = RefCell::new(None);
-        let fits = |source: Source| match source {
-            Source::Triple(_) => true,
-            Source::Section(id) => self.fits(id).unwrap_or_else(|stop| {
-                failed.replace(Some(stop));
-                false
-            }),
+        let labels = self.scope.labels();
+        let of = |kind: SectionLabel| {
+            labels.iter().find(|(label, _)| *label == kind).map_or(&[][..], |(_, values)| values.as_slice())
         };
-        let looked = self.snapshot.graph(&self.scopes, |view| match self.scope.is_wide() {
-            true => at(view),
-            false => at(view.from_only(&fits)),
-        })?;
-        match failed.into_inner() {
-            Some(stop) => Err(stop),
-            None => Ok(looked),
-        }
-    }
-
-    fn fits(&self, id: Id) -> Result<bool, Stop> {
-        if let Some(fits) = self.fitting.borrow().get(&id) {
-            return Ok(*fits);
-        }
-        let fits = self.section(id)?.is_some_and(|section| self.scope.fits(&Labels::of(&section)));
-        self.fitting.borrow_mut().insert(id, fits);
-        Ok(fits)
+        let wanted = [SectionLabel::DocTag, SectionLabel::Repository, SectionLabel::Environment].map(of);
+        Ok(self.snapshot.graph(&self.scopes, |view| at(view.labelled(wanted)))?)
     }
 
     pub(crate) fn section(&self, id: Id) -> Result<Option<Section>, Stop> {
