@@ -747,7 +747,7 @@ impl Text {
 
     /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
     fn of_section(section: &Section) -> Vec<Text> {
-        let title = section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ");
+        let title = section.title();
         let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
         labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
         labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, ScopeId, Timestamp};
+use crate::{Id, ScopeId, Timestamp, clean};
 
 /// One version of a document, as the log holds it. Its text is in its sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,13 @@ pub struct Section {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+}
+
+impl Section {
+    /// `Snapshots > Deleting a snapshot`
+    pub fn title(&self) -> String {
+        self.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,9 @@
-//! What the tools over documents share: the scope object, and titles.
+//! What the tools over documents share: the scope object, and the labels of sections that it asks for.
 
 use std::borrow::Cow;
 
 use kenning_engine::SectionLabel;
 use kenning_model::{Section, fold};
-use kenning_presentation::text::clean;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::json;
@@ -69,10 +68,6 @@ impl Scope {
             (SectionLabel::Environment, self.environment.iter().map(|name| name.0.clone()).collect()),
         ]
     }
-
-    pub(crate) fn fits(&self, labels: &Labels<'_>) -> bool {
-        labels.fit(&self.labels())
-    }
 }
 
 /// What a section is told apart by.
@@ -102,9 +97,4 @@ impl<'a> Labels<'a> {
             own.is_some_and(|own| values.iter().any(|value| fold(value) == fold(own)))
         })
     }
-}
-
-/// `Snapshots > Deleting a snapshot`
-pub(crate) fn title(section: &Section) -> String {
-    section.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
 }

@@ -11,7 +11,7 @@ use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
-use crate::documents::{Labels, title};
+use crate::documents::Labels;
 
 /// How long a passage is kept after it was last read.
 const KEPT: Duration = Duration::from_secs(30 * 60);
@@ -47,25 +47,18 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// `text` is the section's as it may be shown.
-    pub fn new(
-        id: Id,
-        section: &Section,
-        path: String,
-        text: String,
-        created_at: Timestamp,
-        best: Option<Range<usize>>,
-    ) -> Passage {
+    /// A section as it may be shown, of a document at this path.
+    pub fn new(id: Id, section: &Section, path: &str, created_at: Timestamp) -> Passage {
         Passage {
             section_id: id.to_string(),
             doc_tag: clean(&section.doc_tag),
             repository: section.repository.clone(),
             environment: section.environment.clone(),
-            title: title(section),
-            path,
-            text,
+            title: section.title(),
+            path: clean(path),
+            text: clean(&section.text),
             created_at,
-            window: Mutex::new(best.unwrap_or(0..0)),
+            window: Mutex::new(0..0),
         }
     }
 
@@ -119,29 +112,24 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    /// Keeps a passage and gives its handle: the one that it has, if the same version of the section was found before. `owner`
-    /// is who may read it; to anyone else it does not exist.
+    /// What this version of a section is kept as already, for `owner`.
+    pub(crate) fn kept(&self, owner: &str, id: Id, version: u32) -> Option<(String, Arc<Passage>)> {
+        let handle = self.handles.get(&(owner.to_owned(), id, version))?;
+        Some((handle.clone(), self.get(owner, &handle)?))
+    }
+
+    /// `owner` is who may read it; to anyone else it does not exist.
     pub(crate) fn keep(
         &self,
         owner: &str,
-        (id, section): (Id, &Section),
-        best: Option<Range<usize>>,
-        new: impl FnOnce() -> (String, Passage),
-    ) -> (String, Arc<Passage>) {
-        let key = (owner.to_owned(), id, section.version);
-        if let Some(handle) = self.handles.get(&key)
-            && let Some(passage) = self.get(owner, &handle)
-        {
-            if let Some(best) = best {
-                passage.was_read(best);
-            }
-            return (handle, passage);
-        }
-        let (handle, passage) = new();
+        handle: &str,
+        (id, version): (Id, u32),
+        passage: Passage,
+    ) -> Arc<Passage> {
         let passage = Arc::new(passage);
-        self.passages.insert((owner.to_owned(), handle.clone()), passage.clone());
-        self.handles.insert(key, handle.clone());
-        (handle, passage)
+        self.passages.insert((owner.to_owned(), handle.to_owned()), passage.clone());
+        self.handles.insert((owner.to_owned(), id, version), handle.to_owned());
+        passage
     }
 
     pub fn get(&self, owner: &str, handle: &str) -> Option<Arc<Passage>> {

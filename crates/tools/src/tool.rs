@@ -96,9 +96,7 @@ impl Family {
 
 /// The names of the families, for `--toolsets`.
 pub fn families() -> impl Iterator<Item = &'static str> {
-    let mut names: Vec<&str> = definitions().iter().map(|tool| tool.family.as_str()).collect();
-    names.dedup();
-    names.into_iter()
+    Family::ALL.into_iter().map(Family::as_str)
 }
 
 /// Who calls: decides the actor in the log, what is "own", and the scope when a call names none.

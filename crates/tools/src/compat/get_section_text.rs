@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::Meta;
 use crate::arguments::{Ids, Whole};
 use crate::code::counted;
-use crate::documents::title;
 use crate::memory::item::{as_data, one_line};
 use crate::tool::{Effect, Tool, closure};
 use crate::{Context, Stop};
@@ -81,7 +80,7 @@ impl Tool for GetSectionText {
             let shown = text[..text.floor_char_boundary(bytes_max)].to_owned();
             results.push(Read {
                 section_id: name.clone(),
-                title: title(section),
+                title: section.title(),
                 doc_tag: clean(&section.doc_tag),
                 bytes: shown.len(),
                 truncated: shown.len() < text.len(),

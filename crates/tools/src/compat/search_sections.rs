@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 use super::Meta;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Whole};
 use crate::code::counted;
-use crate::documents::title;
 use crate::kb::search::rounded;
 use crate::kb::sought::{Filters, Hit, Manner, Mode, Sought, Source};
 use crate::memory::item::{as_data, one_line};
@@ -143,7 +142,7 @@ fn row(rank: u64, hit: &Hit) -> Found {
     let is_linked = hit.source == Source::GraphExpanded;
     Found {
         section_id: hit.id.to_string(),
-        title: title(section),
+        title: section.title(),
         tokens: section.text.len().div_ceil(4),
         doc_tag: kenning_presentation::text::clean(&section.doc_tag),
         score,

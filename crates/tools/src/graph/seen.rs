@@ -6,7 +6,7 @@ use kenning_model::{Id, Mention, ScopeId, Section, fold};
 use kenning_presentation::text::{clean, cut};
 
 use super::{EdgeItem, NodeItem};
-use crate::documents::{Scope, title};
+use crate::documents::Scope;
 use crate::tool::closure;
 use crate::{Caller, Code, Context, Stop};
 
@@ -162,7 +162,7 @@ pub(crate) fn section_item(id: Id, section: &Section) -> NodeItem {
     NodeItem {
         id: id.to_string(),
         label: Some("section".to_owned()),
-        title: Some(cut(&title(section), TITLE_BYTES_MAX)),
+        title: Some(cut(&section.title(), TITLE_BYTES_MAX)),
         level: Some(section.level),
         tokens: Some(section.text.len().div_ceil(4)),
         doc_tag: Some(clean(&section.doc_tag)),

@@ -6,7 +6,6 @@ use serde_json::json;
 use super::search::rounded;
 use super::sought::{Hit, Hits, Sought};
 use crate::Context;
-use crate::documents::title;
 
 pub(super) fn keep(
     ctx: &Context<'_>,
@@ -21,7 +20,7 @@ pub(super) fn keep(
         json!({
             "rank": rank,
             "section_id": hit.id,
-            "title": title(&hit.section),
+            "title": hit.section.title(),
             "source": hit.source,
             "score": rounded(hit.score),
             "lexical": parts.map(|why| rounded(why.lexical)),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kenning_engine::{Most, Scoring, Snapshot, Source};
 use kenning_model::{Id, Section};
-use kenning_presentation::text::clean;
 
 use crate::documents::Scope;
 use crate::scratch::Passage;
@@ -17,23 +16,22 @@ pub(super) fn uri(ctx: &Context<'_>, handle: &str) -> String {
     format!("kenning://scratch/{}/{handle}", ctx.caller.session())
 }
 
-/// Keeps a section that was found, with the span that answers the question best.
+/// Keeps a section that was found. What was found before has its handle already.
 pub(super) fn keep(
     ctx: &Context<'_>,
     snapshot: &Snapshot<'_>,
     id: Id,
     section: &Section,
-    best: Option<Range<usize>>,
-    text: String,
 ) -> Result<(String, Arc<Passage>), Stop> {
-    let document = snapshot.document(section.document)?;
-    let path = document.as_ref().and_then(|stored| stored.record.as_document()).map(|it| it.path.clone());
-    let new = || {
-        let passage =
-            Passage::new(id, section, clean(&path.unwrap_or_default()), text, ctx.engine.now(), best.clone());
-        (ctx.engine.new_handle(), passage)
-    };
-    Ok(ctx.caller.scratch.keep(&ctx.caller.origin, (id, section), best.clone(), new))
+    let (scratch, owner) = (&ctx.caller.scratch, &ctx.caller.origin);
+    if let Some(kept) = scratch.kept(owner, id, section.version) {
+        return Ok(kept);
+    }
+    let stored = snapshot.document(section.document)?;
+    let path = stored.as_ref().and_then(|stored| stored.record.as_document()).map_or("", |it| &it.path);
+    let (handle, passage) = (ctx.engine.new_handle(), Passage::new(id, section, path, ctx.engine.now()));
+    let kept = scratch.keep(owner, &handle, (id, section.version), passage);
+    Ok((handle, kept))
 }
 
 /// The passage of this handle, or a new one of the section with this id, which other tools give out.
@@ -49,7 +47,7 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
             )
         })?,
     };
-    match scope.fits(&kept.labels()) {
+    match kept.labels().fit(&scope.labels()) {
         true => Ok((handle, kept)),
         false => {
             let message = format!(
@@ -66,7 +64,7 @@ fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passa
     let scopes = closure(&snapshot, &ctx.scope_name(None)?)?;
     let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&scopes));
     let section = stored.as_ref().and_then(|stored| stored.record.as_section());
-    section.map(|section| keep(ctx, &snapshot, id, section, None, clean(&section.text))).transpose()
+    section.map(|section| keep(ctx, &snapshot, id, section)).transpose()
 }
 
 /// Up to three sentences that answer best, in the order of the text, within so many characters; and where the best is.

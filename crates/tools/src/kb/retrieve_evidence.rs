@@ -1,6 +1,5 @@
 //! `kb.retrieve_evidence`: search and quote in one call. What to use unless there is a reason not to.
 
-use kenning_presentation::text::clean;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -92,8 +91,7 @@ impl Tool for RetrieveEvidence {
         let found = sought.find(&snapshot, &input.question.0, top_k)?;
         let mut passages = Vec::new();
         for hit in &found.hits {
-            let text = clean(&hit.section.text);
-            passages.push(passage::keep(ctx, &snapshot, hit.id, &hit.section, None, text)?);
+            passages.push(passage::keep(ctx, &snapshot, hit.id, &hit.section)?);
         }
         let wanted = Wanted::new(
             input.max_quotes,

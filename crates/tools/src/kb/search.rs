@@ -3,7 +3,6 @@
 use kenning_engine::{Scoring, passage_ranges};
 use kenning_presentation::Link;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
-use kenning_presentation::text::clean;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +11,7 @@ use super::sought::{Filters, Manner, Mode, Sought, Source};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
-use crate::documents::{Scope, title};
+use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
@@ -154,19 +153,18 @@ impl Tool for Search {
         let shows_scores = is_debugged || options.include_scores.unwrap_or(false);
         let mut results = Vec::new();
         for (at, hit) in shown {
-            let (title, text) = (title(&hit.section), clean(&hit.section.text));
-            let within = hit.passage.and_then(|passage| passage_ranges(&text).into_iter().nth(passage));
-            let within = within.unwrap_or(0..text.len());
-            let source = kenning_engine::Source { title: &title, text: &text[within.clone()] };
+            let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
+            let within = hit.passage.and_then(|passage| passage_ranges(&kept.text).into_iter().nth(passage));
+            let within = within.unwrap_or(0..kept.text.len());
+            let source = kenning_engine::Source { title: &kept.title, text: &kept.text[within.clone()] };
             let (preview, best) = passage::preview(snapshot, &query, &source, chars, scoring)?;
-            let best = within.start + best.start..within.start + best.end;
-            let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section, Some(best), text)?;
+            kept.was_read(within.start + best.start..within.start + best.end);
             results.push(Found {
                 scratch_uri: passage::uri(ctx, &handle),
                 passage_id: handle,
                 section_id: kept.section_id.clone(),
                 doc_tag: kept.doc_tag.clone(),
-                title,
+                title: kept.title.clone(),
                 path: kept.path.clone(),
                 rank: at as u64 + 1,
                 score: shows_scores.then_some(rounded(hit.score)),
