@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 
 use kenning_engine::graph::{Node, NodeRef, View};
-use kenning_engine::{Engine, Format, Intake};
+use kenning_engine::{Engine, Format};
 use kenning_model::{EntityType, Id, ScopeId, TxId, fold};
 use kenning_storage::{NewTriple, OnConflict, Request, TripleFilter, UndoTarget, UndoWish, Write};
-use kenning_testkit::{TempStore, make_scopes, scrambled};
+use kenning_testkit::{TempStore, intake, make_scopes, scrambled};
 
 const SCOPES: &[ScopeId] = &[ScopeId(1), ScopeId(2), ScopeId(3)];
 const STEPS: u64 = 120;
@@ -29,18 +29,6 @@ impl Author<'_> {
         let (actor, origin, tool) = ("author".into(), "author".into(), "test".into());
         let committed = self.engine.commit(Request { actor, origin, tool, write, keyed: None }).ok()?;
         Some(committed.tx.changes.iter().map(|change| change.id).collect())
-    }
-
-    fn intake(&self, scope: ScopeId) -> Intake {
-        let text = |text: &str| text.to_owned();
-        Intake {
-            actor: text("author"),
-            origin: text("author"),
-            scope,
-            source: text("book"),
-            doc_tag: text("book"),
-            root: String::new(),
-        }
     }
 
     /// A triple, a page or a new state of one, a delete of either, or an undo of whatever came last.
@@ -69,16 +57,16 @@ impl Author<'_> {
                     "# Page {page}\n\nAbout `name_{part}` and [another](p{target}.md#part-{part}).\n\n## Part {part}\n\n`Name {part}` is here. [Whole](p{target}.md)\n"
                 );
                 let path = format!("p{page}.md");
-                let intake = self.intake(ScopeId::GLOBAL_DEFAULT);
-                let document = intake.prepare(&path, Format::Markdown, text.into_bytes(), None);
+                let book = intake("book");
+                let document = book.prepare(&path, Format::Markdown, text.into_bytes(), None);
                 if let Some(document) = document.expect("a document") {
-                    intake.put(self.engine, document).expect("it is taken in");
+                    book.put(self.engine, document).expect("it is taken in");
                 }
             }
             8 => {
-                let intake = self.intake(ScopeId::GLOBAL_DEFAULT);
-                if let Some(known) = intake.known(self.engine, "").expect("documents").first() {
-                    intake.close(self.engine, known).expect("it is closed");
+                let book = intake("book");
+                if let Some(known) = book.known(self.engine, "").expect("documents").first() {
+                    book.close(self.engine, known).expect("it is closed");
                 }
             }
             _ => {

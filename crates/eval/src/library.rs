@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use kenning_engine::{Embedder, Engine, Format, Intake};
-use kenning_model::{Id, Record, ScopeId};
+use kenning_model::{Id, Record};
 use kenning_presentation::Reply;
 use kenning_testkit::TempStore;
 use kenning_tools::{Access, Caller, dispatch, find};
@@ -21,18 +21,10 @@ pub struct Library {
 impl Library {
     pub fn new(embedder: Embedder) -> Library {
         let store = TempStore::in_memory();
-        let name = || "eval".to_owned();
         Library {
             engine: Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder),
-            caller: Caller::new(None, name(), "global:default".to_owned()),
-            intake: Intake {
-                actor: name(),
-                origin: name(),
-                scope: ScopeId::GLOBAL_DEFAULT,
-                source: name(),
-                doc_tag: name(),
-                root: String::new(),
-            },
+            caller: Caller::new(None, "eval".to_owned(), "global:default".to_owned()),
+            intake: kenning_testkit::intake("eval"),
             _store: store,
         }
     }

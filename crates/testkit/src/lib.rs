@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
-use kenning_engine::{Engine, Sources};
-use kenning_model::{Id, ScopeName};
+use kenning_engine::{Engine, Format, Intake, Sources};
+use kenning_model::{Id, ScopeId, ScopeName};
 use kenning_storage::{NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
 
@@ -33,6 +33,27 @@ pub fn fixed_sources() -> Sources {
 
 pub fn fixed_start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a good moment")
+}
+
+/// Takes files in for all scopes.
+pub fn intake(source: &str) -> Intake {
+    let name = || "testkit".to_owned();
+    Intake {
+        actor: name(),
+        origin: name(),
+        scope: ScopeId::GLOBAL_DEFAULT,
+        source: source.to_owned(),
+        doc_tag: source.to_owned(),
+        root: String::new(),
+    }
+}
+
+/// Takes one file in, in the format that its name says.
+pub fn take_in(engine: &Engine, source: &str, path: &str, text: &str) {
+    let format = Format::of(Path::new(path)).expect("the name of a document");
+    let intake = intake(source);
+    let prepared = intake.prepare(path, format, text.as_bytes().to_vec(), None).expect("a good document");
+    intake.put(engine, prepared.expect("nothing is known of it")).expect("it is taken in");
 }
 
 /// Makes the scopes with the numbers up to `last`, all in one namespace, in a store that has none.

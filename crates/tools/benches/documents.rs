@@ -5,11 +5,11 @@
 
 use std::time::Instant;
 
-use kenning_engine::{Engine, Format, Intake, SectionQuestion};
+use kenning_engine::{Engine, SectionQuestion};
 use kenning_model::ScopeId;
-use kenning_testkit::TempStore;
 use kenning_testkit::corpus::{questions, text};
 use kenning_testkit::measure::{p50, ratio};
+use kenning_testkit::{TempStore, take_in};
 use kenning_tools::{Access, Caller, dispatch, find};
 use serde_json::{Value, json};
 
@@ -65,14 +65,6 @@ fn main() {
 
 /// Documents with headings, links to each other, and code that several of them mention.
 fn load(engine: &Engine) {
-    let intake = Intake {
-        actor: "bench".into(),
-        origin: "bench".into(),
-        scope: ScopeId::GLOBAL_DEFAULT,
-        source: "corpus".into(),
-        doc_tag: "corpus".into(),
-        root: String::new(),
-    };
     for number in 0..DOCUMENTS {
         let mut page = format!("# {}\n\n", text(number * SECTIONS).title);
         for at in 1..=SECTIONS {
@@ -83,8 +75,6 @@ fn load(engine: &Engine) {
                 part.title, part.body
             );
         }
-        let path = format!("p{number}.md");
-        let document = intake.prepare(&path, Format::Markdown, page.into_bytes(), None).expect("a document");
-        intake.put(engine, document.expect("a new one")).expect("it is taken in");
+        take_in(engine, "corpus", &format!("p{number}.md"), &page);
     }
 }

@@ -1,7 +1,6 @@
 //! A store with documents, and somebody who asks.
 
-use kenning_engine::{Engine, Format, Intake};
-use kenning_model::ScopeId;
+use kenning_engine::Engine;
 use kenning_presentation::Reply;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
@@ -23,16 +22,7 @@ impl Session {
     }
 
     pub fn take_in(&self, path: &str, text: &str) {
-        let intake = Intake {
-            actor: "tester".to_owned(),
-            origin: "tests".to_owned(),
-            scope: ScopeId::GLOBAL_DEFAULT,
-            source: "handbook".to_owned(),
-            doc_tag: "handbook".to_owned(),
-            root: String::new(),
-        };
-        let prepared = intake.prepare(path, Format::Markdown, text.as_bytes().to_vec(), None);
-        intake.put(&self.engine, prepared.expect("a document").expect("a new one")).expect("it is taken in");
+        kenning_testkit::take_in(&self.engine, "handbook", path, text);
     }
 
     pub fn call(&self, tool: &str, arguments: Value) -> Reply {

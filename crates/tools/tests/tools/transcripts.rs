@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jsonschema::Validator;
-use kenning_engine::{Engine, Format, Intake, Sources};
-use kenning_model::ScopeId;
+use kenning_engine::{Engine, Sources};
 use kenning_presentation::Reply;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
@@ -176,21 +175,9 @@ fn remove_each(value: &Value, schema: &Value, found: &mut dyn FnMut(Value)) {
 
 /// The documents that the transcripts ask about.
 fn take_in(engine: &Engine, dir: &Path) {
-    let intake = Intake {
-        actor: "ingest".into(),
-        origin: "ingest".into(),
-        scope: ScopeId::GLOBAL_DEFAULT,
-        source: "handbook".into(),
-        doc_tag: "handbook".into(),
-        root: String::new(),
-    };
     for path in ["billing.html", "guide/restore.md", "guide/snapshots.md"] {
-        let file = dir.join(path);
-        let bytes = std::fs::read(&file).expect("a document");
-        let format = Format::of(&file).expect("a known format");
-        let document =
-            intake.prepare(path, format, bytes, None).expect("a good document").expect("a new one");
-        intake.put(engine, document).expect("it is taken in");
+        let text = std::fs::read_to_string(dir.join(path)).expect("a document");
+        kenning_testkit::take_in(engine, "handbook", path, &text);
     }
 }
 
