@@ -166,18 +166,10 @@ impl Output {
     }
 }
 
-pub(crate) fn shown(output: &Output) -> String {
-    lines(&output.nodes, &output.edges, &output.missing, output.next_cursor.as_deref(), output.limit_reason)
-}
-
 /// The same for every tool of the family.
-fn lines(
-    nodes: &[NodeItem],
-    edges: &[EdgeItem],
-    missing: &[String],
-    next_cursor: Option<&str>,
-    limit_reason: &str,
-) -> String {
+pub(crate) fn shown(output: &Output) -> String {
+    let Output { nodes, edges, missing, limit_reason, .. } = output;
+    let next_cursor = output.next_cursor.as_deref();
     let mut said = format!("Found {} and {}.", counted(nodes.len(), "node"), counted(edges.len(), "edge"));
     if !missing.is_empty() {
         let names: Vec<String> =
@@ -185,7 +177,7 @@ fn lines(
         let more = if missing.len() > names.len() { ", …" } else { "" };
         said += &format!(" Not there: {}{more}.", names.join(", "));
     }
-    match (next_cursor, limit_reason) {
+    match (next_cursor, *limit_reason) {
         (Some(cursor), _) => said += &format!(" For more pass `cursor`: \"{cursor}\"."),
         (None, "none") => {}
         (None, "page_size") => said += " There is more than was asked for of each.",

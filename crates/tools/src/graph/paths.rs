@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expand::RelTypes;
 use super::seen::{Met, Seen, edge_item, met, node_id};
-use super::{EdgeItem, NodeItem, Sheet, lines};
+use super::{EdgeItem, Sheet, shown};
 use crate::arguments::{TERM_BYTES_MAX, Texts, Whole};
 use crate::code::counted;
 use crate::documents::Scope;
@@ -33,14 +33,9 @@ pub(crate) type Ends = Texts<1, 10, TERM_BYTES_MAX>;
 pub(crate) struct Output {
     /// Shortest first.
     pub(crate) paths: Vec<PathItem>,
-    pub(crate) nodes: Vec<NodeItem>,
-    pub(crate) edges: Vec<EdgeItem>,
-    pub(crate) missing: Vec<String>,
-    pub(crate) next_cursor: Option<String>,
-    pub(crate) partial: bool,
-    /// page_size (there are more than `max_paths`), byte_cap, node_cap or none.
-    pub(crate) limit_reason: &'static str,
-    pub(crate) session_id: String,
+    /// Of `limit_reason`, page_size says that there are more than `max_paths`.
+    #[serde(flatten)]
+    pub(crate) on_them: super::Output,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -122,16 +117,9 @@ impl Tool for Paths {
             (false, false, true) => "page_size",
             (false, false, false) => "none",
         };
-        Ok(Output {
-            paths,
-            nodes: sheet.nodes,
-            edges: sheet.edges,
-            missing,
-            next_cursor: None,
-            partial: limit_reason != "none",
-            limit_reason,
-            session_id: ctx.caller.session(),
-        })
+        let on_them =
+            super::Output { partial: limit_reason != "none", limit_reason, ..sheet.only_page(ctx, missing) };
+        Ok(Output { paths, on_them })
     }
 
     fn text(output: &Output) -> String {
@@ -142,7 +130,7 @@ impl Tool for Paths {
                 format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
             }
         };
-        format!("{said} {}", lines(&output.nodes, &output.edges, &output.missing, None, output.limit_reason))
+        format!("{said} {}", shown(&output.on_them))
     }
 }
 
