@@ -34,7 +34,7 @@ struct Written {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Scalar {
+pub(crate) enum Scalar {
     Text(String),
     Whole(i64),
     Number(f64),
@@ -43,13 +43,22 @@ enum Scalar {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Many {
+pub(crate) enum Many {
     List(Vec<Scalar>),
     One(Scalar),
 }
 
+impl Many {
+    pub(crate) fn texts(self) -> Vec<String> {
+        match self {
+            Many::List(texts) => texts.into_iter().filter_map(Scalar::text).collect(),
+            Many::One(text) => list(&text.text().unwrap_or_default()),
+        }
+    }
+}
+
 impl Scalar {
-    fn text(self) -> Option<String> {
+    pub(crate) fn text(self) -> Option<String> {
         let text = match self {
             Scalar::Text(text) => text.trim().to_owned(),
             Scalar::Whole(number) => number.to_string(),
@@ -66,7 +75,7 @@ pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
     if let Some((toml, body)) = parts(text, "+++", &["+++"]) {
         return if is_mapping(toml, '=') { Ok((by_line(toml, '=')?, body)) } else { Ok(none) };
     }
-    let Some((yaml, body)) = parts(text, "---", &["---", "..."]) else { return Ok(none) };
+    let Some((yaml, body)) = yaml(text) else { return Ok(none) };
     if yaml.trim().is_empty() {
         return Ok((FrontMatter::default(), body));
     }
@@ -82,20 +91,20 @@ pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
 
 impl Written {
     fn read(self) -> FrontMatter {
-        let tags = match self.tags {
-            None => Vec::new(),
-            Some(Many::List(tags)) => tags.into_iter().filter_map(Scalar::text).collect(),
-            Some(Many::One(tag)) => list(&tag.text().unwrap_or_default()),
-        };
         FrontMatter {
             title: self.title.and_then(Scalar::text),
             doc_tag: self.doc_tag.and_then(Scalar::text),
-            tags,
+            tags: self.tags.map(Many::texts).unwrap_or_default(),
             repository: self.repository.and_then(Scalar::text),
             environment: self.environment.and_then(Scalar::text),
             updated: self.updated.and_then(Scalar::text).as_deref().and_then(moment),
         }
     }
+}
+
+/// The YAML and what follows it, if there is any.
+pub(crate) fn yaml(text: &str) -> Option<(&str, &str)> {
+    parts(text, "---", &["---", "..."])
 }
 
 fn parts<'a>(text: &'a str, opening: &str, closing: &[&str]) -> Option<(&'a str, &'a str)> {
@@ -112,7 +121,7 @@ fn parts<'a>(text: &'a str, opening: &str, closing: &[&str]) -> Option<(&'a str,
 }
 
 /// Whether it begins with a key, and most of its lines at the margin are keys.
-fn is_mapping(text: &str, sign: char) -> bool {
+pub(crate) fn is_mapping(text: &str, sign: char) -> bool {
     let is_of_it = |line: &&str| line.starts_with(|c: char| c.is_alphanumeric() || "\"'_*>".contains(c));
     let is_key = |line: &&str| key_and_value(line, sign).is_some();
     let at_margin: Vec<&str> = text.lines().filter(is_of_it).collect();

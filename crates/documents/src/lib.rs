@@ -8,6 +8,7 @@ mod link;
 mod markdown;
 mod mdx;
 mod mentions;
+pub mod pattern;
 mod restructured;
 mod section;
 

@@ -1,0 +1,374 @@
+//! A file of a catalogue: what its front matter and its headings say of one pattern. Its text is the document's.
+
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+use serde::Deserialize;
+
+use crate::front_matter::{Many, Scalar, is_mapping, yaml};
+use crate::{Document, Error, Format, Section, markdown};
+
+/// What makes a document a pattern.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pattern {
+    pub id: String,
+    /// A sentence or two.
+    pub summary: String,
+    /// As long as the author made it.
+    pub description: String,
+    pub category: String,
+    pub difficulty: Option<Difficulty>,
+    pub related: Vec<String>,
+    pub use_when: Option<String>,
+    pub avoid_when: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    pub document: Document,
+    /// None of a file that says nothing about itself.
+    pub pattern: Option<Pattern>,
+    /// What the author should look at; the file is taken in all the same.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difficulty {
+    Beginner,
+    Intermediate,
+    Advanced,
+}
+
+impl Difficulty {
+    pub fn parse(text: &str) -> Option<Difficulty> {
+        match text.trim().to_lowercase().as_str() {
+            "beginner" => Some(Difficulty::Beginner),
+            "intermediate" => Some(Difficulty::Intermediate),
+            "advanced" => Some(Difficulty::Advanced),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Difficulty::Beginner => "beginner",
+            Difficulty::Intermediate => "intermediate",
+            Difficulty::Advanced => "advanced",
+        }
+    }
+}
+
+/// As it is written: catalogues differ in how they call things.
+#[derive(Default, Deserialize)]
+struct Written {
+    id: Option<Scalar>,
+    title: Option<Scalar>,
+    summary: Option<Many>,
+    description: Option<Many>,
+    category: Option<Scalar>,
+    #[serde(rename = "applicationPatternId", alias = "application_pattern_id")]
+    application: Option<Scalar>,
+    difficulty: Option<Scalar>,
+    #[serde(rename = "skillLevel", alias = "skill_level")]
+    skill_level: Option<Scalar>,
+    #[serde(alias = "relatedPatterns", alias = "related_patterns")]
+    related: Option<Many>,
+    #[serde(rename = "useWhen", alias = "use_when")]
+    use_when: Option<Many>,
+    #[serde(rename = "avoidWhen", alias = "avoid_when")]
+    avoid_when: Option<Many>,
+}
+
+const SUMMARY_CHARS_MAX: usize = 200;
+/// What a call can name.
+const ID_BYTES_MAX: usize = 256;
+/// Of what has no category and no folder.
+const UNCATEGORIZED: &str = "uncategorized";
+
+const DESCRIBES: [&str; 5] = ["description", "overview", "intent", "guideline", "summary"];
+const USE_WHEN: [&str; 4] = ["use when", "when to use", "usewhen", "use this when"];
+const AVOID_WHEN: [&str; 5] =
+    ["avoid when", "when to avoid", "avoidwhen", "when not to use", "do not use when"];
+
+/// `path` is that of the file below what is ingested: its name and folder stand in for an id and a category.
+pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
+    let mut document = crate::parse(format, path, text)?;
+    let yaml = yaml(text.strip_prefix('\u{feff}').unwrap_or(text)).map(|(yaml, _)| yaml);
+    let Some(yaml) = yaml.filter(|yaml| yaml.trim().is_empty() || is_mapping(yaml, ':')) else {
+        let warnings = vec!["it has no front matter, so it is a document and no pattern".to_owned()];
+        return Ok(Parsed { document, pattern: None, warnings });
+    };
+    let written = match yaml.trim().is_empty() {
+        true => Written::default(),
+        false => serde_saphyr::from_str(yaml).map_err(|error| Error::FrontMatter(first_line(&error)))?,
+    };
+    let mut warnings = Vec::new();
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+    let id = line(written.id).unwrap_or_else(|| {
+        warnings.push(format!("it has no id; `{name}` stands in for it"));
+        name.to_owned()
+    });
+    if id.len() > ID_BYTES_MAX {
+        return Err(Error::FrontMatter(format!("an id of {} bytes is more than {ID_BYTES_MAX}", id.len())));
+    }
+    let heading = document.sections.iter().find_map(|section| section.heading_path.first());
+    document.title = line(written.title).or_else(|| heading.cloned()).unwrap_or_else(|| {
+        warnings.push("it has no title; its id stands in for it".to_owned());
+        id.clone()
+    });
+    let category = line(written.category).or_else(|| line(written.application)).unwrap_or_else(|| {
+        let folder = folder.rsplit('/').next().unwrap_or_default();
+        if folder.is_empty() {
+            warnings.push(format!("it has no category and no folder; it is `{UNCATEGORIZED}`"));
+            return UNCATEGORIZED.to_owned();
+        }
+        folder.to_owned()
+    });
+    let difficulty = line(written.difficulty).or_else(|| line(written.skill_level)).and_then(|told| {
+        let known = Difficulty::parse(&told);
+        if known.is_none() {
+            warnings.push(format!("difficulty `{told}` is none of beginner, intermediate, advanced"));
+        }
+        known
+    });
+    let sections = &document.sections;
+    let (summary, told) = (prose(written.summary), prose(written.description));
+    let of_section = |names: &[&str]| {
+        let named = sections.iter().find(|section| names.contains(&key(heading_of(section)).as_str()));
+        named.map(|section| section.text.clone()).filter(|text| !text.is_empty())
+    };
+    // Where there are both, the one that is not the summary is the whole of it.
+    let description = told
+        .clone()
+        .filter(|_| summary.is_some())
+        .or_else(|| of_section(&DESCRIBES))
+        .or_else(|| {
+            let lead =
+                sections.iter().filter(|section| is_lead(section)).map(|section| section.text.as_str());
+            Some(lead.collect::<Vec<_>>().join("\n\n").trim().to_owned()).filter(|text| !text.is_empty())
+        })
+        .or_else(|| told.clone())
+        .or_else(|| summary.clone())
+        .or_else(|| sections.iter().map(|section| section.text.clone()).find(|text| !text.is_empty()))
+        .unwrap_or_default();
+    if description.is_empty() {
+        warnings.push("it has no summary and no text".to_owned());
+    }
+    let pattern = Pattern {
+        summary: shortened(&summary.or(told).unwrap_or_else(|| description.clone())),
+        use_when: prose(written.use_when).or_else(|| of_section(&USE_WHEN)),
+        avoid_when: prose(written.avoid_when).or_else(|| of_section(&AVOID_WHEN)),
+        related: written.related.map(Many::texts).unwrap_or_default(),
+        id,
+        description,
+        category,
+        difficulty,
+    };
+    Ok(Parsed { document, pattern: Some(pattern), warnings })
+}
+
+/// What stands before the first section: before any heading, or below the title.
+fn is_lead(section: &Section) -> bool {
+    section.level == 0 || (section.level == 1 && section.heading_path.len() == 1)
+}
+
+fn heading_of(section: &Section) -> &str {
+    section.heading_path.last().map_or("", String::as_str)
+}
+
+fn line(scalar: Option<Scalar>) -> Option<String> {
+    let text = scalar.and_then(Scalar::text)?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty())
+}
+
+/// A text as it stands, or the items of a list.
+fn prose(many: Option<Many>) -> Option<String> {
+    let text = match many? {
+        Many::One(text) => text.text()?,
+        Many::List(items) => items.into_iter().filter_map(Scalar::text).collect::<Vec<_>>().join("; "),
+    };
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// What the parser says, without the picture that it draws of the place.
+fn first_line(error: &serde_saphyr::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// What a section of a pattern is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionKind {
+    Description,
+    Example,
+    UseCase,
+    Related,
+}
+
+impl SectionKind {
+    /// By its heading, which is all that tells.
+    pub fn of(heading: &str) -> SectionKind {
+        let key = key(heading);
+        let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
+        if has(&["related", "see also"]) {
+            SectionKind::Related
+        } else if has(&["example", "anti-pattern", "antipattern"]) {
+            SectionKind::Example
+        } else if has(&["use case", "usecase"]) || has(&USE_WHEN) || has(&AVOID_WHEN) {
+            SectionKind::UseCase
+        } else {
+            SectionKind::Description
+        }
+    }
+}
+
+fn key(heading: &str) -> String {
+    heading.trim().trim_end_matches(':').to_lowercase()
+}
+
+/// A text is prose and the code in its fences.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    Prose(String),
+    Code { code: String, language: Option<String> },
+}
+
+pub fn pieces(text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut prose_from = 0;
+    let mut open: Option<(String, Option<String>)> = None;
+    for (event, range) in Parser::new_ext(text, markdown::options()).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                pieces.extend(prose_of(&text[prose_from..range.start]));
+                prose_from = range.end;
+                let language = info.split([' ', ',', '{']).next().filter(|word| !word.is_empty());
+                open = Some((String::new(), language.map(str::to_owned)));
+            }
+            Event::Text(words) => {
+                if let Some((code, _)) = &mut open {
+                    code.push_str(&words);
+                }
+            }
+            Event::End(TagEnd::CodeBlock) => {
+                pieces.extend(open.take().map(|(code, language)| Piece::Code { code, language }));
+            }
+            _ => {}
+        }
+    }
+    pieces.extend(prose_of(&text[prose_from..]));
+    pieces
+}
+
+fn prose_of(text: &str) -> Option<Piece> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| Piece::Prose(text.to_owned()))
+}
+
+/// At a word, with a sign that there was more.
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= SUMMARY_CHARS_MAX {
+        return line;
+    }
+    let end = line.char_indices().nth(SUMMARY_CHARS_MAX - 1).map_or(line.len(), |(at, _)| at);
+    let end = line[..end].rfind(' ').unwrap_or(end);
+    format!("{}…", line[..end].trim_end_matches([',', ';', ':']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: &str = "---\nid: effect-service\ntitle: Services\nsummary: Reusable services.\napplicationPatternId: service\n\
+        skillLevel: Intermediate\ntags: [di, testing]\nrelated:\n  - layers\nuseWhen: You need it twice, or more.\n---\n\
+        # Services\n\nA service is made once.\n\n## Good Example\n\n```ts\nclass A {}\n```\n\n## Avoid when\n\nIt is used once.\n\n\
+        ## Related Patterns\n\n- layers\n";
+
+    fn pattern(path: &str, text: &str) -> (Document, Pattern, Vec<String>) {
+        let parsed = parse(Format::Markdown, path, text).expect("it can be read");
+        (parsed.document, parsed.pattern.expect("a pattern"), parsed.warnings)
+    }
+
+    #[test]
+    fn aliases_and_sections_are_read() {
+        let (document, found, warnings) = pattern("service/x.md", SERVICE);
+        let wanted = Pattern {
+            id: "effect-service".into(),
+            summary: "Reusable services.".into(),
+            description: "A service is made once.".into(),
+            category: "service".into(),
+            difficulty: Some(Difficulty::Intermediate),
+            related: vec!["layers".into()],
+            use_when: Some("You need it twice, or more.".into()),
+            avoid_when: Some("It is used once.".into()),
+        };
+        assert_eq!(found, wanted);
+        assert_eq!((document.title.as_str(), document.about.tags.len()), ("Services", 2));
+        let kinds: Vec<SectionKind> =
+            document.sections.iter().map(|section| SectionKind::of(heading_of(section))).collect();
+        use SectionKind::*;
+        assert_eq!(kinds, [Description, Example, UseCase, Related]);
+        assert_eq!(warnings, [""; 0]);
+    }
+
+    #[test]
+    fn the_description_is_what_the_author_calls_so() {
+        for (front, body, wanted) in [
+            ("summary: Short.\ndescription: Long.", "Lead.", "Long."),
+            ("description: Told.", "Lead.", "Lead."),
+            ("description: Told.", "", "Told."),
+            ("summary: Short.", "# T\n\nLead.\n\n## Intent\n\nWhy.", "Why."),
+            ("summary: Short.", "# T\n\n## Rationale\n\nWhy.", "Short."),
+            ("title: T", "# T\n\n## Rationale\n\nWhy.", "Why."),
+        ] {
+            let (_, found, _) = pattern("c/x.md", &format!("---\nid: x\n{front}\n---\n{body}\n"));
+            assert_eq!(found.description, wanted, "{front} {body}");
+        }
+        let lists = "---\nid: x\nuseWhen:\n  - one, or\n  - two\n---\n# T\n\n## When to avoid:\n\nNever.\n";
+        let (_, found, _) = pattern("c/x.md", lists);
+        assert_eq!(found.use_when.as_deref(), Some("one, or; two"));
+        assert_eq!(found.avoid_when.as_deref(), Some("Never."));
+    }
+
+    #[test]
+    fn what_is_missing_is_stood_in_for_and_said() {
+        let (document, found, warnings) =
+            pattern("errors/retry.md", "---\ndifficulty: expert\n---\nTry again.");
+        assert_eq!((found.id.as_str(), document.title.as_str()), ("retry", "retry"));
+        assert_eq!((found.category.as_str(), found.difficulty), ("errors", None));
+        assert_eq!((found.summary.as_str(), found.description.as_str()), ("Try again.", "Try again."));
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        let (_, bare, warnings) = pattern("x.md", "---\n---\n");
+        assert_eq!((bare.category.as_str(), warnings.len()), (UNCATEGORIZED, 4), "{warnings:?}");
+        let (_, long, _) = pattern("x.md", &format!("---\nid: x\n---\n{}", "words and ".repeat(50)));
+        assert!(long.summary.chars().count() <= SUMMARY_CHARS_MAX && long.summary.ends_with('…'));
+        let plain = parse(Format::Markdown, "README.md", "# The catalogue").expect("a document");
+        assert_eq!((plain.pattern, plain.warnings.len()), (None, 1));
+    }
+
+    #[test]
+    fn what_is_broken_is_said_in_a_line() {
+        for yaml in ["id: [", "id: x\n  title: y", "related: {a: b}", &format!("id: {}", "x".repeat(300))] {
+            let error = parse(Format::Markdown, "x.md", &format!("---\n{yaml}\n---\n")).expect_err(yaml);
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn code_is_told_from_prose() {
+        let text = "Do:\n\n```ts title=\"a.ts\"\nlet a = 1;\n```\n\n- so\n\n  ```\n  b\n  ```\n\nDone.\n";
+        let code = |code: &str, language: Option<&str>| Piece::Code {
+            code: code.into(),
+            language: language.map(str::to_owned),
+        };
+        let prose = |text: &str| Piece::Prose(text.into());
+        let wanted = [
+            prose("Do:"),
+            code("let a = 1;\n", Some("ts")),
+            prose("- so"),
+            code("b\n", None),
+            prose("Done."),
+        ];
+        assert_eq!(pieces(text), wanted);
+        assert_eq!(pieces(""), []);
+    }
+}
