@@ -2,9 +2,12 @@
 //! the fields that a file of reStructuredText begins with. A file is worth more than what it says about itself, so what
 //! can't be read as a whole is read line by line.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use crate::Error;
 
@@ -23,6 +26,7 @@ pub struct FrontMatter {
 struct Written {
     title: Option<Scalar>,
     doc_tag: Option<Scalar>,
+    #[serde(alias = "tag")]
     tags: Option<Many>,
     #[serde(alias = "repo")]
     repository: Option<Scalar>,
@@ -32,20 +36,57 @@ struct Written {
     updated: Option<Scalar>,
 }
 
+/// A value as it is written: `0001` and `no` are no number and no truth here.
 #[derive(Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Scalar {
-    Text(String),
-    Whole(i64),
-    Number(f64),
-    Truth(bool),
-}
+pub(crate) struct Scalar(String);
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 pub(crate) enum Many {
     List(Vec<Scalar>),
     One(Scalar),
+}
+
+impl<'de> Deserialize<'de> for Many {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Many, D::Error> {
+        struct ListOrOne;
+
+        impl<'de> Visitor<'de> for ListOrOne {
+            type Value = Many;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Many, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element::<Option<Scalar>>()? {
+                    list.extend(item);
+                }
+                Ok(Many::List(list))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Many, E> {
+                Ok(Many::One(Scalar(text.to_owned())))
+            }
+
+            fn visit_bool<E>(self, truth: bool) -> Result<Many, E> {
+                Ok(Many::One(Scalar(truth.to_string())))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Many, E> {
+                Ok(Many::One(Scalar(number.to_string())))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Many, E> {
+                Ok(Many::One(Scalar(number.to_string())))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Many, E> {
+                Ok(Many::One(Scalar(number.to_string())))
+            }
+        }
+
+        deserializer.deserialize_any(ListOrOne)
+    }
 }
 
 impl Many {
@@ -59,20 +100,14 @@ impl Many {
 
 impl Scalar {
     pub(crate) fn text(self) -> Option<String> {
-        let text = match self {
-            Scalar::Text(text) => text.trim().to_owned(),
-            Scalar::Whole(number) => number.to_string(),
-            Scalar::Number(number) => number.to_string(),
-            Scalar::Truth(truth) => truth.to_string(),
-        };
-        Some(text).filter(|text| !text.is_empty())
+        Some(self.0.trim().to_owned()).filter(|text| !text.is_empty())
     }
 }
 
 /// The front matter and what follows it. Without one, all of the text follows.
 pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
     let none = (FrontMatter::default(), text);
-    if let Some((toml, body)) = parts(text, "+++", &["+++"]) {
+    if let Some((toml, body)) = toml(text) {
         return if is_mapping(toml, '=') { Ok((by_line(toml, '=')?, body)) } else { Ok(none) };
     }
     let Some((yaml, body)) = yaml(text) else { return Ok(none) };
@@ -105,6 +140,10 @@ impl Written {
 /// The YAML and what follows it, if there is any.
 pub(crate) fn yaml(text: &str) -> Option<(&str, &str)> {
     parts(text, "---", &["---", "..."])
+}
+
+pub(crate) fn toml(text: &str) -> Option<(&str, &str)> {
+    parts(text, "+++", &["+++"])
 }
 
 fn parts<'a>(text: &'a str, opening: &str, closing: &[&str]) -> Option<(&'a str, &'a str)> {
@@ -144,6 +183,15 @@ fn key_and_value(line: &str, sign: char) -> Option<(&str, &str)> {
 /// The fields that are known, as far as they can be read without knowing the language.
 fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
     let mut about = FrontMatter::default();
+    for (key, value) in pairs(text, sign)? {
+        about.set(key, &value);
+    }
+    Ok(about)
+}
+
+/// Keys and what stands behind them, up to the next.
+pub(crate) fn pairs(text: &str, sign: char) -> Result<Vec<(&str, String)>, Error> {
+    let mut pairs = Vec::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((key, value)) = key_and_value(line, sign) else { continue };
@@ -154,47 +202,52 @@ fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
             value.push('\n');
             value.push_str(next.trim());
         }
-        about.set(key, &value)?;
+        // Not what is meant, but a bracket that was never closed.
+        if !value.is_empty() && value.chars().all(|c| "[{".contains(c) || c.is_whitespace()) {
+            return Err(Error::FrontMatter(format!("`{key}` opens a bracket that nothing closes")));
+        }
+        pairs.push((key, value));
     }
-    Ok(about)
+    Ok(pairs)
 }
 
 impl FrontMatter {
     /// A field of a file that has no front matter; one that can't be read is nothing.
     pub(crate) fn field(&mut self, key: &str, value: &str) {
-        // The only thing that can be wrong is a bracket, which means nothing there.
-        let _ = self.set(key, value);
+        self.set(key, value);
     }
 
     /// A field by one of its names; the first of them stays, and what is unknown is nothing.
-    fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+    fn set(&mut self, key: &str, value: &str) {
         let slot = match key.to_lowercase().as_str() {
             "title" => &mut self.title,
             "doc_tag" => &mut self.doc_tag,
             "repository" | "repo" => &mut self.repository,
             "environment" | "env" => &mut self.environment,
-            "tags" if self.tags.is_empty() => {
+            "tags" | "tag" if self.tags.is_empty() => {
                 self.tags = list(value);
-                return Ok(());
+                return;
             }
             "updated" | "last_updated" | "lastmod" | "last_update" | "date" => {
                 self.updated = self.updated.or_else(|| moment(unquoted(value)));
-                return Ok(());
+                return;
             }
-            _ => return Ok(()),
+            _ => return,
         };
-        // Not what is meant, but a bracket that was never closed.
-        if !value.is_empty() && value.chars().all(|c| "[{".contains(c) || c.is_whitespace()) {
-            return Err(Error::FrontMatter(format!("`{key}` opens a bracket that nothing closes")));
-        }
-        let value = unquoted(value).split_whitespace().collect::<Vec<_>>().join(" ");
-        *slot = slot.take().or(Some(value).filter(|value| !value.is_empty()));
-        Ok(())
+        *slot = slot.take().or_else(|| one_line(value));
     }
 }
 
+/// A text that goes on over lines, without the signs that YAML has for that.
+pub(crate) fn one_line(value: &str) -> Option<String> {
+    let value = value.trim();
+    let value = value.strip_prefix(['>', '|']).map_or(value, |rest| rest.trim_start_matches(['-', '+']));
+    let value = unquoted(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(value).filter(|value| !value.is_empty())
+}
+
 /// `a, b`, `[a, 'b']`, or one behind a dash on each line.
-fn list(text: &str) -> Vec<String> {
+pub(crate) fn list(text: &str) -> Vec<String> {
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
     let parts = text.split([',', '\n']).map(|part| {
         let part = part.trim();

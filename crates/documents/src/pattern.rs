@@ -1,9 +1,10 @@
 //! A file of a catalogue: what its front matter and its headings say of one pattern. Its text is the document's.
 
+use kenning_model::clean;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde::Deserialize;
 
-use crate::front_matter::{Many, Scalar, is_mapping, yaml};
+use crate::front_matter::{Many, Scalar, is_mapping, list, one_line, pairs, toml, yaml};
 use crate::{Document, Error, Format, Section, markdown};
 
 /// What makes a document a pattern.
@@ -57,7 +58,7 @@ impl Difficulty {
 }
 
 /// As it is written: catalogues differ in how they call things.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Written {
     id: Option<Scalar>,
     title: Option<Scalar>,
@@ -77,6 +78,95 @@ struct Written {
     avoid_when: Option<Many>,
 }
 
+/// What a file says about itself.
+#[derive(Default)]
+struct Told {
+    id: Option<String>,
+    title: Option<String>,
+    summary: Option<String>,
+    description: Option<String>,
+    category: Option<String>,
+    difficulty: Option<String>,
+    related: Vec<String>,
+    use_when: Option<String>,
+    avoid_when: Option<String>,
+}
+
+impl Told {
+    /// None where a file says nothing. What can't be read as a whole is read line by line.
+    fn read(text: &str, warnings: &mut Vec<String>) -> Result<Option<Told>, Error> {
+        if let Some((toml, _)) = toml(text).filter(|(toml, _)| is_mapping(toml, '=')) {
+            return Told::by_line(toml, '=').map(Some);
+        }
+        let yaml = yaml(text).map(|(yaml, _)| yaml);
+        let Some(yaml) = yaml.filter(|yaml| yaml.trim().is_empty() || is_mapping(yaml, ':')) else {
+            return Ok(None);
+        };
+        if yaml.trim().is_empty() {
+            return Ok(Some(Told::default()));
+        }
+        match serde_saphyr::from_str::<Written>(yaml) {
+            Ok(written) => Ok(Some(Told::from(written))),
+            Err(error) => {
+                let told = Told::by_line(yaml, ':')?;
+                let place = line_of(&error).map(|line| format!(" (line {line})")).unwrap_or_default();
+                warnings.push(format!("its front matter is no good YAML{place}; it was read line by line"));
+                Ok(Some(told))
+            }
+        }
+    }
+
+    fn by_line(text: &str, sign: char) -> Result<Told, Error> {
+        let mut told = Told::default();
+        for (key, value) in pairs(text, sign)? {
+            let slot = match key.to_lowercase().replace('_', "").as_str() {
+                "id" => &mut told.id,
+                "title" => &mut told.title,
+                "summary" => &mut told.summary,
+                "description" => &mut told.description,
+                "category" | "applicationpatternid" => &mut told.category,
+                "difficulty" | "skilllevel" => &mut told.difficulty,
+                "usewhen" => &mut told.use_when,
+                "avoidwhen" => &mut told.avoid_when,
+                "related" | "relatedpatterns" if told.related.is_empty() => {
+                    told.related = list(&value);
+                    continue;
+                }
+                _ => continue,
+            };
+            let is_list = value.trim_start().starts_with(['-', '[']);
+            let value = if is_list { list(&value).join("; ") } else { value };
+            *slot = slot.take().or_else(|| one_line(&value));
+        }
+        Ok(told)
+    }
+}
+
+impl From<Written> for Told {
+    fn from(written: Written) -> Told {
+        let line = |scalar: Option<Scalar>| scalar.and_then(Scalar::text).as_deref().and_then(one_line);
+        Told {
+            id: line(written.id),
+            title: line(written.title),
+            summary: prose(written.summary),
+            description: prose(written.description),
+            category: line(written.category).or_else(|| line(written.application)),
+            difficulty: line(written.difficulty).or_else(|| line(written.skill_level)),
+            related: written.related.map(Many::texts).unwrap_or_default(),
+            use_when: prose(written.use_when),
+            avoid_when: prose(written.avoid_when),
+        }
+    }
+}
+
+/// In the file, which has a line before the YAML.
+fn line_of(error: &serde_saphyr::Error) -> Option<u64> {
+    let error = error.to_string();
+    let (_, rest) = error.split_once("line ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some(digits.parse::<u64>().ok()? + 1)
+}
+
 const SUMMARY_CHARS_MAX: usize = 200;
 /// What a call can name.
 const ID_BYTES_MAX: usize = 256;
@@ -85,37 +175,34 @@ const UNCATEGORIZED: &str = "uncategorized";
 
 const DESCRIBES: [&str; 5] = ["description", "overview", "intent", "guideline", "summary"];
 const USE_WHEN: [&str; 4] = ["use when", "when to use", "usewhen", "use this when"];
-const AVOID_WHEN: [&str; 5] =
-    ["avoid when", "when to avoid", "avoidwhen", "when not to use", "do not use when"];
+const AVOID_WHEN: [&str; 6] =
+    ["avoid when", "when to avoid", "avoidwhen", "when not to use", "do not use when", "don't use when"];
 
 /// `path` is that of the file below what is ingested: its name and folder stand in for an id and a category.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     let mut document = crate::parse(format, path, text)?;
-    let yaml = yaml(text.strip_prefix('\u{feff}').unwrap_or(text)).map(|(yaml, _)| yaml);
-    let Some(yaml) = yaml.filter(|yaml| yaml.trim().is_empty() || is_mapping(yaml, ':')) else {
-        let warnings = vec!["it has no front matter, so it is a document and no pattern".to_owned()];
+    let mut warnings = Vec::new();
+    let Some(told) = Told::read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut warnings)? else {
+        warnings.push("it has no front matter, so it is a document and no pattern".to_owned());
         return Ok(Parsed { document, pattern: None, warnings });
     };
-    let written = match yaml.trim().is_empty() {
-        true => Written::default(),
-        false => serde_saphyr::from_str(yaml).map_err(|error| Error::FrontMatter(first_line(&error)))?,
-    };
-    let mut warnings = Vec::new();
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
-    let id = line(written.id).unwrap_or_else(|| {
+    let (folder, name) = place_of(path);
+    // What can't be seen can't be named in a call.
+    let id = told.id.map(|id| clean(&id).trim().to_owned()).filter(|id| !id.is_empty());
+    let id = id.unwrap_or_else(|| {
         warnings.push(format!("it has no id; `{name}` stands in for it"));
         name.to_owned()
     });
     if id.len() > ID_BYTES_MAX {
         return Err(Error::FrontMatter(format!("an id of {} bytes is more than {ID_BYTES_MAX}", id.len())));
     }
-    let heading = document.sections.iter().find_map(|section| section.heading_path.first());
-    document.title = line(written.title).or_else(|| heading.cloned()).unwrap_or_else(|| {
+    // A heading of a lower level is that of a section.
+    let heading = document.sections.iter().find(|section| section.level == 1).map(heading_of);
+    document.title = told.title.or_else(|| heading.map(str::to_owned)).unwrap_or_else(|| {
         warnings.push("it has no title; its id stands in for it".to_owned());
         id.clone()
     });
-    let category = line(written.category).or_else(|| line(written.application)).unwrap_or_else(|| {
+    let category = told.category.unwrap_or_else(|| {
         let folder = folder.rsplit('/').next().unwrap_or_default();
         if folder.is_empty() {
             warnings.push(format!("it has no category and no folder; it is `{UNCATEGORIZED}`"));
@@ -123,7 +210,7 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         }
         folder.to_owned()
     });
-    let difficulty = line(written.difficulty).or_else(|| line(written.skill_level)).and_then(|told| {
+    let difficulty = told.difficulty.and_then(|told| {
         let known = Difficulty::parse(&told);
         if known.is_none() {
             warnings.push(format!("difficulty `{told}` is none of beginner, intermediate, advanced"));
@@ -131,22 +218,27 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         known
     });
     let sections = &document.sections;
-    let (summary, told) = (prose(written.summary), prose(written.description));
-    let of_section = |names: &[&str]| {
-        let named = sections.iter().find(|section| names.contains(&key(heading_of(section)).as_str()));
+    let (summary, described) = (told.summary, told.description);
+    // Some headings go on: `When to Use the Abstract Factory`, `Intent of the Abstract Factory`.
+    let of_section = |names: &[&str], beginnings: &[&str]| {
+        let is_named = |section: &&Section| {
+            let key = key(heading_of(section));
+            names.contains(&key.as_str()) || beginnings.iter().any(|beginning| key.starts_with(beginning))
+        };
+        let named = sections.iter().find(is_named);
         named.map(|section| section.text.clone()).filter(|text| !text.is_empty())
     };
     // Where there are both, the one that is not the summary is the whole of it.
-    let description = told
+    let description = described
         .clone()
         .filter(|_| summary.is_some())
-        .or_else(|| of_section(&DESCRIBES))
+        .or_else(|| of_section(&DESCRIBES, &["intent of "]))
         .or_else(|| {
             let lead =
                 sections.iter().filter(|section| is_lead(section)).map(|section| section.text.as_str());
             Some(lead.collect::<Vec<_>>().join("\n\n").trim().to_owned()).filter(|text| !text.is_empty())
         })
-        .or_else(|| told.clone())
+        .or_else(|| described.clone())
         .or_else(|| summary.clone())
         .or_else(|| sections.iter().map(|section| section.text.clone()).find(|text| !text.is_empty()))
         .unwrap_or_default();
@@ -154,16 +246,26 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         warnings.push("it has no summary and no text".to_owned());
     }
     let pattern = Pattern {
-        summary: shortened(&summary.or(told).unwrap_or_else(|| description.clone())),
-        use_when: prose(written.use_when).or_else(|| of_section(&USE_WHEN)),
-        avoid_when: prose(written.avoid_when).or_else(|| of_section(&AVOID_WHEN)),
-        related: written.related.map(Many::texts).unwrap_or_default(),
+        summary: shortened(&summary.or(described).unwrap_or_else(|| description.clone())),
+        use_when: told.use_when.or_else(|| of_section(&[], &USE_WHEN)),
+        avoid_when: told.avoid_when.or_else(|| of_section(&[], &AVOID_WHEN)),
+        related: told.related,
         id,
         description,
         category,
         difficulty,
     };
     Ok(Parsed { document, pattern: Some(pattern), warnings })
+}
+
+/// The folder and the name of a pattern's file. Many catalogues have a folder for each, and a page of no name in it.
+fn place_of(path: &str) -> (&str, &str) {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+    match ["readme", "index", "_index"].contains(&name.to_lowercase().as_str()) && !folder.is_empty() {
+        true => folder.rsplit_once('/').unwrap_or(("", folder)),
+        false => (folder, name),
+    }
 }
 
 /// What stands before the first section: before any heading, or below the title.
@@ -175,11 +277,6 @@ fn heading_of(section: &Section) -> &str {
     section.heading_path.last().map_or("", String::as_str)
 }
 
-fn line(scalar: Option<Scalar>) -> Option<String> {
-    let text = scalar.and_then(Scalar::text)?;
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty())
-}
-
 /// A text as it stands, or the items of a list.
 fn prose(many: Option<Many>) -> Option<String> {
     let text = match many? {
@@ -187,11 +284,6 @@ fn prose(many: Option<Many>) -> Option<String> {
         Many::List(items) => items.into_iter().filter_map(Scalar::text).collect::<Vec<_>>().join("; "),
     };
     Some(text).filter(|text| !text.is_empty())
-}
-
-/// What the parser says, without the picture that it draws of the place.
-fn first_line(error: &serde_saphyr::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// What a section of a pattern is for.
@@ -259,7 +351,8 @@ pub fn pieces(text: &str) -> Vec<Piece> {
 }
 
 fn prose_of(text: &str) -> Option<Piece> {
-    let text = text.trim();
+    // A fence in a quote has the sign of the quote before it.
+    let text = text.trim().trim_end_matches('>').trim_end();
     (!text.is_empty()).then(|| Piece::Prose(text.to_owned()))
 }
 
@@ -316,7 +409,7 @@ mod tests {
             ("summary: Short.\ndescription: Long.", "Lead.", "Long."),
             ("description: Told.", "Lead.", "Lead."),
             ("description: Told.", "", "Told."),
-            ("summary: Short.", "# T\n\nLead.\n\n## Intent\n\nWhy.", "Why."),
+            ("summary: Short.", "# T\n\nLead.\n\n## Intent of T\n\nWhy.", "Why."),
             ("summary: Short.", "# T\n\n## Rationale\n\nWhy.", "Short."),
             ("title: T", "# T\n\n## Rationale\n\nWhy.", "Why."),
         ] {
@@ -341,16 +434,49 @@ mod tests {
         assert_eq!((bare.category.as_str(), warnings.len()), (UNCATEGORIZED, 4), "{warnings:?}");
         let (_, long, _) = pattern("x.md", &format!("---\nid: x\n---\n{}", "words and ".repeat(50)));
         assert!(long.summary.chars().count() <= SUMMARY_CHARS_MAX && long.summary.ends_with('…'));
+        let (_, page, _) =
+            pattern("gof/observer/README.md", "---\ntitle: Observer\ntag: [events]\n---\nTell others.");
+        assert_eq!((page.id.as_str(), page.category.as_str()), ("observer", "gof"));
         let plain = parse(Format::Markdown, "README.md", "# The catalogue").expect("a document");
         assert_eq!((plain.pattern, plain.warnings.len()), (None, 1));
     }
 
     #[test]
     fn what_is_broken_is_said_in_a_line() {
-        for yaml in ["id: [", "id: x\n  title: y", "related: {a: b}", &format!("id: {}", "x".repeat(300))] {
+        for yaml in ["id: [", &format!("id: {}", "x".repeat(300))] {
             let error = parse(Format::Markdown, "x.md", &format!("---\n{yaml}\n---\n")).expect_err(yaml);
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
+    }
+
+    #[test]
+    fn values_are_taken_as_they_are_written() {
+        for (written, id) in [
+            ("0001", "0001"),
+            ("no", "no"),
+            ("1e3", "1e3"),
+            ("1.10", "1.10"),
+            ("\"zero\u{200b}width\"", "zerowidth"),
+        ] {
+            let (_, found, warnings) =
+                pattern("c/x.md", &format!("---\nid: {written}\ntitle: N\n---\nText.\n"));
+            assert_eq!((found.id.as_str(), warnings.len()), (id, 0), "{warnings:?}");
+        }
+        let (_, found, warnings) = pattern("c/x.md", "---\nid: \"\u{200b}\"\ntitle: N\n---\nText.\n");
+        assert_eq!((found.id.as_str(), warnings.len()), ("x", 1));
+    }
+
+    #[test]
+    fn what_is_no_good_yaml_is_read_by_line_and_said() {
+        let text = "---\nid: x\ntitle: Retry: with a colon\ncategory: [a, b]\nrelated: [y, z]\nskillLevel: beginner\n---\nText.\n";
+        let (document, found, warnings) = pattern("c/x.md", text);
+        assert_eq!((document.title.as_str(), found.related.len()), ("Retry: with a colon", 2));
+        assert_eq!(found.category, "a; b");
+        assert_eq!(found.difficulty, Some(Difficulty::Beginner));
+        assert_eq!(warnings, ["its front matter is no good YAML (line 3); it was read line by line"]);
+        let toml = "+++\nid = \"x\"\ntitle = \"T\"\ncategory = \"c\"\n+++\nText.\n";
+        let (document, found, warnings) = pattern("c/x.md", toml);
+        assert_eq!((document.title.as_str(), found.id.as_str(), warnings.len()), ("T", "x", 0));
     }
 
     #[test]

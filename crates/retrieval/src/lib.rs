@@ -32,5 +32,5 @@ pub use index::{Index, Known};
 pub use memory::{Memory, Version};
 pub use part::{Limits, Place, Sight};
 pub use passage::passage_ranges;
-pub use search::{By, Hit, Question, Results, Why};
+pub use search::{By, Hit, Least, Question, Results, Why};
 pub use segment::TextOf;

@@ -25,7 +25,7 @@ const RARITY_MANY: i64 = 500;
 pub const RELEVANT: f32 = 0.68;
 /// A word in the title says more about the matter.
 pub const TITLE_SHARE: f32 = 1.4;
-/// The same where there are no vectors.
+/// The same where there are no vectors: half of it.
 pub const RELEVANT_BY_WORDS: f32 = 0.50;
 
 /// What the words are measured against: the texts that are live at the moment of the question.

@@ -40,10 +40,22 @@ pub struct Question<'a> {
     pub by: By,
     /// Takes the words as they stand: identifiers whole, and no lookalike for a word that nobody uses.
     pub as_written: bool,
-    /// Leaves out what has too little of the question, or means something too far from it.
-    pub relevant_only: bool,
+    /// How much of the question a match has at least.
+    pub least: Least,
     /// Whether hits say why they match.
     pub explain: bool,
+}
+
+/// How much of a question something must have to be a match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Least {
+    /// A term of it, or a meaning that is near enough.
+    #[default]
+    Some,
+    /// Half of its weight in words, or a meaning that is near enough for a long text.
+    Half,
+    /// So much of both together that it is about the same matter.
+    Relevant,
 }
 
 /// What a question goes by.
@@ -184,8 +196,11 @@ impl Index {
             fusions: &fusions,
             by: question.by,
             by_meaning,
-            relevant_only: question.relevant_only,
-            floor: self.embedder.floor(),
+            least: question.least,
+            floor: match question.least {
+                Least::Half => self.embedder.floor_of_many(),
+                _ => self.embedder.floor(),
+            },
         };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
@@ -520,7 +535,7 @@ struct Judge<'a> {
     fusions: &'a [Fusion],
     by: By,
     by_meaning: bool,
-    relevant_only: bool,
+    least: Least,
     /// As near as this is a match.
     floor: f32,
 }
@@ -528,7 +543,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Then the order is that of the words' scores as they stand.
     fn is_by_words(&self) -> bool {
-        self.by == By::Words && self.asks.len() == 1 && !self.relevant_only
+        self.by == By::Words && self.asks.len() == 1 && self.least == Least::Some
     }
 
     /// The score of each of these texts, and above which they match.
@@ -573,15 +588,17 @@ impl Judge<'_> {
 
     fn score_side(&self, side: usize, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
         let (fusion, Side { lexical, cosines, shares, .. }) = (&self.fusions[side], &scored.sides[side]);
-        if self.relevant_only {
+        if self.least != Least::Some {
             for (local, out) in locals.zip(out) {
                 let (lexical, cosine) = (lexical[local], cosines.get(local).copied().unwrap_or(0.0));
                 let by_meaning = self.by_meaning && !self.asks[side].title_only;
-                let is_relevant = match by_meaning {
-                    true => shares[local] + cosine >= RELEVANT,
-                    false => shares[local] >= RELEVANT_BY_WORDS,
+                let is_enough = match (self.least, by_meaning) {
+                    (Least::Relevant, true) => shares[local] + cosine >= RELEVANT,
+                    (Least::Half, true) => shares[local] >= RELEVANT_BY_WORDS || cosine >= self.floor,
+                    (_, false) => shares[local] >= RELEVANT_BY_WORDS,
+                    (Least::Some, true) => true,
                 };
-                *out = if is_relevant { fusion.total(lexical, cosine) } else { NO_MATCH };
+                *out = if is_enough { fusion.total(lexical, cosine) } else { NO_MATCH };
             }
             return;
         }
@@ -628,9 +645,9 @@ fn score(
     let mut sides = Vec::with_capacity(asks.len());
     for ask in asks {
         let (mut lexical, mut cosines, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        if question.by != By::Meaning || question.relevant_only {
+        if question.by != By::Meaning || question.least != Least::Some {
             lexical = vec![0.0; many];
-            shares = vec![0.0; if question.relevant_only { many } else { 0 }];
+            shares = vec![0.0; if question.least == Least::Some { 0 } else { many }];
             score_words(part, number, ask, &within, &mut lexical, &mut shares)?;
         }
         if question.by != By::Words {

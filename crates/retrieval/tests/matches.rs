@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Question, Sight, Version, lex};
+use kenning_retrieval::{
+    By, Document, Embedder, Index, Least, Limits, Prepared, Question, Sight, Version, lex,
+};
 
 #[test]
 fn paraphrases_come_and_chaff_does_not() {
@@ -60,15 +62,8 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
         assert!(!shared(entry), "line {} shares a word: {question} / {entry}", number + 1);
         let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
         let (text, by) = (Some(*question), By::WordsAndMeaning);
-        let asked = Question {
-            title: None,
-            text,
-            sight,
-            by,
-            as_written: false,
-            relevant_only: false,
-            explain: false,
-        };
+        let asked =
+            Question { title: None, text, sight, by, as_written: false, least: Least::Some, explain: false };
         let results = index.search(&asked, 0..1000).expect("memory");
         let came = |number: usize| results.hits.iter().any(|hit| hit.key as usize == number);
         found += usize::from(came(number));

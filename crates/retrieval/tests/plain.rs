@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Error, Index, Known, Limits, Memory, Prepared, Question, Sight,
+    By, Directory, Document, Embedder, Error, Index, Known, Least, Limits, Memory, Prepared, Question, Sight,
     Version, embed, lex,
 };
 use proptest::prelude::*;
@@ -272,7 +272,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
         as_written: false,
-        relevant_only: asked.relevant_only,
+        least: if asked.relevant_only { Least::Relevant } else { Least::Some },
         explain: false,
     };
     let results = index.search(&question, 0..1000).expect("readable");
