@@ -1,5 +1,5 @@
-//! The index of entries, or of the sections of documents, kept level with the log. It holds every version, so it answers for any earlier transaction as
-//! it would have answered then.
+//! The index of entries, of the sections of documents, or of patterns, kept level with the log. It holds every version, so
+//! it answers for any earlier transaction as it would have answered then.
 //!
 //! Segments on the disk are written from the log and from nothing else, by one process at a time, in the background.
 //! Each process keeps what comes after them in memory, read from the log before the question that needs it. So there
@@ -13,19 +13,17 @@ use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kenning_model::{
-    EntityType, Entry, Id, Record, Section, Status, Timestamp, Transaction, TxId, clean, fold,
-};
+use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
-    passage_ranges,
 };
 use kenning_storage::{Applied, Error, Reader, Storage};
 
 use crate::duplicates;
-use crate::search::{Asked, Explanation, SectionLabel};
+use crate::search::{Asked, Explanation};
+use crate::text::Said;
 use crate::{Rebuilt, Snapshot, locked};
 
 /// How many changes are prepared together, on as many threads as there are cores.
@@ -53,7 +51,7 @@ const PATIENCE_TO_MEND: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Indexed {
-    /// What is in it: entries, or sections of documents.
+    /// What is in it: entries, sections of documents, or documents that are patterns.
     of: EntityType,
     storage: Arc<Storage>,
     embedder: Arc<Embedder>,
@@ -210,7 +208,7 @@ impl Indexed {
             sight: Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
             by: By::WordsAndMeaning,
             as_written: question.as_written,
-            relevant_only: question.relevant_only,
+            least: question.least,
             explain: question.explain,
         };
         let results = index.search(&asked, page)?;
@@ -594,8 +592,8 @@ fn key(id: Id, passage: usize) -> u64 {
 struct Change {
     tx: TxId,
     id: Id,
-    before: Option<Record>,
-    after: Option<Record>,
+    before: Option<Said>,
+    after: Option<Said>,
 }
 
 /// Reads changes from the log.
@@ -610,6 +608,7 @@ fn feed(
     let mut failed = None;
     reader.changes(&[of], range, &mut |tx, _, id, after| {
         if failed.is_none() {
+            let after = after.map(Said::from);
             batch.push(Change { tx, id, before: None, after });
             if batch.len() == BATCH {
                 failed = flush(reader, of, &mut batch, embedder, take).err();
@@ -630,10 +629,12 @@ fn flush(
     take: Take<'_>,
 ) -> Result<(), Failed> {
     for change in batch.iter_mut() {
+        if let Some(after) = &mut change.after {
+            after.complete(reader, change.id, change.tx)?;
+        }
         // The first version of an id follows none.
-        if change.after.as_ref().is_none_or(|record| record.version() > 1) {
-            let ended = reader.record(of, change.id, TxId(change.tx.0 - 1))?;
-            change.before = ended.map(|stored| stored.record);
+        if change.after.as_ref().is_none_or(|said| said.record.version() > 1) {
+            change.before = Said::read(reader, of, change.id, TxId(change.tx.0 - 1))?;
         }
     }
     let prepared = prepare(batch, embedder)?;
@@ -672,8 +673,9 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>,
 }
 
 fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<PreparedChange, Failed> {
-    let before = change.before.iter().flat_map(Text::all_of).map(|text| text.prepared(embedder)).collect();
-    let Some(record) = &change.after else { return Ok((before, Vec::new())) };
+    let before = change.before.iter().flat_map(Said::texts).map(|text| text.prepared(embedder)).collect();
+    let Some(said) = &change.after else { return Ok((before, Vec::new())) };
+    let record = &said.record;
     let (mut limits, mut marks) = (Limits::NONE, Vec::new());
     if let Record::Entry(entry) = record {
         limits = Limits {
@@ -687,7 +689,7 @@ fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<
     }
     let group = record.scope().map_or(0, |scope| scope.0);
     let mut after = Vec::new();
-    for text in Text::all_of(record) {
+    for text in said.texts() {
         let mut prepared = text.prepared(embedder);
         if embedder.is_slow() && embed_now {
             prepared = prepared.embedded(&text.document(), embedder)?;
@@ -705,72 +707,10 @@ fn text_of(
     from: u64,
     take: &mut dyn FnMut(&Document<'_>),
 ) -> bool {
-    let stored = reader.record(of, Id::from_bits(key), TxId(from));
-    let text = stored
-        .ok()
-        .flatten()
-        .and_then(|stored| Text::all_of(&stored.record).into_iter().nth((key >> PASSAGE_SHIFT) as usize));
+    let said = Said::read(reader, of, Id::from_bits(key), TxId(from));
+    let text =
+        said.ok().flatten().and_then(|said| said.texts().into_iter().nth((key >> PASSAGE_SHIFT) as usize));
     let Some(text) = text else { return false };
     take(&text.document());
     true
-}
-
-/// An entry or a passage of a section as it is found.
-struct Text {
-    title: String,
-    body: String,
-    labels: Vec<String>,
-}
-
-impl Text {
-    fn all_of(record: &Record) -> Vec<Text> {
-        match record {
-            Record::Entry(entry) => vec![Text::of_entry(entry)],
-            Record::Section(section) => Text::of_section(section),
-            // Nothing else is fed.
-            _ => Vec::new(),
-        }
-    }
-
-    fn of_entry(entry: &Entry) -> Text {
-        // What its author says about an entry is as good as what stands in it.
-        let mut body = clean(&entry.content);
-        for more in entry.context.iter().chain(&entry.tags) {
-            body.push('\n');
-            body.push_str(&clean(more));
-        }
-        let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
-        labels.sort();
-        labels.dedup();
-        Text { title: clean(&entry.topic), body, labels }
-    }
-
-    /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
-    fn of_section(section: &Section) -> Vec<Text> {
-        let title = section.title();
-        let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
-        labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
-        labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
-        let text = clean(&section.text);
-        let mut ranges = passage_ranges(&text);
-        if ranges.is_empty() {
-            // A heading without a text can still be found.
-            ranges.push(0..0);
-        }
-        let tags: String = section.tags.iter().map(|tag| format!(" {}", clean(tag))).collect();
-        let passage = |range: Range<usize>| Text {
-            title: title.clone(),
-            body: format!("{}{tags}", &text[range]),
-            labels: labels.clone(),
-        };
-        ranges.into_iter().map(passage).collect()
-    }
-
-    fn document(&self) -> Document<'_> {
-        Document { title: &self.title, body: &self.body, labels: &self.labels }
-    }
-
-    fn prepared(&self, embedder: &Embedder) -> Prepared {
-        Prepared::new(&self.document(), embedder)
-    }
 }

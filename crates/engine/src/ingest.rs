@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use kenning_documents::{Document, Format, Label, Section, parse};
-use kenning_model::{Link, Mention, ScopeId};
-use kenning_storage::{Error, KnownDocument, NewDocument, NewSection, Request, Write};
+use kenning_documents::pattern::{self, Difficulty, Parsed};
+use kenning_documents::{Format, Label, Section, parse};
+use kenning_model::{Link, Mention, Pattern, ScopeId};
+use kenning_storage::{DocumentKind, Error, KnownDocument, NewDocument, NewSection, Request, Write};
 use sha2::{Digest, Sha256};
 
 use crate::Engine;
 
 /// Grows when files are cut in another way, so that they are all taken in again.
-const SECTIONING: u32 = 2;
+const SECTIONING: u32 = 3;
 
 /// What a run takes files in for.
 pub struct Intake {
@@ -18,6 +19,7 @@ pub struct Intake {
     pub origin: String,
     pub scope: ScopeId,
     pub source: String,
+    pub kind: DocumentKind,
     /// Of documents that name none.
     pub doc_tag: String,
     /// `root_of` the directory that paths are below; empty where there is none.
@@ -32,6 +34,13 @@ pub fn root_of(directory: &Path) -> String {
 /// Sixteen bytes tell any two apart.
 fn hex_of(hash: Sha256) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A file that is to be taken in.
+pub struct Prepared {
+    pub document: NewDocument,
+    /// What its author should look at.
+    pub warnings: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +69,7 @@ impl Intake {
         format: Format,
         bytes: Vec<u8>,
         known: Option<&KnownDocument>,
-    ) -> Result<Option<NewDocument>, IntakeError> {
+    ) -> Result<Option<Prepared>, IntakeError> {
         let hash = self.hash(&bytes);
         if known.is_some_and(|known| known.hash == hash) {
             return Ok(None);
@@ -69,7 +78,13 @@ impl Intake {
         if text.contains('\0') {
             return Err(IntakeError::Binary);
         }
-        Ok(Some(self.document(path, hash, parse(format, path, &text)?)))
+        let parsed = match self.kind {
+            DocumentKind::Pattern => pattern::parse(format, path, &text)?,
+            DocumentKind::Plain => {
+                Parsed { document: parse(format, path, &text)?, pattern: None, warnings: Vec::new() }
+            }
+        };
+        Ok(Some(self.prepared(path, hash, parsed)))
     }
 
     pub fn put(&self, engine: &Engine, document: NewDocument) -> Result<(), Error> {
@@ -94,9 +109,10 @@ impl Intake {
         engine.commit(Request { actor, origin, tool: "ingest".to_owned(), write, keyed: None }).map(drop)
     }
 
-    fn document(&self, path: &str, hash: String, document: Document) -> NewDocument {
+    fn prepared(&self, path: &str, hash: String, parsed: Parsed) -> Prepared {
+        let Parsed { document, pattern, warnings } = parsed;
         let title = document.title.clone();
-        NewDocument {
+        let document = NewDocument {
             scope: self.scope,
             source: self.source.clone(),
             path: path.to_owned(),
@@ -107,18 +123,37 @@ impl Intake {
             updated: document.about.updated,
             root: self.root.clone(),
             default_tag: self.doc_tag.clone(),
+            catalogue: self.kind == DocumentKind::Pattern,
+            pattern: pattern.map(new_pattern).map(Box::new),
             hash,
             sections: document.sections.into_iter().map(|section| new_section(&title, section)).collect(),
             title: document.title,
-        }
+        };
+        Prepared { document, warnings }
     }
 
     /// Of the bytes, and of what else decides what becomes of them.
     fn hash(&self, bytes: &[u8]) -> String {
         let mut hash = Sha256::new();
         hash.update(format!("{SECTIONING}\n{}\n", self.doc_tag));
+        if self.kind == DocumentKind::Pattern {
+            hash.update("pattern\n");
+        }
         hash.update(bytes);
         hex_of(hash)
+    }
+}
+
+fn new_pattern(pattern: pattern::Pattern) -> Pattern {
+    Pattern {
+        id: pattern.id,
+        summary: pattern.summary,
+        description: pattern.description,
+        category: pattern.category,
+        difficulty: pattern.difficulty.map(Difficulty::as_str).map(str::to_owned),
+        related: pattern.related,
+        use_when: pattern.use_when,
+        avoid_when: pattern.avoid_when,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The spine. `commit` appends to the log, `snapshot` answers from one transaction number, `watch` tells when the
 //! log has grown, whoever wrote. What the engine keeps in memory is a cache of the log and is fed only from it.
 
+mod catalogue;
 mod duplicates;
 mod indexed;
 mod ingest;
@@ -8,6 +9,7 @@ mod likeness;
 mod linked;
 mod search;
 mod snapshot;
+mod text;
 mod watch;
 
 use std::collections::HashSet;
@@ -17,15 +19,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use kenning_model::{EntityType, Id, Timestamp, TxId};
 use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
+use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
+pub use catalogue::{Counts, FoundPatterns, OfOneId, Overview, PatternQuestion};
 pub use duplicates::Similar;
-pub use ingest::{Intake, IntakeError, root_of};
+pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
+pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
 pub use kenning_retrieval::{Embedder, passage_ranges};
-pub use kenning_storage::{DocumentSource, Error, KnownDocument, Sources, Stored};
+pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
@@ -55,6 +60,8 @@ struct Opened {
     duplicates: Mutex<duplicates::Duplicates>,
     indexed: Arc<indexed::Indexed>,
     sections: Arc<indexed::Indexed>,
+    patterns: Arc<indexed::Indexed>,
+    catalogue: catalogue::Catalogue,
     linked: linked::Linked,
 }
 
@@ -70,6 +77,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         self.indexed.stop();
         self.sections.stop();
+        self.patterns.stop();
     }
 }
 
@@ -122,6 +130,16 @@ impl Engine {
         Ok(self.opened()?.secret)
     }
 
+    /// Another secret of the store, for one purpose: who learns what it made knows nothing of the others.
+    pub fn secret_for(&self, purpose: &str) -> Result<[u8; 32], Error> {
+        Ok(Sha256::new()
+            .chain_update(purpose)
+            .chain_update([0])
+            .chain_update(self.secret()?)
+            .finalize()
+            .into())
+    }
+
     pub fn storage(&self) -> Result<&Storage, Error> {
         Ok(&self.opened()?.storage)
     }
@@ -151,6 +169,7 @@ impl Engine {
             locked(&opened.duplicates).apply_next(tx);
             opened.indexed.committed(tx);
             opened.sections.committed(tx);
+            opened.patterns.committed(tx);
             self.announce(tx.id);
         })
     }
@@ -199,18 +218,25 @@ impl Engine {
     pub fn rebuild(&self) -> Result<Rebuilt, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
-        let (entries, sections) = (opened.indexed.rebuild(&*reader)?, opened.sections.rebuild(&*reader)?);
-        Ok(Rebuilt {
-            at: entries.at.min(sections.at),
-            versions: entries.versions + sections.versions,
-            live: entries.live + sections.live,
-        })
+        let mut all = Rebuilt { at: TxId(u64::MAX), versions: 0, live: 0 };
+        for index in [&opened.indexed, &opened.sections, &opened.patterns] {
+            let rebuilt = index.rebuild(&*reader)?;
+            all.at = all.at.min(rebuilt.at);
+            all.versions += rebuilt.versions;
+            all.live += rebuilt.live;
+        }
+        Ok(all)
     }
 
     /// Has the index on disk tell of all documents, after many were written: otherwise the next question does it.
     pub fn settle(&self) -> Result<(), Error> {
         let opened = self.opened()?;
-        opened.sections.settle(&*opened.storage.reader()?)
+        let reader = opened.storage.reader()?;
+        opened.sections.settle(&*reader)?;
+        match reader.document_kinds(reader.head()?)?.patterns {
+            true => opened.patterns.settle(&*reader),
+            false => Ok(()),
+        }
     }
 
     fn opened(&self) -> Result<&Opened, Error> {
@@ -235,8 +261,17 @@ impl Engine {
         };
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");
-        let linked = linked::Linked::default();
-        Ok(self.opened.get_or_init(|| Opened { storage, secret, duplicates, indexed, sections, linked }))
+        let patterns = index(EntityType::Document, "patterns");
+        Ok(self.opened.get_or_init(|| Opened {
+            storage,
+            secret,
+            duplicates,
+            indexed,
+            sections,
+            patterns,
+            catalogue: catalogue::Catalogue::default(),
+            linked: linked::Linked::default(),
+        }))
     }
 }
 

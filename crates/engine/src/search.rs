@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use kenning_model::{Id, ScopeId, Timestamp, fold};
-use kenning_retrieval::Why;
 use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
+use kenning_retrieval::{Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::Snapshot;
@@ -36,7 +36,7 @@ pub(crate) struct Asked<'a> {
     pub labels: Vec<Vec<String>>,
     pub visible_at: Option<Timestamp>,
     pub as_written: bool,
-    pub relevant_only: bool,
+    pub least: Least,
     pub explain: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> From<&Question<'a>> for Asked<'a> {
             labels: question.tags.iter().map(|tag| vec![fold(tag)]).collect(),
             visible_at: question.visible_at,
             as_written: false,
-            relevant_only: question.relevant_only,
+            least: if question.relevant_only { Least::Relevant } else { Least::Some },
             explain: question.explain,
         }
     }
@@ -69,6 +69,23 @@ impl SectionLabel {
             SectionLabel::DocTag => "doc_tag",
             SectionLabel::Repository => "repository",
             SectionLabel::Environment => "environment",
+        };
+        format!("{kind}={}", fold(value))
+    }
+}
+
+/// What patterns can be told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatternLabel {
+    Category,
+    Difficulty,
+}
+
+impl PatternLabel {
+    pub(crate) fn of(self, value: &str) -> String {
+        let kind = match self {
+            PatternLabel::Category => "category",
+            PatternLabel::Difficulty => "difficulty",
         };
         format!("{kind}={}", fold(value))
     }
@@ -175,7 +192,7 @@ impl Snapshot<'_> {
             labels: labels.collect(),
             visible_at: None,
             as_written: question.as_written,
-            relevant_only: false,
+            least: Least::Some,
             explain: true,
         };
         let matches = self.sections().search(self.reader(), self.at(), &asked, page)?;

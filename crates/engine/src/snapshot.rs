@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree, TripleFilter,
-    View, find_scope,
+    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree,
+    TripleFilter, View, find_scope,
 };
 
 use crate::Opened;
+use crate::catalogue::Catalogue;
 use crate::indexed::Indexed;
 use crate::linked::Linked;
 
 /// What a store has that not every store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
+    /// Documents that are not there for the sake of a catalogue.
     pub documents: bool,
+    pub patterns: bool,
 }
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
@@ -48,6 +51,15 @@ impl<'a> Snapshot<'a> {
         &self.opened.sections
     }
 
+    /// The index of them.
+    pub(crate) fn patterns(&self) -> &Arc<Indexed> {
+        &self.opened.patterns
+    }
+
+    pub(crate) fn known_patterns(&self) -> &Catalogue {
+        &self.opened.catalogue
+    }
+
     pub(crate) fn linked(&self) -> &Linked {
         &self.opened.linked
     }
@@ -61,12 +73,19 @@ impl<'a> Snapshot<'a> {
         self.reader.document_of(section, self.at)
     }
 
+    pub fn sections_of(&self, document: Id) -> Result<Vec<Stored>, Error> {
+        self.reader.sections_of(document, self.at)
+    }
+
     pub fn document(&self, id: Id) -> Result<Option<Stored>, Error> {
         self.reader.record(EntityType::Document, id, self.at)
     }
 
     pub(crate) fn content(&self) -> Result<Content, Error> {
-        Ok(Content { documents: self.reader.has_any(EntityType::Document, self.at)? })
+        let DocumentKinds { plain, patterns, beside_patterns } = self.reader.document_kinds(self.at)?;
+        // A catalogue brings a page or two beside its patterns, which nobody took it in for; one without patterns is
+        // documents after all.
+        Ok(Content { documents: plain || (beside_patterns && !patterns), patterns })
     }
 
     /// What documents of a scope were taken in from, by name.

@@ -58,9 +58,9 @@ impl Author<'_> {
                 );
                 let path = format!("p{page}.md");
                 let book = intake("book");
-                let document = book.prepare(&path, Format::Markdown, text.into_bytes(), None);
-                if let Some(document) = document.expect("a document") {
-                    book.put(self.engine, document).expect("it is taken in");
+                let prepared = book.prepare(&path, Format::Markdown, text.into_bytes(), None);
+                if let Some(prepared) = prepared.expect("a document") {
+                    book.put(self.engine, prepared.document).expect("it is taken in");
                 }
             }
             8 => {

@@ -387,7 +387,7 @@ impl Run {
                 sight,
                 by,
                 as_written: false,
-                relevant_only: false,
+                least: kenning_retrieval::Least::Some,
                 explain: false,
             };
             let expected = fresh.search(&asked, 0..1000).expect("memory").hits;

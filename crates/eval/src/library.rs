@@ -32,9 +32,9 @@ impl Library {
     /// One file, in the format that its name says.
     pub fn take_in(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let format = Format::of(Path::new(path)).with_context(|| format!("{path} is no document"))?;
-        let document = self.intake.prepare(path, format, text.as_bytes().to_vec(), None)?;
-        let document = document.with_context(|| format!("{path} is there already"))?;
-        Ok(self.intake.put(&self.engine, document)?)
+        let prepared = self.intake.prepare(path, format, text.as_bytes().to_vec(), None)?;
+        let prepared = prepared.with_context(|| format!("{path} is there already"))?;
+        Ok(self.intake.put(&self.engine, prepared.document)?)
     }
 
     /// Calls a tool as an agent does.

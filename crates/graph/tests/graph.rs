@@ -40,6 +40,8 @@ fn document(path: &str) -> Record {
         updated: None,
         root: String::new(),
         default_tag: String::new(),
+        catalogue: false,
+        pattern: None,
         hash: String::new(),
         actor: "tester".to_owned(),
         version: 1,

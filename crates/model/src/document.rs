@@ -29,6 +29,12 @@ pub struct Document {
     /// The `doc_tag` that its run gave to documents that name none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub default_tag: String,
+    /// Whether its run took it in as part of a catalogue of patterns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub catalogue: bool,
+    /// What makes it a pattern, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<Box<Pattern>>,
     /// Of the file's bytes and of how they were taken in; the same means that nothing is to be done.
     pub hash: String,
     pub actor: String,
@@ -36,6 +42,27 @@ pub struct Document {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+}
+
+/// Title and tags are the document's, the text is in its sections.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// As its author calls it. The nearest scope that has the id has the pattern.
+    pub id: String,
+    /// A sentence or two.
+    pub summary: String,
+    pub description: String,
+    pub category: String,
+    /// beginner, intermediate or advanced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difficulty: Option<String>,
+    /// Ids of other patterns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_when: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub avoid_when: Option<String>,
 }
 
 /// One version of a section. What it shares with its document stands in both, so that it can be found by it.

@@ -10,7 +10,7 @@ mod transaction;
 mod triple;
 
 pub use clean::clean;
-pub use document::{Document, Link, Mention, Section};
+pub use document::{Document, Link, Mention, Pattern, Section};
 pub use entry::{Entry, Status, TaskSize};
 pub use id::{Id, TxId};
 pub use jiff::Timestamp;

@@ -38,6 +38,22 @@ pub struct KnownDocument {
     pub hash: String,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    Plain,
+    /// Of a catalogue.
+    Pattern,
+}
+
+/// What there is of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DocumentKinds {
+    pub plain: bool,
+    pub patterns: bool,
+    /// Of a catalogue, and no pattern.
+    pub beside_patterns: bool,
+}
+
 /// Documents that were taken in together, and how the last of them was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentSource {
@@ -45,6 +61,8 @@ pub struct DocumentSource {
     pub documents: u64,
     pub root: String,
     pub default_tag: String,
+    /// What its run took files for.
+    pub kind: DocumentKind,
     pub changed_at: Timestamp,
 }
 
@@ -72,8 +90,8 @@ pub trait Reader {
     /// Every live record of this type, oldest first: for types of which there are few.
     fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
 
-    /// Whether anything of this type is live.
-    fn has_any(&self, entity_type: EntityType, at: TxId) -> Result<bool, Error>;
+    /// What documents are live.
+    fn document_kinds(&self, at: TxId) -> Result<DocumentKinds, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
     /// The live document of a source in a scope at a path.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
 
 pub use backend::{
-    Backend, Damage, DocumentSource, EntryFilter, KnownDocument, Pending, Reader, Remembered, Stored,
-    Touched, TripleFilter, Verified, View,
+    Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Pending,
+    Reader, Remembered, Stored, Touched, TripleFilter, Verified, View,
 };
 pub use embedded::{Embedded, STORE_FILE};
 pub use error::{Applied, Error, Missing};

@@ -45,6 +45,7 @@ pub const PROMISES: &[Promise] = &[
     ("transactions are found by scope", scopes::transactions_are_found_by_scope),
     ("sources are what their newest document says", documents::sources_are_what_their_newest_document_says),
     ("a section knows its document", documents::a_section_knows_its_document),
+    ("patterns are told from other documents", documents::patterns_are_told_from_other_documents),
     ("keys are remembered and forgotten", keys_are_remembered_and_forgotten),
     ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
     ("the secret stays the same", the_secret_stays_the_same),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kenning_model::{EntityType, Id, ScopeId, ScopeName};
+use kenning_model::{EntityType, Id, Pattern, ScopeId, ScopeName};
 use kenning_storage::{
     EntryPatch, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope, NewSection, NewTriple,
     OnConflict, Request, STORE_FILE, Storage, UndoTarget, UndoWish, Write,
@@ -85,6 +85,17 @@ fn fill(storage: &Storage) {
             updated: None,
             root: "0123".to_owned(),
             default_tag: "docs".to_owned(),
+            catalogue: true,
+            pattern: Some(Box::new(Pattern {
+                id: format!("pattern-{hash}"),
+                summary: "A guide.".to_owned(),
+                description: "A longer guide.".to_owned(),
+                category: "guides".to_owned(),
+                difficulty: Some("beginner".to_owned()),
+                related: Vec::new(),
+                use_when: None,
+                avoid_when: None,
+            })),
             hash: hash.to_owned(),
             sections: texts.iter().map(section).collect(),
         }))

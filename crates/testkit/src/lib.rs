@@ -2,6 +2,7 @@
 //! time, the promises of a backend, a disk that fails on demand, and texts and clocks to measure with.
 
 pub mod backend;
+pub mod catalogue;
 pub mod corpus;
 pub mod damage;
 #[cfg(unix)]
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
-use kenning_engine::{Engine, Format, Intake, Sources};
+use kenning_engine::{DocumentKind, Engine, Format, Intake, Sources};
 use kenning_model::{Id, ScopeId, ScopeName};
 use kenning_storage::{NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
@@ -43,6 +44,7 @@ pub fn intake(source: &str) -> Intake {
         origin: name(),
         scope: ScopeId::GLOBAL_DEFAULT,
         source: source.to_owned(),
+        kind: DocumentKind::Plain,
         doc_tag: source.to_owned(),
         root: String::new(),
     }
@@ -50,10 +52,18 @@ pub fn intake(source: &str) -> Intake {
 
 /// Takes one file in, in the format that its name says.
 pub fn take_in(engine: &Engine, source: &str, path: &str, text: &str) {
+    take_in_with(engine, &intake(source), path, text);
+}
+
+/// The same, as a pattern of a catalogue.
+pub fn take_in_pattern(engine: &Engine, source: &str, path: &str, text: &str) {
+    take_in_with(engine, &Intake { kind: DocumentKind::Pattern, ..intake(source) }, path, text);
+}
+
+pub fn take_in_with(engine: &Engine, intake: &Intake, path: &str, text: &str) {
     let format = Format::of(Path::new(path)).expect("the name of a document");
-    let intake = intake(source);
     let prepared = intake.prepare(path, format, text.as_bytes().to_vec(), None).expect("a good document");
-    intake.put(engine, prepared.expect("nothing is known of it")).expect("it is taken in");
+    intake.put(engine, prepared.expect("nothing is known of it").document).expect("it is taken in");
 }
 
 /// Makes the scopes with the numbers up to `last`, all in one namespace, in a store that has none.

@@ -10,7 +10,7 @@
 //! ! NOT_FOUND (do not retry): there is no transaction 9; the newest is 1
 //! ```
 //!
-//! Between calls, lines that begin with `## ` say what follows.
+//! A line that begins with `## ` and stands right before a call says what follows.
 //!
 //! A line that begins with `> ` is a call, `>= ` one whose structured reply is shown instead of the text, and
 //! `! ` marks an error. `@bob` calls as somebody else. `<cursor 1>` stands for the first cursor that came back.
@@ -53,10 +53,14 @@ impl Transcript {
         let mut head = String::new();
         let mut calls: Vec<Call> = Vec::new();
         let mut prose = String::new();
-        for line in text.lines() {
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            // A reply may have headings too.
+            let is_prose =
+                line.starts_with("## ") && lines.peek().is_some_and(|next| parse_call(next).is_some());
             match (parse_call(line), calls.last_mut()) {
                 (Some(call), _) => calls.push(Call { prose: std::mem::take(&mut prose), ..call }),
-                (None, Some(_)) if line.starts_with("## ") => prose.push_str(&format!("\n{line}\n")),
+                (None, Some(_)) if is_prose => prose.push_str(&format!("\n{line}\n")),
                 (None, Some(last)) => last.expected.push_str(&format!("{line}\n")),
                 (None, None) => head.push_str(&format!("{line}\n")),
             }

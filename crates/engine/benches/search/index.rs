@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Index, Known, Limits, Memory, Prepared, Question, Sight, Version,
-    embed,
+    By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Sight,
+    Version, embed,
 };
 
 use crate::fts5::Fts5;
@@ -28,15 +28,8 @@ pub fn measure(many: usize, asked: &Asked) {
     let search = |index: &Index, number: usize, groups: &[u32], by: By| -> Vec<u32> {
         let sight = Sight { at: u64::MAX, groups, labels: &[], valid_at: Some(0) };
         let text = Some(asked.questions[number].as_str());
-        let question = Question {
-            title: None,
-            text,
-            sight,
-            by,
-            as_written: false,
-            relevant_only: false,
-            explain: false,
-        };
+        let question =
+            Question { title: None, text, sight, by, as_written: false, least: Least::Some, explain: false };
         let results = index.search(&question, 0..10).expect("readable");
         results.hits.iter().map(|hit| hit.key as u32).collect()
     };

@@ -97,8 +97,11 @@ impl<'a> Derived<'a> {
                     [&triple.subject, &triple.predicate, &triple.object].map(|text| fold(text));
                 insert.execute(params![tx, seq, id, scope, subject, predicate, object])
             }),
-            Record::Document(document) => insert("?4, ?5, ?6, ?7").and_then(|mut insert| {
-                insert.execute(params![tx, seq, id, scope, document.source, document.path, document.hash])
+            Record::Document(document) => insert("?4, ?5, ?6, ?7, ?8").and_then(|mut insert| {
+                let (source, path, hash) = (&document.source, &document.path, &document.hash);
+                let pattern = document.pattern.as_ref().map(|pattern| pattern.id.as_str());
+                let pattern = pattern.or(document.catalogue.then_some(""));
+                insert.execute(params![tx, seq, id, scope, source, path, hash, pattern])
             }),
             Record::Section(section) => insert("?4, ?5, ?6").and_then(|mut insert| {
                 insert.execute(params![tx, seq, id, scope, section.document.as_str(), section.position])

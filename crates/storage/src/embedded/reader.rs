@@ -14,7 +14,8 @@ use super::failed;
 use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
 use crate::Error;
 use crate::backend::{
-    DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, Stored, Touched, TripleFilter, View,
+    DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, Stored,
+    Touched, TripleFilter, View,
 };
 
 /// So many rows are read for each change that is to be shown, in case most of them are not.
@@ -172,11 +173,18 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
     }
 
-    fn has_any(&self, entity_type: EntityType, at: TxId) -> Result<bool, Error> {
-        let sql = format!(
-            "SELECT EXISTS (SELECT 1 FROM {entity_type} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))"
-        );
-        Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+    fn document_kinds(&self, at: TxId) -> Result<DocumentKinds, Error> {
+        let has = |condition: &str| {
+            let sql = format!(
+                "SELECT EXISTS (SELECT 1 FROM document WHERE {condition} AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))"
+            );
+            Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+        };
+        Ok(DocumentKinds {
+            plain: has("pattern IS NULL")?,
+            patterns: has("pattern > ''")?,
+            beside_patterns: has("pattern = ''")?,
+        })
     }
 
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error> {
@@ -240,6 +248,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
                 documents,
                 root: document.root,
                 default_tag: document.default_tag,
+                kind: if document.catalogue { DocumentKind::Pattern } else { DocumentKind::Plain },
                 changed_at: document.updated_at.unwrap_or(document.recorded_at),
             }),
             _ => Err(Error::damaged("a version of a document is something else in the log")),

@@ -10,7 +10,7 @@ use crate::Error;
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -91,6 +91,12 @@ CREATE TABLE section (
 ) WITHOUT ROWID;
 CREATE INDEX section_id ON section (id);
 CREATE INDEX section_document ON section (document);
+";
+
+/// `pattern` is the id of a pattern, and empty for what else a catalogue has.
+const V4: &str = "
+ALTER TABLE document ADD COLUMN pattern TEXT;
+CREATE INDEX document_pattern ON document (pattern) WHERE pattern IS NOT NULL;
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use kenning_model::{
-    Change, Document, EntityType, Id, Link, Mention, Namespace, Record, ScopeId, Section, Timestamp, Version,
+    Change, Document, EntityType, Id, Link, Mention, Namespace, Pattern, Record, ScopeId, Section, Timestamp,
+    Version,
 };
 use sha2::{Digest, Sha256};
 
@@ -23,6 +24,8 @@ pub struct NewDocument {
     pub updated: Option<Timestamp>,
     pub root: String,
     pub default_tag: String,
+    pub catalogue: bool,
+    pub pattern: Option<Box<Pattern>>,
     pub hash: String,
     pub sections: Vec<NewSection>,
 }
@@ -72,6 +75,8 @@ impl Plan<'_> {
                 updated: new.updated,
                 root: new.root.clone(),
                 default_tag: new.default_tag.clone(),
+                catalogue: new.catalogue,
+                pattern: new.pattern.clone(),
                 hash: new.hash.clone(),
                 actor: self.actor.to_owned(),
                 version,

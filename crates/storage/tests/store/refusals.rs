@@ -5,7 +5,8 @@ use std::path::Path;
 
 use kenning_model::{EntityType, ScopeId, TxId};
 use kenning_storage::{
-    Embedded, Error, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, Touched, Write,
+    DocumentKinds, Embedded, Error, NewDocument, NewEntry, NewTriple, OnConflict, Request, STORE_FILE,
+    Touched, Write,
 };
 use kenning_testkit::TempStore;
 use kenning_testkit::damage::closed_store;
@@ -22,7 +23,7 @@ fn a_newer_store_is_refused_and_left_untouched() {
     }
     let before = fs::read(&path).expect("the store is read");
     let error = refused(store.path());
-    assert!(matches!(error, Error::NewerSchema { found: 99, known: 3 }), "{error:?}");
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 4 }), "{error:?}");
     assert_eq!(files(store.path()), [STORE_FILE]);
     assert!(fs::read(&path).expect("the store is read") == before, "the newer store was changed");
 }
@@ -67,6 +68,48 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
         Touched { entity_type: Some(EntityType::Entry), scopes: Some(&seen), range: TxId(1)..TxId(9) };
     let reader = storage.reader().expect("a reader");
     assert_eq!(reader.transactions_with(&touched, 0..9).expect("a page"), [TxId(4), TxId(1)]);
+}
+
+#[test]
+fn a_store_from_before_there_were_patterns_is_taken_over() {
+    let store = TempStore::new();
+    let path = store.path().join(STORE_FILE);
+    {
+        let storage = store.storage();
+        let [source, page, title] = ["docs", "guide.md", "Guide"].map(str::to_owned);
+        let document = NewDocument {
+            scope: ScopeId::GLOBAL_DEFAULT,
+            doc_tag: source.clone(),
+            default_tag: source.clone(),
+            source,
+            path: page,
+            title,
+            tags: Vec::new(),
+            repository: None,
+            environment: None,
+            updated: None,
+            root: String::new(),
+            catalogue: false,
+            pattern: None,
+            hash: "hash".to_owned(),
+            sections: Vec::new(),
+        };
+        let (actor, origin, tool) = ("tester".into(), "here".into(), "ingest".into());
+        let write = Write::PutDocument(Box::new(document));
+        storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written");
+    }
+    {
+        let conn = Connection::open(&path).expect("the store opens");
+        let before =
+            "DROP INDEX document_pattern; ALTER TABLE document DROP COLUMN pattern; PRAGMA user_version = 3";
+        conn.execute_batch(before).expect("it is as it was");
+    }
+    let storage = store.storage();
+    let mut damages = Vec::new();
+    storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
+    assert_eq!(damages, []);
+    let kinds = storage.reader().and_then(|reader| reader.document_kinds(TxId(1))).expect("it is known");
+    assert_eq!(kinds, DocumentKinds { plain: true, ..DocumentKinds::default() });
 }
 
 #[test]

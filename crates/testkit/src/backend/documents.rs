@@ -1,7 +1,7 @@
 //! What is promised of documents.
 
-use kenning_model::{Document, Record, ScopeId, Section, TxId};
-use kenning_storage::{Backend, DocumentSource};
+use kenning_model::{Document, Pattern, Record, ScopeId, Section, TxId};
+use kenning_storage::{Backend, DocumentKind, DocumentKinds, DocumentSource};
 
 use super::scopes::Log;
 use super::{ELSEWHERE, HERE, id, moment, reader};
@@ -25,6 +25,7 @@ pub fn sources_are_what_their_newest_document_says(backend: &dyn Backend) {
                 documents: *documents,
                 root: (*root).to_owned(),
                 default_tag: format!("{name} tag"),
+                kind: if *name == "wiki" { DocumentKind::Pattern } else { DocumentKind::Plain },
                 changed_at: moment(*changed),
             };
             let expected: Vec<DocumentSource> = expected.iter().map(source).collect();
@@ -50,6 +51,37 @@ pub fn a_section_knows_its_document(backend: &dyn Backend) {
     let of = |section, at| reader.document_of(id(section), TxId(at)).expect("a document or none");
     assert_eq!([0, 1, 2, 3].map(|at| of(2, at)), [None, Some(id(1)), Some(id(3)), None]);
     assert_eq!(of(1, 2), None, "it is no section");
+}
+
+pub fn patterns_are_told_from_other_documents(backend: &dyn Backend) {
+    let mut log = Log::new(backend);
+    log.write(&[(1, Some(document(HERE, "docs", "a.md", "")))]);
+    log.write(&[(1, Some(pattern(document(HERE, "docs", "a.md", ""))))]);
+    log.write(&[(2, Some(document(ELSEWHERE, "docs", "b.md", "")))]);
+    log.write(&[(1, None)]);
+    log.write(&[(2, None), (3, Some(document(HERE, "wiki", "README.md", "")))]);
+    let reader = reader(backend);
+    let kinds = |at| reader.document_kinds(TxId(at)).expect("it is known");
+    let expected = [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (true, true, false),
+        (true, false, false),
+        (false, false, true),
+    ];
+    for (at, (plain, patterns, beside_patterns)) in (0..).zip(expected) {
+        assert_eq!(kinds(at), DocumentKinds { plain, patterns, beside_patterns }, "as of {at}");
+    }
+}
+
+fn pattern(record: Record) -> Record {
+    let Record::Document(document) = record else { return record };
+    let [id, summary, description, category] =
+        ["retry", "Try again.", "Try again.", "errors"].map(str::to_owned);
+    let (difficulty, related, use_when, avoid_when) = (None, Vec::new(), None, None);
+    let pattern = Pattern { id, summary, description, category, difficulty, related, use_when, avoid_when };
+    Record::Document(Document { pattern: Some(Box::new(pattern)), ..document })
 }
 
 fn section(document: u64) -> Record {
@@ -88,6 +120,8 @@ fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {
         updated: None,
         root: root.to_owned(),
         default_tag: format!("{source} tag"),
+        catalogue: source == "wiki",
+        pattern: None,
         hash: "hash".to_owned(),
         actor: "tester".to_owned(),
         version: 1,

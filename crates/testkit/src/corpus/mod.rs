@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use kenning_retrieval::lex;
 
-use chance::Chance;
+pub use chance::Chance;
 pub use questions::{questions, visible};
 
 pub const SCOPES: usize = 1000;

@@ -1,0 +1,312 @@
+//! The catalogue: what patterns there are, kept level with the log in memory. It knows of each version what patterns are
+//! counted and chosen by; what they say is read from the log.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::sync::RwLock;
+
+use kenning_model::{Document, EntityType, Id, Record, ScopeId, TxId, fold};
+use kenning_retrieval::Least;
+use kenning_storage::{Error, Stored};
+
+use crate::Snapshot;
+use crate::search::{Asked, PatternLabel};
+
+#[derive(Default)]
+pub(crate) struct Catalogue(RwLock<State>);
+
+#[derive(Default)]
+struct State {
+    at: TxId,
+    versions: HashMap<Id, Vec<Known>>,
+    /// Documents that had this id of a pattern at some time.
+    by_pattern: HashMap<String, Vec<Id>>,
+    /// When the first pattern of a source came.
+    sources: HashMap<(ScopeId, String), TxId>,
+}
+
+/// A version of a pattern.
+struct Known {
+    from: TxId,
+    to: Option<TxId>,
+    scope: ScopeId,
+    pattern: String,
+    title: String,
+    title_key: String,
+    category: String,
+    category_key: String,
+    difficulty: Option<String>,
+    tags: Vec<String>,
+    place: Place,
+}
+
+/// Among patterns of one id and scope the first counts: that of the source that was there first, and in a source the one
+/// that lies highest, since translations lie deeper than what they are of.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    since: TxId,
+    source: String,
+    depth: usize,
+    path: String,
+}
+
+impl State {
+    fn apply(&mut self, tx: TxId, id: Id, after: Option<&Document>) {
+        if let Some(last) = self.versions.get_mut(&id).and_then(|versions| versions.last_mut()) {
+            last.to = last.to.or(Some(tx));
+        }
+        let Some((document, pattern)) = after.and_then(|after| Some((after, after.pattern.as_ref()?))) else {
+            return;
+        };
+        let named = self.by_pattern.entry(pattern.id.clone()).or_default();
+        if !named.contains(&id) {
+            named.push(id);
+        }
+        let (source, path) = (document.source.clone(), document.path.clone());
+        let since = *self.sources.entry((document.scope, source.clone())).or_insert(tx);
+        self.versions.entry(id).or_default().push(Known {
+            from: tx,
+            to: None,
+            scope: document.scope,
+            pattern: pattern.id.clone(),
+            title: document.title.clone(),
+            title_key: fold(&document.title),
+            category: pattern.category.clone(),
+            category_key: fold(&pattern.category),
+            difficulty: pattern.difficulty.clone(),
+            tags: document.tags.clone(),
+            place: Place { since, source, depth: path.matches('/').count(), path },
+        });
+    }
+}
+
+/// The catalogue as who sees these scopes sees it at a transaction. Of patterns of one id the nearest is there.
+struct View<'a> {
+    state: &'a State,
+    at: TxId,
+    scopes: &'a [ScopeId],
+}
+
+impl<'a> View<'a> {
+    fn seen(&self, id: Id) -> Option<&'a Known> {
+        let is_live = |known: &&Known| known.from <= self.at && known.to.is_none_or(|to| to > self.at);
+        let known = self.state.versions.get(&id)?.iter().rev().find(is_live)?;
+        self.scopes.contains(&known.scope).then_some(known)
+    }
+
+    /// The document that has the pattern of this id.
+    fn named(&self, pattern: &str) -> Option<Id> {
+        let ids = self.state.by_pattern.get(pattern)?;
+        let of_it = |id: &Id| self.seen(*id).filter(|known| known.pattern == pattern);
+        let distance = |known: &Known| self.scopes.iter().position(|scope| *scope == known.scope);
+        let candidates =
+            ids.iter().filter_map(|id| of_it(id).map(|known| (distance(known), &known.place, *id)));
+        candidates.min().map(|(_, _, id)| id)
+    }
+
+    /// What the document says of itself, unless another with its id comes first.
+    fn found(&self, id: Id) -> Option<&'a Known> {
+        let known = self.seen(id)?;
+        let is_only = self.state.by_pattern.get(&known.pattern).is_some_and(|ids| ids.len() == 1);
+        (is_only || self.named(&known.pattern) == Some(id)).then_some(known)
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Id, &'a Known)> {
+        self.state.versions.keys().filter_map(|id| Some((*id, self.found(*id)?)))
+    }
+}
+
+/// What patterns are sought.
+#[derive(Clone, Copy)]
+pub struct PatternQuestion<'a> {
+    pub scopes: &'a [ScopeId],
+    pub text: &'a str,
+    pub category: Option<&'a str>,
+    pub difficulty: Option<&'a str>,
+    /// Whether what has less than half of the question is found too.
+    pub loosely: bool,
+}
+
+/// How many there are of each, most first.
+pub type Counts = Vec<(String, u64)>;
+
+pub struct FoundPatterns {
+    /// All that match, best first.
+    pub ids: Vec<Id>,
+    pub categories: Counts,
+    pub difficulties: Counts,
+    pub is_degraded: bool,
+}
+
+/// A pattern that shares its id with another, and which of the two is found.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfOneId {
+    pub path: String,
+    pub id: String,
+    /// Where the other is.
+    pub other: String,
+    pub is_found: bool,
+}
+
+impl OfOneId {
+    fn new(known: &Known, other: &Known, is_found: bool) -> OfOneId {
+        let Place { source, path, .. } = &other.place;
+        let other = match *source == known.place.source {
+            true => path.clone(),
+            false => format!("{path} of `{source}`"),
+        };
+        OfOneId { path: known.place.path.clone(), id: known.pattern.clone(), other, is_found }
+    }
+}
+
+/// What there is to choose from.
+#[derive(Default)]
+pub struct Overview {
+    pub patterns: u64,
+    pub categories: Counts,
+    pub difficulties: Counts,
+    pub tags: Counts,
+    /// Ids and titles, by id.
+    pub names: Vec<(String, String)>,
+}
+
+impl Snapshot<'_> {
+    /// The patterns that match. Unlike other searches it gives all of them: how they spread over categories is part of
+    /// every answer.
+    pub fn search_patterns(&self, question: &PatternQuestion<'_>) -> Result<FoundPatterns, Error> {
+        let category = question.category.map(|name| vec![PatternLabel::Category.of(name)]);
+        let difficulty = question.difficulty.map(|name| vec![PatternLabel::Difficulty.of(name)]);
+        let asked = Asked {
+            scopes: question.scopes,
+            title: None,
+            text: Some(question.text),
+            labels: category.into_iter().chain(difficulty).collect(),
+            visible_at: None,
+            as_written: false,
+            least: if question.loosely { Least::Some } else { Least::Half },
+            explain: false,
+        };
+        let matches = self.patterns().search(self.reader(), self.at(), &asked, 0..u64::MAX)?;
+        self.with_catalogue(question.scopes, |view| {
+            let key = fold(question.text.trim());
+            let (mut named, mut ids) = (Vec::new(), Vec::with_capacity(matches.hits.len()));
+            let (mut categories, mut difficulties) = (Tally::default(), Tally::default());
+            for hit in &matches.hits {
+                let Some(known) = view.found(hit.id) else { continue };
+                // Whoever calls one by its name means that one.
+                let is_named = known.title_key == key || fold(&known.pattern) == key;
+                if is_named { &mut named } else { &mut ids }.push(hit.id);
+                categories.add(&known.category_key, &known.category);
+                known.difficulty.iter().for_each(|name| difficulties.add(name, name));
+            }
+            named.append(&mut ids);
+            FoundPatterns {
+                ids: named,
+                categories: categories.counts(),
+                difficulties: difficulties.counts(),
+                is_degraded: matches.is_degraded,
+            }
+        })
+    }
+
+    /// The document that is the pattern of this id.
+    pub fn pattern(&self, scopes: &[ScopeId], id: &str) -> Result<Option<Stored>, Error> {
+        let document = self.with_catalogue(scopes, |view| view.named(id))?;
+        document.map_or(Ok(None), |document| self.document(document))
+    }
+
+    pub fn catalogue(&self, scopes: &[ScopeId], category: Option<&str>) -> Result<Overview, Error> {
+        let category = category.map(fold);
+        self.with_catalogue(scopes, |view| {
+            let [mut categories, mut difficulties, mut tags] = [(); 3].map(|()| Tally::default());
+            let mut overview = Overview::default();
+            for (_, known) in view.all() {
+                if category.as_ref().is_some_and(|category| known.category_key != *category) {
+                    continue;
+                }
+                overview.patterns += 1;
+                categories.add(&known.category_key, &known.category);
+                known.difficulty.iter().for_each(|name| difficulties.add(name, name));
+                for tag in known.tags.iter().collect::<HashSet<_>>() {
+                    tags.add(tag, tag);
+                }
+                overview.names.push((known.pattern.clone(), known.title.clone()));
+            }
+            overview.names.sort_unstable();
+            let [categories, difficulties, tags] = [categories, difficulties, tags].map(Tally::counts);
+            Overview { categories, difficulties, tags, ..overview }
+        })
+    }
+
+    /// Patterns of this source that share an id with others of the scope.
+    pub fn patterns_of_one_id(&self, scope: ScopeId, source: &str) -> Result<Vec<OfOneId>, Error> {
+        self.with_catalogue(&[scope], |view| {
+            let mut shared = Vec::new();
+            for (pattern, ids) in view.state.by_pattern.iter().filter(|(_, ids)| ids.len() > 1) {
+                let Some(first) = view.named(pattern).and_then(|first| view.seen(first)) else { continue };
+                let of_it = |id: &Id| view.seen(*id).filter(|known| known.pattern == *pattern);
+                for known in ids.iter().filter_map(of_it).filter(|known| known.place != first.place) {
+                    if known.place.source == source {
+                        shared.push(OfOneId::new(known, first, false));
+                    } else if first.place.source == source {
+                        shared.push(OfOneId::new(first, known, true));
+                    }
+                }
+            }
+            shared.sort_unstable();
+            shared
+        })
+    }
+
+    fn with_catalogue<T>(&self, scopes: &[ScopeId], look: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
+        let Catalogue(lock) = self.known_patterns();
+        let at = self.at();
+        {
+            let state = lock.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if state.at >= at {
+                return Ok(look(View { state: &state, at, scopes }));
+            }
+        }
+        let mut state = lock.write().unwrap_or_else(|poisoned| {
+            // What was half applied can't be gone on from.
+            lock.clear_poison();
+            let mut state = poisoned.into_inner();
+            *state = State::default();
+            state
+        });
+        if state.at < at {
+            let range = state.at.next()..at.next();
+            let read = self.reader().changes(&[EntityType::Document], range, &mut |tx, _, id, after| {
+                state.apply(tx, id, after.as_ref().and_then(Record::as_document));
+            });
+            if let Err(error) = read {
+                *state = State::default();
+                return Err(error);
+            }
+            state.at = at;
+        }
+        Ok(look(View { state: &state, at, scopes }))
+    }
+}
+
+/// How often each is there, whatever its spelling.
+#[derive(Default)]
+struct Tally<'a>(HashMap<&'a str, HashMap<&'a str, u64>>);
+
+impl<'a> Tally<'a> {
+    fn add(&mut self, key: &'a str, spelling: &'a str) {
+        *self.0.entry(key).or_default().entry(spelling).or_default() += 1;
+    }
+
+    /// The most first, then by name, each in the spelling that most have.
+    fn counts(self) -> Counts {
+        let count = |spellings: HashMap<&str, u64>| {
+            let many = spellings.values().sum();
+            let commonest = spellings.into_iter().max_by_key(|(name, many)| (*many, Reverse(*name)));
+            (commonest.map_or_else(String::new, |(name, _)| name.to_owned()), many)
+        };
+        let mut counts: Counts = self.0.into_values().map(count).collect();
+        counts.sort_unstable_by(|(one, many), (other, more)| more.cmp(many).then_with(|| one.cmp(other)));
+        counts
+    }
+}

@@ -1,0 +1,128 @@
+//! What a record says, as the index finds it.
+
+use std::ops::Range;
+
+use kenning_model::{Document, EntityType, Entry, Id, Record, Section, TxId, clean, fold};
+use kenning_retrieval::{Embedder, Prepared, passage_ranges};
+use kenning_storage::{Error, Reader};
+
+use crate::search::{PatternLabel, SectionLabel};
+
+/// A record, and what else is needed to know what it says.
+pub(crate) struct Said {
+    pub(crate) record: Record,
+    /// Those of a pattern, which is found as a whole.
+    sections: Vec<Section>,
+}
+
+impl From<Record> for Said {
+    fn from(record: Record) -> Said {
+        Said { record, sections: Vec::new() }
+    }
+}
+
+impl Said {
+    pub(crate) fn read(reader: &dyn Reader, of: EntityType, id: Id, at: TxId) -> Result<Option<Said>, Error> {
+        let Some(stored) = reader.record(of, id, at)? else { return Ok(None) };
+        let mut said = Said::from(stored.record);
+        said.complete(reader, id, at)?;
+        Ok(Some(said))
+    }
+
+    /// A document has a version of its own for every change of its sections, so these are the ones of this version.
+    pub(crate) fn complete(&mut self, reader: &dyn Reader, id: Id, at: TxId) -> Result<(), Error> {
+        if self.record.as_document().is_some_and(|document| document.pattern.is_some()) {
+            let sections = reader.sections_of(id, at)?.into_iter();
+            self.sections = sections.filter_map(|stored| section_of(stored.record)).collect();
+        }
+        Ok(())
+    }
+
+    /// By passage; most records are one.
+    pub(crate) fn texts(&self) -> Vec<Text> {
+        match &self.record {
+            Record::Entry(entry) => vec![Text::of_entry(entry)],
+            Record::Section(section) => Text::of_section(section),
+            Record::Document(document) => Text::of_pattern(document, &self.sections).into_iter().collect(),
+            // Nothing else is fed.
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn section_of(record: Record) -> Option<Section> {
+    match record {
+        Record::Section(section) => Some(section),
+        _ => None,
+    }
+}
+
+pub(crate) struct Text {
+    title: String,
+    body: String,
+    labels: Vec<String>,
+}
+
+impl Text {
+    fn of_entry(entry: &Entry) -> Text {
+        // What its author says about an entry is as good as what stands in it.
+        let mut body = clean(&entry.content);
+        for more in entry.context.iter().chain(&entry.tags) {
+            body.push('\n');
+            body.push_str(&clean(more));
+        }
+        let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
+        labels.sort();
+        labels.dedup();
+        Text { title: clean(&entry.topic), body, labels }
+    }
+
+    /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
+    fn of_section(section: &Section) -> Vec<Text> {
+        let title = section.title();
+        let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
+        labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
+        labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
+        let text = clean(&section.text);
+        let mut ranges = passage_ranges(&text);
+        if ranges.is_empty() {
+            // A heading without a text can still be found.
+            ranges.push(0..0);
+        }
+        let tags: String = section.tags.iter().map(|tag| format!(" {}", clean(tag))).collect();
+        let passage = |range: Range<usize>| Text {
+            title: title.clone(),
+            body: format!("{}{tags}", &text[range]),
+            labels: labels.clone(),
+        };
+        ranges.into_iter().map(passage).collect()
+    }
+
+    /// Whole: it matches by how much of a question it covers, wherever the words stand.
+    fn of_pattern(document: &Document, sections: &[Section]) -> Option<Text> {
+        let pattern = document.pattern.as_ref()?;
+        let mut body = clean(&pattern.summary);
+        let told = [&pattern.description].into_iter().chain(&pattern.use_when).chain(&pattern.avoid_when);
+        // What was taken from a section is not said twice.
+        let told = told.filter(|text| !sections.iter().any(|section| section.text == **text));
+        let about = [&pattern.category].into_iter().chain(&document.tags);
+        let text = sections
+            .iter()
+            .flat_map(|section| section.heading_path.last().into_iter().chain([&section.text]));
+        for more in told.chain(about).chain(text) {
+            body.push('\n');
+            body.push_str(&clean(more));
+        }
+        let mut labels = vec![PatternLabel::Category.of(&pattern.category)];
+        labels.extend(pattern.difficulty.iter().map(|difficulty| PatternLabel::Difficulty.of(difficulty)));
+        Some(Text { title: clean(&document.title), body, labels })
+    }
+
+    pub(crate) fn document(&self) -> kenning_retrieval::Document<'_> {
+        kenning_retrieval::Document { title: &self.title, body: &self.body, labels: &self.labels }
+    }
+
+    pub(crate) fn prepared(&self, embedder: &Embedder) -> Prepared {
+        Prepared::new(&self.document(), embedder)
+    }
+}
