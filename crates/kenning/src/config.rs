@@ -37,7 +37,7 @@ pub enum Command {
     History(commands::history::History),
     /// Show namespaces and scopes as a tree
     Scopes(commands::scopes::Scopes),
-    /// Take documents in
+    /// Take documents or patterns in
     Ingest(commands::ingest::Ingest),
     /// List what was taken in, or remove it
     Documents(commands::documents::Documents),

@@ -1,7 +1,7 @@
 //! `kenning documents`: what was taken in, and how to be rid of it.
 
 use clap::Args;
-use kenning_engine::{DocumentSource, Engine, Snapshot};
+use kenning_engine::{DocumentKind, DocumentSource, Engine, Snapshot};
 use kenning_model::{Document, Id, ScopeId, Timestamp};
 use kenning_storage::{Request, Write};
 use kenning_tools::scope_name;
@@ -101,6 +101,7 @@ fn tell_sources(scope: &str, sources: &[DocumentSource], as_json: bool) -> anyho
             let line = json!({
                 "source": source.name,
                 "documents": source.documents,
+                "kind": kind_of(source),
                 "changed_at": source.changed_at.to_string(),
             });
             print(&line.to_string())?;
@@ -111,17 +112,25 @@ fn tell_sources(scope: &str, sources: &[DocumentSource], as_json: bool) -> anyho
         print(&format!("`{scope}` has no documents; `kenning ingest` takes them in"))?;
         return Ok(());
     }
-    let heading = ["SOURCE", "DOCUMENTS", "CHANGED"].map(str::to_owned);
-    let rows = sources
-        .iter()
-        .map(|source| [line(&source.name), source.documents.to_string(), to_the_minute(source.changed_at)]);
-    let rows: Vec<[String; 3]> = std::iter::once(heading).chain(rows).collect();
+    let heading = ["SOURCE", "DOCUMENTS", "KIND", "CHANGED"].map(str::to_owned);
+    let row = |source: &DocumentSource| {
+        let (kind, changed) = (kind_of(source).to_owned(), to_the_minute(source.changed_at));
+        [line(&source.name), source.documents.to_string(), kind, changed]
+    };
+    let rows: Vec<[String; 4]> = std::iter::once(heading).chain(sources.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (names, counts) = (width(0), width(1));
-    for [name, count, changed] in &rows {
-        print(&format!("{name:names$}  {count:>counts$}  {changed}"))?;
+    let (names, counts, kinds) = (width(0), width(1), width(2));
+    for [name, count, kind, changed] in &rows {
+        print(&format!("{name:names$}  {count:>counts$}  {kind:kinds$}  {changed}"))?;
     }
     Ok(())
+}
+
+fn kind_of(source: &DocumentSource) -> &'static str {
+    match source.kind {
+        DocumentKind::Plain => "documents",
+        DocumentKind::Pattern => "patterns",
+    }
 }
 
 fn tell_documents(found: &[(Id, Document)], as_json: bool) -> anyhow::Result<()> {

@@ -5,16 +5,16 @@ mod in_flight;
 mod source;
 mod watch;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use kenning_engine::{Engine, Format, Intake, KnownDocument, root_of};
+use kenning_engine::{DocumentKind, Engine, Format, Intake, KnownDocument, OfOneId, Prepared, root_of};
 use kenning_model::{ScopeId, ScopeName, Timestamp};
 use kenning_tools::scope_name;
 use serde_json::json;
@@ -29,6 +29,9 @@ use crate::config::Config;
 pub struct Ingest {
     /// A directory or a file
     path: PathBuf,
+    /// What the files are [default: what the source was taken in as, else documents]
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
     /// What the documents belong to [default: what the directory, or one that it is in, was taken in as, else its name]
     #[arg(long)]
     source: Option<String>,
@@ -49,8 +52,28 @@ pub struct Ingest {
     json: bool,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Markdown, MDX, HTML, reStructuredText and plain text
+    Documents,
+    /// A catalogue: Markdown and MDX whose front matter describes a pattern
+    Patterns,
+}
+
+impl From<Kind> for DocumentKind {
+    fn from(kind: Kind) -> DocumentKind {
+        match kind {
+            Kind::Documents => DocumentKind::Plain,
+            Kind::Patterns => DocumentKind::Pattern,
+        }
+    }
+}
+
 /// How many files are read, cut and committed at once. They share cores and syncs of the disk.
 const WORKERS: usize = 16;
+
+/// More are not read by anyone on a terminal.
+const WARNINGS_MAX: usize = 20;
 
 /// What became of each file.
 #[derive(Default)]
@@ -59,6 +82,8 @@ struct Report {
     unchanged: usize,
     closed: Vec<String>,
     failed: Vec<(String, String)>,
+    /// What their authors should look at.
+    warnings: Vec<(String, String)>,
     /// Passed over.
     links: Vec<String>,
     /// Other sources that are a part of this one.
@@ -91,6 +116,7 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
         origin: caller.origin,
         scope,
         source: chosen.name,
+        kind: ingest.kind.map(DocumentKind::from).or(chosen.kind).unwrap_or(DocumentKind::Plain),
         doc_tag,
         root: root_of(&chosen.base),
     };
@@ -131,15 +157,29 @@ struct Run<'a> {
 
 /// What became of one file.
 enum Became {
-    Written,
+    /// As this pattern, if it is one.
+    Written {
+        pattern: Option<String>,
+        warnings: Vec<String>,
+    },
     Unchanged,
     /// It is not there any more.
     Gone,
 }
 
+/// What became of all files.
+#[derive(Default)]
+struct Taken {
+    report: Report,
+    /// Those that were not there any more.
+    gone: HashSet<String>,
+    /// Where each id of a pattern was.
+    patterns: BTreeMap<String, BTreeSet<String>>,
+}
+
 impl Run<'_> {
     fn list(&self, places: &[PathBuf]) -> Listed {
-        files::list(&self.root, &self.base, places)
+        files::list(&self.root, &self.base, places, self.intake.kind)
     }
 
     /// Takes in what was listed at these places, and closes what is there no more.
@@ -152,7 +192,7 @@ impl Run<'_> {
             let there = self.intake.known(self.engine, &below)?;
             known.extend(there.into_iter().map(|document| (document.path.clone(), document)));
         }
-        let (mut report, gone) = self.take_files(&listed.files, &known);
+        let Taken { mut report, gone, patterns } = self.take_files(&listed.files, &known);
         // What was not come to may be there all the same.
         if !self.stopped.load(Ordering::Relaxed) {
             let there: HashSet<&str> = listed
@@ -169,19 +209,47 @@ impl Run<'_> {
         if !self.dry_run && !report.written.is_empty() {
             self.engine.settle()?;
         }
+        report.warnings.extend(self.of_one_id(patterns)?);
         report.failed.extend(listed.failed);
         report.links = listed.links;
         report.written.sort();
         report.failed.sort();
+        report.warnings.sort();
         Ok(report)
     }
 
-    /// All of them, and which of them were not there any more.
-    fn take_files(
+    /// Patterns that can't be found, since another has their id. `patterns` are the paths of each id that was written.
+    fn of_one_id(
         &self,
-        files: &[File],
-        known: &HashMap<String, KnownDocument>,
-    ) -> (Report, HashSet<String>) {
+        patterns: BTreeMap<String, BTreeSet<String>>,
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let hidden = match (self.intake.kind, self.dry_run) {
+            (DocumentKind::Plain, _) => Vec::new(),
+            (DocumentKind::Pattern, false) => {
+                self.engine.snapshot()?.patterns_of_one_id(self.intake.scope, &self.intake.source)?
+            }
+            // What is there already is not looked at.
+            (DocumentKind::Pattern, true) => {
+                let hidden = |(id, paths): (String, BTreeSet<String>)| -> Vec<OfOneId> {
+                    let mut paths: Vec<String> = paths.into_iter().collect();
+                    paths.sort_by_key(|path| path.matches('/').count());
+                    let mut paths = paths.into_iter();
+                    let first = paths.next().unwrap_or_default();
+                    let of_it =
+                        |path| OfOneId { path, id: id.clone(), other: first.clone(), is_found: false };
+                    paths.map(of_it).collect()
+                };
+                patterns.into_iter().flat_map(hidden).collect()
+            }
+        };
+        let warning = |OfOneId { path, id, other, is_found }: OfOneId| {
+            let which = if is_found { "is not found any more" } else { "is the one that is found" };
+            (path, format!("its id `{id}` is that of {other} too, which {which}"))
+        };
+        Ok(hidden.into_iter().map(warning).collect())
+    }
+
+    fn take_files(&self, files: &[File], known: &HashMap<String, KnownDocument>) -> Taken {
         // Hidden where nobody looks at it.
         let bar = ProgressBar::new(files.len() as u64);
         bar.set_style(
@@ -191,7 +259,7 @@ impl Run<'_> {
         // In a function of its own: a guard in the condition of the loop would be held through its body.
         let next = || locked(&left).next();
         let in_flight = InFlight::default();
-        let done = Mutex::new((Report::default(), HashSet::new()));
+        let done = Mutex::new(Taken::default());
         let work = || {
             while !self.stopped.load(Ordering::Relaxed)
                 && let Some(file) = next()
@@ -199,9 +267,16 @@ impl Run<'_> {
                 bar.set_message(file.path.clone());
                 let _permit = in_flight.enter(file.bytes);
                 let became = self.take(file, known.get(&file.path));
-                let (report, gone) = &mut *locked(&done);
+                let Taken { report, gone, patterns } = &mut *locked(&done);
                 match became {
-                    Ok(Became::Written) => report.written.push(file.path.clone()),
+                    Ok(Became::Written { pattern, warnings }) => {
+                        report.written.push(file.path.clone());
+                        let of_it = |warning| (file.path.clone(), warning);
+                        report.warnings.extend(warnings.into_iter().map(of_it));
+                        if let Some(id) = pattern {
+                            patterns.entry(id).or_default().insert(file.path.clone());
+                        }
+                    }
                     Ok(Became::Unchanged) => report.unchanged += 1,
                     Ok(Became::Gone) => drop(gone.insert(file.path.clone())),
                     // The others go on.
@@ -228,14 +303,16 @@ impl Run<'_> {
         };
         let format = Format::of(&file.at).context("it is of no known format")?;
         let known = known.filter(|_| !self.has_moved);
-        let Some(mut document) = self.intake.prepare(&file.path, format, bytes, known)? else {
+        let Some(prepared) = self.intake.prepare(&file.path, format, bytes, known)? else {
             return Ok(Became::Unchanged);
         };
+        let Prepared { mut document, warnings } = prepared;
+        let pattern = document.pattern.as_ref().map(|pattern| pattern.id.clone());
         document.updated = document.updated.or_else(|| modified(&file.at));
         if !self.dry_run {
             self.intake.put(self.engine, document)?;
         }
-        Ok(Became::Written)
+        Ok(Became::Written { pattern, warnings })
     }
 
     fn close(&self, gone: &[&KnownDocument], report: &mut Report) {
@@ -250,23 +327,28 @@ impl Run<'_> {
 
     fn tell(&self, report: &Report, as_json: bool) -> anyhow::Result<()> {
         if as_json {
-            let failed: Vec<_> =
-                report.failed.iter().map(|(path, why)| json!({"path": path, "error": why})).collect();
-            let told = json!({
+            let told = |list: &[(String, String)], what: &str| -> Vec<_> {
+                list.iter().map(|(path, why)| json!({"path": path, what: why})).collect()
+            };
+            let line = json!({
                 "source": self.intake.source,
                 "dry_run": self.dry_run,
                 "written": report.written,
                 "unchanged": report.unchanged,
                 "closed": report.closed,
-                "failed": failed,
+                "failed": told(&report.failed, "error"),
+                "warnings": told(&report.warnings, "warning"),
                 "links": report.links,
                 "twice": report.twice,
             });
-            print(&told.to_string())?;
+            print(&line.to_string())?;
             return Ok(());
         }
-        for (path, why) in &report.failed {
+        for (path, why) in report.failed.iter().chain(report.warnings.iter().take(WARNINGS_MAX)) {
             eprintln!("kenning: {path}: {why}");
+        }
+        if let Some(more) = report.warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+            eprintln!("kenning: {more} more warnings; `--json` gives all");
         }
         for path in &report.links {
             eprintln!("kenning: {path}: it is a link, and links are not followed");
@@ -279,8 +361,13 @@ impl Run<'_> {
         }
         let (took, closed) =
             if self.dry_run { ("Would take", "would be closed") } else { ("Took", "closed") };
+        let warned = match report.warnings.len() {
+            0 => String::new(),
+            1 => ", 1 warning".to_owned(),
+            many => format!(", {many} warnings"),
+        };
         print(&format!(
-            "{took} {} in as `{}`; {} unchanged, {} {closed}, {} failed",
+            "{took} {} in as `{}`; {} unchanged, {} {closed}, {} failed{warned}",
             report.written.len(),
             self.intake.source,
             report.unchanged,
@@ -320,7 +407,8 @@ mod tests {
         }
         let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
         let scope = ScopeId::GLOBAL_DEFAULT;
-        let intake = Intake { actor, origin, scope, source, doc_tag, root: root_of(&root) };
+        let (kind, root_hash) = (DocumentKind::Plain, root_of(&root));
+        let intake = Intake { actor, origin, scope, source, kind, doc_tag, root: root_hash };
         let (base, stopped) = (root.clone(), AtomicBool::new(false));
         let run = Run { engine: &engine, intake, root, base, has_moved: false, dry_run: false, stopped };
         let places = [run.root.clone()];

@@ -4,11 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-use kenning_engine::Format;
+use kenning_engine::{DocumentKind, Format};
 
 /// A file of more bytes is no document that anyone reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+const NO_PATTERN: &str = "it is no Markdown or MDX by its name";
 const NO_DOCUMENT: &str = "it is no Markdown, MDX, HTML, reStructuredText or plain text by its name";
 
 pub(super) struct File {
@@ -47,8 +48,13 @@ impl Listed {
 }
 
 /// The files at these places and below them. What is above a place is looked at too, since it may say what to ignore.
-pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
+pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf], kind: DocumentKind) -> Listed {
     let mut listed = Listed::default();
+    let is_wanted = |path: &Path| match (Format::of(path), kind) {
+        (None, _) => false,
+        (Some(_), DocumentKind::Plain) => true,
+        (Some(format), DocumentKind::Pattern) => matches!(format, Format::Markdown | Format::Mdx),
+    };
     let wanted = places.to_vec();
     let walk = WalkBuilder::new(root)
         .require_git(false)
@@ -74,18 +80,19 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf]) -> Listed {
             }
         };
         let path = entry.path();
-        let Some(kind) = entry.file_type() else { continue };
-        if kind.is_dir() {
+        let Some(file_type) = entry.file_type() else { continue };
+        if file_type.is_dir() {
             listed.dirs.push(path.to_owned());
         }
-        if kind.is_symlink() && (Format::of(path).is_some() || path.is_dir()) {
+        if file_type.is_symlink() && (is_wanted(path) || path.is_dir()) {
             listed.links.push(shown_below(base, path));
         }
         // Whoever names a file wants to know; what lies beside documents is nobody's concern.
-        if kind.is_file() && entry.depth() == 0 && Format::of(path).is_none() {
-            listed.fail(shown_below(base, path), NO_DOCUMENT.to_owned());
+        if file_type.is_file() && entry.depth() == 0 && !is_wanted(path) {
+            let why = if kind == DocumentKind::Pattern { NO_PATTERN } else { NO_DOCUMENT };
+            listed.fail(shown_below(base, path), why.to_owned());
         }
-        if !kind.is_file() || Format::of(path).is_none() {
+        if !file_type.is_file() || !is_wanted(path) {
             continue;
         }
         let Some(name) = path_below(base, path) else {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use kenning_engine::{DocumentSource, root_of};
+use kenning_engine::{DocumentKind, DocumentSource, root_of};
 
 use crate::commands::{counted_documents, usage};
 
@@ -15,6 +15,8 @@ pub(super) struct Chosen {
     pub(super) base: PathBuf,
     /// What documents that name no tag had so far.
     pub(super) default_tag: Option<String>,
+    /// What its files were taken for so far.
+    pub(super) kind: Option<DocumentKind>,
     /// It was somewhere else before.
     pub(super) has_moved: bool,
 }
@@ -31,6 +33,7 @@ pub(super) fn choose(
         name: source.name.clone(),
         base: base.to_owned(),
         default_tag: Some(source.default_tag.clone()).filter(|tag| !tag.is_empty()),
+        kind: Some(source.kind),
         has_moved,
     };
     for base in directory.ancestors() {
@@ -63,7 +66,7 @@ pub(super) fn choose(
         }
         None => {
             let base = directory.to_owned();
-            Ok(Chosen { name: name.to_owned(), base, default_tag: None, has_moved: false })
+            Ok(Chosen { name: name.to_owned(), base, default_tag: None, kind: None, has_moved: false })
         }
         Some(source) if has_moved => Ok(chosen(source, directory, true)),
         // It is of before roots were kept.
@@ -151,6 +154,7 @@ mod tests {
             documents: 3,
             root,
             default_tag,
+            kind: DocumentKind::Plain,
             changed_at: Timestamp::UNIX_EPOCH,
         }
     }
