@@ -1,9 +1,14 @@
 //! How replies look: blocks of text and data, their budgets, cursors, and what is done to stored text on its way
 //! out. Knows no tool and no protocol.
 
+mod ask;
 pub mod budget;
+pub mod card;
 pub mod cursor;
+mod format;
 mod reply;
 pub mod text;
 
+pub use ask::{Ask, Field};
+pub use format::Format;
 pub use reply::{Block, Link, Reply};

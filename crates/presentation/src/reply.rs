@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::Ask;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The channel that people and text-only hosts read.
@@ -11,11 +13,21 @@ pub struct Reply {
     /// What concerns the answer and is no part of it, for programs that look there.
     pub meta: Map<String, Value>,
     pub is_error: bool,
+    /// What to ask people for, where that is possible; the reply is whole without it.
+    pub ask: Option<Ask>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Text(String),
+    /// For people.
+    Markdown(String),
+    /// The structured reply, for who does not get that channel.
+    Json(String),
+    /// What went wrong, in a line.
+    Plain(String),
+    /// What a model may do next, which people need not see.
+    Hint(String),
     /// JSON that a client may keep under its URI.
     Resource {
         uri: String,
@@ -39,16 +51,24 @@ impl Reply {
     /// The text blocks, as a terminal shows them.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text.as_str()),
+            Block::Text(text)
+            | Block::Markdown(text)
+            | Block::Json(text)
+            | Block::Plain(text)
+            | Block::Hint(text) => Some(text.as_str()),
             Block::Resource { .. } | Block::Link(_) => None,
         });
-        texts.collect::<Vec<_>>().join("\n")
+        texts.collect::<Vec<_>>().join("\n\n")
     }
 
     /// What the channel of blocks takes.
     pub fn content_bytes(&self) -> usize {
         let bytes = |block: &Block| match block {
-            Block::Text(text) => text.len(),
+            Block::Text(text)
+            | Block::Markdown(text)
+            | Block::Json(text)
+            | Block::Plain(text)
+            | Block::Hint(text) => text.len(),
             Block::Resource { uri, json } => uri.len() + json.len(),
             Block::Link(link) => link.uri.len() + link.name.len(),
         };

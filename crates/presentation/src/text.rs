@@ -8,6 +8,11 @@ const TICKS_MAX: usize = 32;
 
 /// The text between two lines of backticks, one more than any run of them inside.
 pub fn fence(text: &str) -> String {
+    fence_as("", text)
+}
+
+/// The same, with a word that says what it is.
+pub fn fence_as(language: &str, text: &str) -> String {
     let mut longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let mut text = std::borrow::Cow::Borrowed(text);
     while longest > TICKS_MAX {
@@ -15,7 +20,7 @@ pub fn fence(text: &str) -> String {
         longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     }
     let ticks = "`".repeat((longest + 1).max(3));
-    format!("{ticks}\n{text}\n{ticks}")
+    format!("{ticks}{language}\n{text}\n{ticks}")
 }
 
 /// A given value inside a line, between backticks that it can't close.
