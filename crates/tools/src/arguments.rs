@@ -30,11 +30,7 @@ pub struct Text<const BYTES_MAX: usize>(pub String);
 
 impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Text<BYTES_MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.len() > BYTES_MAX {
-            let message = format!("{} bytes are more than the cap of {BYTES_MAX}", text.len());
-            return Err(de::Error::custom(message));
-        }
+        let Given(text) = Given::<BYTES_MAX>::deserialize(deserializer)?;
         // What shows as nothing is nothing.
         if clean(&text).trim().is_empty() {
             return Err(de::Error::custom("must not be empty"));
@@ -50,6 +46,31 @@ impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "maxLength": BYTES_MAX})
+    }
+}
+
+/// A text of at most so many bytes that may be empty, which is as good as none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given<const BYTES_MAX: usize>(pub String);
+
+impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Given<BYTES_MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.len() > BYTES_MAX {
+            let message = format!("{} bytes are more than the cap of {BYTES_MAX}", text.len());
+            return Err(de::Error::custom(message));
+        }
+        Ok(Given(text))
+    }
+}
+
+impl<const BYTES_MAX: usize> JsonSchema for Given<BYTES_MAX> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Given{BYTES_MAX}").into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Text::<BYTES_MAX>::json_schema(generator)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The table of error codes, and why a call stops.
 
 use kenning_model::{ScopeName, TxId};
-use kenning_presentation::{Block, Reply, cursor::CursorError, text};
+use kenning_presentation::{Block, Format, Reply, cursor::CursorError, text};
 use kenning_storage::{Applied, Error, Missing};
 use serde_json::{Map, Value, json};
 
-use crate::Family;
 use crate::arguments::unknown_id;
+use crate::{Family, patterns};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -53,11 +53,22 @@ impl Code {
     }
 
     /// How kb and graph spell it: they have six codes.
-    fn in_documents(self) -> Code {
+    pub fn in_documents(self) -> Code {
         match self {
             Code::Conflict | Code::ReadOnly | Code::NotFound => Code::InvalidArgument,
             Code::PermissionDenied => Code::ScopeViolation,
             code => code,
+        }
+    }
+
+    /// How patterns spell it in `toolError:v1`.
+    pub fn in_patterns(self) -> &'static str {
+        match self {
+            Code::InvalidArgument | Code::Conflict | Code::ReadOnly | Code::ScopeViolation => "CLIENT_ERROR",
+            Code::NotFound => "NOT_FOUND",
+            Code::PermissionDenied => "AUTHENTICATION_ERROR",
+            Code::Timeout | Code::BackendUnavailable => "NETWORK_ERROR",
+            Code::InternalError => "SERVER_ERROR",
         }
     }
 
@@ -102,14 +113,17 @@ impl Stop {
         self
     }
 
-    /// As the family of the tool spells it.
-    pub(crate) fn spelt_for(self, family: Family) -> Stop {
+    /// As the family of the tool spells it, in the format that the call asked for.
+    pub fn reply_of(self, family: Family, format: Format) -> Reply {
         match (family, self.code) {
+            (Family::Memory | Family::Knowledge, _) => self.reply(),
+            (Family::Patterns, _) => patterns::tool_error::reply(&self, format),
             (Family::Kb | Family::Graph | Family::Legacy, Code::NotFound) => {
-                Stop { code: Code::InvalidArgument, ..self.with("reason", json!("not_found")) }
+                Stop { code: Code::InvalidArgument, ..self.with("reason", json!("not_found")) }.reply()
             }
-            (Family::Kb | Family::Graph | Family::Legacy, code) => Stop { code: code.in_documents(), ..self },
-            _ => self,
+            (Family::Kb | Family::Graph | Family::Legacy, code) => {
+                Stop { code: code.in_documents(), ..self }.reply()
+            }
         }
     }
 
@@ -132,6 +146,7 @@ impl Stop {
             }}),
             meta: Map::new(),
             is_error: true,
+            ask: None,
         }
     }
 }

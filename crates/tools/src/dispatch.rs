@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use data_encoding::HEXLOWER;
 use kenning_engine::Engine;
-use kenning_presentation::Reply;
+use kenning_presentation::{Format, Reply};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -20,6 +20,9 @@ const SCOPE: &str = "scope";
 
 /// The argument that goes on with a list.
 const CURSOR: &str = "cursor";
+
+/// The argument that says how a reply is dressed.
+const FORMAT: &str = "format";
 
 /// What the server was started to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +44,42 @@ pub fn dispatch(
     tool: &'static Definition,
     arguments: Map<String, Value>,
 ) -> Reply {
+    call(Call { engine, caller, access, tool, has_answered: false }, arguments)
+}
+
+/// Runs a tool again after people were asked for what its first reply needed. Their answer has arguments of the tool.
+pub fn dispatch_answered(
+    engine: &Engine,
+    caller: &Caller,
+    access: Access,
+    tool: &'static Definition,
+    mut arguments: Map<String, Value>,
+    answer: Map<String, Value>,
+) -> Reply {
+    // An empty field of a form is none.
+    arguments.extend(answer.into_iter().filter(|(_, value)| value.as_str() != Some("")));
+    call(Call { engine, caller, access, tool, has_answered: true }, arguments)
+}
+
+/// The format that a call asks for, also where its other arguments are wrong.
+pub fn asked_format(arguments: &Map<String, Value>) -> Format {
+    arguments.get(FORMAT).and_then(Value::as_str).and_then(Format::parse).unwrap_or_default()
+}
+
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    engine: &'a Engine,
+    caller: &'a Caller,
+    access: Access,
+    tool: &'static Definition,
+    has_answered: bool,
+}
+
+fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
+    let Call { caller, tool, .. } = call;
     let has_cursor = arguments.get(CURSOR).is_some_and(|cursor| !cursor.is_null());
-    let run = || run(engine, caller, access, tool, arguments);
+    let format = asked_format(&arguments);
+    let run = || run(call, arguments);
     let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         Err(Stop::new(Code::InternalError, format!("`{}` has failed; Kenning's log says where", tool.name))
             .with("outcome", json!("unknown")))
@@ -51,19 +88,14 @@ pub fn dispatch(
         if tool.effect.writes() && stop.details.get("outcome").is_none() {
             stop = stop.with("outcome", json!("not_applied"));
         }
-        Ran { reply: stop.spelt_for(tool.family).reply(), duplicates: 0 }
+        Ran { reply: stop.reply_of(tool.family, format), duplicates: 0 }
     });
     caller.usage.measure(tool.name, has_cursor, duplicates, &mut reply);
     reply
 }
 
-fn run(
-    engine: &Engine,
-    caller: &Caller,
-    access: Access,
-    tool: &'static Definition,
-    mut arguments: Map<String, Value>,
-) -> Result<Ran, Stop> {
+fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
+    let Call { engine, caller, access, tool, has_answered } = call;
     if tool.effect.writes() && access == Access::ReadOnly {
         return Err(Stop::new(
             Code::ReadOnly,
@@ -88,7 +120,7 @@ fn run(
             return Err(Stop::invalid(message));
         }
     };
-    let ctx = Context { engine, caller, tool: tool.name, key };
+    let ctx = Context { engine, caller, tool: tool.name, key, has_answered };
     (tool.run)(&ctx, arguments, &known)
 }
 

@@ -12,13 +12,14 @@ mod keyed;
 pub mod knowledge;
 mod listing;
 pub mod memory;
+mod patterns;
 mod schema;
 mod scratch;
 mod tool;
 mod usage;
 
 pub use code::{Code, Stop};
-pub use dispatch::{Access, dispatch, find};
+pub use dispatch::{Access, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
 pub use tool::{

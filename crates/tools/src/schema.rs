@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value, json};
 
+use crate::{Family, patterns};
+
 /// What a caller may send. Writing tools also take an idempotency key, which `dispatch` handles for all of them.
 pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
     let mut schema = generate::<T>(Contract::Deserialize);
@@ -33,12 +35,20 @@ fn drop_closed(schema: &mut Value) {
     }
 }
 
-/// What comes back: the tool's own output, or the error that every tool may give.
-pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
+/// What comes back: the tool's own output, which may be of several kinds, or the error that every tool may give.
+pub(crate) fn output<T: JsonSchema>(family: Family) -> Map<String, Value> {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
-    let success = Value::Object(generate::<T>(Contract::Serialize));
-    schema.insert("oneOf".to_owned(), json!([success, error()]));
+    let mut success = generate::<T>(Contract::Serialize);
+    let mut branches = match success.shift_remove("anyOf") {
+        Some(Value::Array(kinds)) => kinds,
+        _ => vec![Value::Object(success)],
+    };
+    branches.push(match family {
+        Family::Patterns => patterns::tool_error::schema(),
+        _ => error(),
+    });
+    schema.insert("oneOf".to_owned(), Value::Array(branches));
     schema
 }
 
@@ -83,7 +93,7 @@ fn tidy(schema: &mut Value, input: bool) {
                 object.shift_remove("title");
             }
             // AJV warns of `uint64` and its like on the user's terminal.
-            if object.get("format").is_some_and(|format| format != "date-time") {
+            if object.get("format").and_then(Value::as_str).is_some_and(|format| format != "date-time") {
                 object.shift_remove("format");
             }
             match object.get("type").cloned() {

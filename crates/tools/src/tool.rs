@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use kenning_engine::{Engine, Error, Snapshot};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Block, Link, Reply};
+use kenning_presentation::{Ask, Block, Link, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::scratch::Scratch;
 use crate::usage::Usage;
-use crate::{Code, Stop, arguments, compat, graph, kb, knowledge, memory, schema};
+use crate::{Code, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -52,6 +52,21 @@ pub trait Tool {
     fn resource(_output: &Self::Output) -> Option<String> {
         None
     }
+
+    /// What to ask people for, where the edge can.
+    fn ask(_output: &Self::Output) -> Option<Ask> {
+        None
+    }
+
+    /// The channel that people and text-only hosts read.
+    fn blocks(output: &Self::Output, structured: &Value) -> Vec<Block> {
+        let mut blocks = vec![Block::Text(Self::text(output))];
+        if let Some(uri) = Self::resource(output) {
+            blocks.push(Block::Resource { uri, json: structured.to_string() });
+        }
+        blocks.extend(Self::links(output).into_iter().map(Block::Link));
+        blocks
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +89,21 @@ impl Effect {
 pub enum Family {
     Memory,
     Knowledge,
+    Patterns,
     Kb,
     Graph,
     Legacy,
 }
 
 impl Family {
-    pub const ALL: [Family; 5] =
-        [Family::Memory, Family::Knowledge, Family::Kb, Family::Graph, Family::Legacy];
+    pub const ALL: [Family; 6] =
+        [Family::Memory, Family::Knowledge, Family::Patterns, Family::Kb, Family::Graph, Family::Legacy];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Family::Memory => "memory",
             Family::Knowledge => "knowledge",
+            Family::Patterns => "patterns",
             Family::Kb => "kb",
             Family::Graph => "graph",
             Family::Legacy => "legacy",
@@ -147,6 +164,8 @@ pub struct Context<'a> {
     pub(crate) tool: &'static str,
     /// The idempotency key of this call and the digest of its other arguments.
     pub(crate) key: Option<(String, String)>,
+    /// Whether people were asked already and some of the arguments are their answer.
+    pub(crate) has_answered: bool,
 }
 
 impl Context<'_> {
@@ -252,7 +271,7 @@ pub(crate) struct Row {
     about: &'static str,
     effect: Effect,
     input: fn(bool) -> Map<String, Value>,
-    output: fn() -> Map<String, Value>,
+    output: fn(Family) -> Map<String, Value>,
     run: Run,
 }
 
@@ -271,12 +290,13 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
     let output = T::call(ctx, arguments::parse(arguments, known)?)?;
     let structured = serde_json::to_value(&output)
         .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))?;
-    let mut blocks = vec![Block::Text(T::text(&output))];
-    if let Some(uri) = T::resource(&output) {
-        blocks.push(Block::Resource { uri, json: structured.to_string() });
-    }
-    blocks.extend(T::links(&output).into_iter().map(Block::Link));
-    let reply = Reply { blocks, structured, meta: T::meta(&output), is_error: false };
+    let reply = Reply {
+        blocks: T::blocks(&output, &structured),
+        structured,
+        meta: T::meta(&output),
+        is_error: false,
+        ask: T::ask(&output),
+    };
     Ok(Ran { reply, duplicates: T::duplicates(&output) })
 }
 
@@ -305,6 +325,7 @@ pub fn definitions() -> &'static [Definition] {
         let families = [
             (Family::Memory, memory::tools()),
             (Family::Knowledge, knowledge::tools()),
+            (Family::Patterns, patterns::tools()),
             (Family::Kb, kb::tools()),
             (Family::Graph, graph::tools()),
             (Family::Legacy, compat::tools()),
@@ -318,7 +339,7 @@ pub fn definitions() -> &'static [Definition] {
                 effect: row.effect,
                 family,
                 input_schema: (row.input)(row.effect.writes()),
-                output_schema: (row.output)(),
+                output_schema: (row.output)(family),
                 run: row.run,
             })
             .collect()

@@ -24,7 +24,7 @@ pub(super) struct Input {
     filters: Option<Filters>,
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
     page_size: Option<Whole<1, 100>>,
-    /// Taken, and not needed.
+    // Taken, and not needed.
     #[serde(rename = "session_id")]
     _session_id: Option<Text<NAME_BYTES_MAX>>,
 }
@@ -70,7 +70,7 @@ const PAGE_SIZE_DEFAULT: u64 = 25;
 
 impl Tool for SearchSections {
     const NAME: &'static str = "search_sections";
-    const ABOUT: &'static str = "Old form of `kb.search`: no previews, every score. Use only if your instructions name it. Do not use otherwise. \
+    const ABOUT: &'static str = "Old form of `kb.search`: no previews, every score. Use if instructions name it. Do not use otherwise. \
         Returns at most `page_size` (25, max 100) of `top_k` (20, max 100) sections, any number per document.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

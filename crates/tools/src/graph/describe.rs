@@ -19,7 +19,7 @@ pub(crate) struct Input {
     pub(crate) scope: Option<Scope>,
 }
 
-/// The id is always there.
+// The id is always there.
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Field {
@@ -35,7 +35,7 @@ pub(crate) enum Field {
 impl Tool for Describe {
     const NAME: &'static str = "graph.describe";
     const ABOUT: &'static str = "Say what nodes are: title, level, size, document. Ids of sections and documents, or names of entities. \
-        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text (`kb.read_excerpt`, once narrowed to 3 passages). \
+        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text (`kb.read_excerpt`, once 3 passages are left). \
         Returns at most 50 nodes; for neighbours call `graph.expand`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

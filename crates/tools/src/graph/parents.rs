@@ -23,7 +23,7 @@ pub(crate) struct Input {
 impl Tool for Parents {
     const NAME: &'static str = "graph.parents";
     const ABOUT: &'static str = "List what sections are part of: the sections above them, then their document. \
-        Use after `kb.search` to explore how the top 1 to 3 candidates relate. Do not use if `graph_disabled`, or for text until narrowed to 3 passages. \
+        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
         Returns the whole chain of each of at most 50 sections; for what is below call `graph.children`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

@@ -38,7 +38,7 @@ struct Options {
 #[serde(rename_all = "lowercase")]
 enum Format {
     Text,
-    /// One sentence to a line.
+    // One sentence to a line.
     Bullets,
 }
 

@@ -45,7 +45,7 @@ struct Options {
     scoring: Option<HowScored>,
 }
 
-/// How sentences are chosen.
+// How sentences are chosen.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum HowScored {

@@ -22,7 +22,7 @@ pub(crate) struct Filters {
     updated_after: Option<Moment>,
 }
 
-/// Whether a search follows links.
+// Whether a search follows links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {

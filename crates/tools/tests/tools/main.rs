@@ -3,6 +3,7 @@
 mod bounds;
 mod documents;
 mod long_sections;
+mod patterns;
 mod published;
 mod session;
 mod transcripts;

@@ -156,11 +156,14 @@ fn kind_of_items(schema: &Value) -> String {
 fn errors_page() -> String {
     let mut page = "# Errors\n\nWritten from the code by a test. An error is a result with `isError: true`, in both channels: \
         `{\"error\": {\"code\", \"message\", \"retryable\", \"details\"}}` and one line of text. A failed write has \
-        `details.outcome`: `not_applied` or `unknown`.\n\n| code | retry | meaning |\n|---|---|---|\n"
+        `details.outcome`: `not_applied` or `unknown`. The `kb` and `graph` tools spell some codes otherwise; those for patterns reply \
+        `{\"kind\": \"toolError:v1\", \"code\", \"message\", \"retryable\", \"details\"}` with a code of their own, and the one below in \
+        `details.code`.\n\n| code | kb and graph | patterns | retry | meaning |\n|---|---|---|---|---|\n"
         .to_owned();
     for code in Code::ALL {
         let retry = if code.retryable() { "yes" } else { "no" };
-        page.push_str(&format!("| `{}` | {retry} | {} |\n", code.as_str(), code.about()));
+        let spelt = [code.as_str(), code.in_documents().as_str(), code.in_patterns()];
+        page.push_str(&format!("| `{}` | {retry} | {} |\n", spelt.join("` | `"), code.about()));
     }
     page
 }

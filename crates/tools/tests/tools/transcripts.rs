@@ -14,6 +14,8 @@ use kenning_testkit::transcript::{Call, Player, Transcript};
 use kenning_tools::{Access, Caller, Scratch, definitions, dispatch, find};
 use serde_json::{Map, Value, json};
 
+use crate::patterns;
+
 /// A minute passes from call to call.
 struct InProcess {
     engine: Engine,
@@ -79,6 +81,9 @@ fn every_reply_is_as_written() {
         if ["tests/kb", "tests/graph", "tests/legacy"].iter().any(|family| path.starts_with(family)) {
             take_in(&player.engine, Path::new("tests/kb/documents"));
         }
+        if path.starts_with("tests/patterns") {
+            patterns::take_catalogue_in(&player.engine);
+        }
         let played = transcript.play(&mut player);
         let rewritten = transcript.rewritten(&played);
         if update {
@@ -137,7 +142,10 @@ fn without_one_required(reply: &Value, schema: &Value) -> Vec<Value> {
 }
 
 fn branch_of(reply: &Value, branch: &Value) -> bool {
-    (reply.get("error").is_some()) == branch["properties"].get("error").is_some()
+    match branch["properties"]["kind"].get("const") {
+        Some(kind) => reply["kind"] == *kind,
+        None => reply.get("error").is_some() == branch["properties"].get("error").is_some(),
+    }
 }
 
 fn remove_each(value: &Value, schema: &Value, found: &mut dyn FnMut(Value)) {

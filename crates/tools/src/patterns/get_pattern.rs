@@ -1,0 +1,508 @@
+//! `get_pattern`: one pattern whole.
+
+use std::collections::BTreeSet;
+
+use kenning_engine::{PatternQuestion, Piece, SectionKind, Snapshot, pieces};
+use kenning_model::{Document, Pattern, ScopeId, Section, fold};
+use kenning_presentation::budget::json_bytes;
+use kenning_presentation::card::{card, passage, short_value, value};
+use kenning_presentation::text::{clean, cut, quote};
+use kenning_presentation::{Ask, Block, Format};
+use kenning_storage::Stored;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::needs_input::{Needs, NeedsInput};
+use super::provenance::Provenance;
+use super::{NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, pattern_of, scopes};
+use crate::arguments::{Given, NAME_BYTES_MAX};
+use crate::tool::{Effect, Tool};
+use crate::{Context, Stop};
+
+pub(crate) struct GetPattern;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    #[schemars(required)]
+    id: Option<Given<NAME_BYTES_MAX>>,
+    #[serde(default)]
+    format: Option<Shape>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Details {
+    #[schemars(extend("const" = "patternDetails:v1"))]
+    kind: &'static str,
+    id: String,
+    title: String,
+    category: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    difficulty: Option<String>,
+    /// A sentence or two.
+    summary: String,
+    description: String,
+    tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Guidance")]
+    use_guidance: Option<Guidance>,
+    sections: Vec<Part>,
+    examples: Vec<Example>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    related_patterns: Vec<String>,
+    provenance: Provenance,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Truncated")]
+    truncated: Option<Truncated>,
+    #[serde(skip)]
+    format: Format,
+    /// The first of the related ones that there is.
+    #[serde(skip)]
+    known_related: Option<String>,
+    #[serde(skip)]
+    section_ids: Vec<String>,
+}
+
+/// What is not whole here, since the pattern is larger than a reply.
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Truncated {
+    /// These end in `...`, or lack items.
+    fields: Vec<String>,
+    /// So many there are.
+    sections: usize,
+    examples: usize,
+    /// Where the rest begins, for `kb.read_excerpt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next_section_id: Option<String>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Guidance {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    use_when: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    avoid_when: Option<String>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct Part {
+    title: String,
+    content: String,
+    r#type: PartType,
+}
+
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+enum PartType {
+    Description,
+    Example,
+    UseCase,
+    Related,
+}
+
+impl Part {
+    /// Prose and code, each in a fence of its own.
+    fn markdown(&self) -> String {
+        let of_it = pieces(&self.content).into_iter().map(|piece| match piece {
+            Piece::Prose(text) => passage(&text, None),
+            Piece::Code { code, language } => passage(&code, language.as_deref()),
+        });
+        format!("## {}\n\n{}", short_value(&self.title, 300), of_it.collect::<Vec<_>>().join("\n\n"))
+    }
+}
+
+impl From<SectionKind> for PartType {
+    fn from(kind: SectionKind) -> PartType {
+        match kind {
+            SectionKind::Description => PartType::Description,
+            SectionKind::Example => PartType::Example,
+            SectionKind::UseCase => PartType::UseCase,
+            SectionKind::Related => PartType::Related,
+        }
+    }
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct Example {
+    code: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    language: Option<String>,
+    /// The heading that it stands below.
+    description: String,
+    #[serde(skip)]
+    section: usize,
+}
+
+/// Ids that are less alike are not offered for another.
+const ALIKE_MIN: f64 = 0.25;
+/// An example that is longer is cut first.
+const EXAMPLE_BYTES_MAX: usize = 10 * 1024;
+const DETAILS_BYTES_MAX: usize = 40 * 1024;
+/// Of tags and related patterns, in a pattern that is too large.
+const LIST_MAX: usize = 100;
+const LIST_ITEM_BYTES_MAX: usize = 64;
+/// Of the description; of other fields less.
+const FIELD_BYTES_MAX: usize = 8 * 1024;
+/// Of a list, where people read it.
+const SHOWN_MAX: usize = 20;
+/// Of the Markdown, alone and beside the JSON.
+const MARKDOWN_BYTES_MAX: usize = 48 * 1024;
+const MARKDOWN_BESIDE_BYTES_MAX: usize = 20 * 1024;
+/// The title of what stands before the first heading.
+const LEAD: &str = "Description";
+
+impl Tool for GetPattern {
+    const NAME: &'static str = "get_pattern";
+    const ABOUT: &'static str = "Read one pattern of the catalogue: description, when to use it, sections, examples. \
+        Use with an `id` from `search_patterns`. Do not use to search. Returns it whole, or for an unknown id at most 5 like it.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Told<Details>;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Details>, Stop> {
+        let format = Format::from(input.format.unwrap_or_default());
+        let id = input.id.map(|id| id.0.trim().to_owned()).unwrap_or_default();
+        let snapshot = ctx.engine.snapshot()?;
+        let scopes = scopes(ctx, &snapshot)?;
+        let stored = match id.is_empty() {
+            true => None,
+            false => snapshot.pattern(&scopes, &id)?,
+        };
+        let Some((stored, document, pattern)) = stored.as_ref().and_then(|stored| {
+            let (document, pattern) = pattern_of(stored)?;
+            Some((stored, document, pattern))
+        }) else {
+            return Ok(Told::needs(unknown_id(&snapshot, &scopes, &id, format)?));
+        };
+        let details = Details::read(&snapshot, stored, document, pattern, &scopes, format)?;
+        Ok(Told::answer(details.fitted()))
+    }
+
+    fn text(output: &Told<Details>) -> String {
+        output.text()
+    }
+
+    fn blocks(output: &Told<Details>, structured: &Value) -> Vec<Block> {
+        output.blocks(structured)
+    }
+
+    fn ask(output: &Told<Details>) -> Option<Ask> {
+        output.ask()
+    }
+}
+
+impl Details {
+    fn read(
+        snapshot: &Snapshot<'_>,
+        stored: &Stored,
+        document: &Document,
+        pattern: &Pattern,
+        scopes: &[ScopeId],
+        format: Format,
+    ) -> Result<Details, Stop> {
+        let (mut sections, mut examples, mut section_ids) = (Vec::new(), Vec::new(), Vec::new());
+        for of_it in snapshot.sections_of(stored.id)? {
+            let Some(section) = of_it.record.as_section().filter(|section| !section.text.trim().is_empty())
+            else {
+                continue;
+            };
+            let title = title_of(section);
+            let content = clean(&section.text);
+            let at = sections.len();
+            examples.extend(pieces(&content).into_iter().filter_map(|piece| match piece {
+                Piece::Code { code, language } => {
+                    Some(Example { code, language, description: title.clone(), section: at })
+                }
+                Piece::Prose(_) => None,
+            }));
+            sections.push(Part { r#type: SectionKind::of(&title).into(), title, content });
+            section_ids.push(of_it.id.to_string());
+        }
+        let mut known_related = None;
+        for id in pattern.related.iter().filter(|id| **id != pattern.id) {
+            if snapshot.pattern(scopes, id)?.is_some() {
+                known_related = Some(clean(id));
+                break;
+            }
+        }
+        let guidance = Guidance {
+            use_when: pattern.use_when.as_deref().map(clean),
+            avoid_when: pattern.avoid_when.as_deref().map(clean),
+        };
+        let has_guidance = guidance.use_when.is_some() || guidance.avoid_when.is_some();
+        let names = snapshot.scope_names(&[document.scope])?;
+        Ok(Details {
+            kind: "patternDetails:v1",
+            id: clean(&pattern.id),
+            title: clean(&document.title),
+            category: clean(&pattern.category),
+            difficulty: pattern.difficulty.clone(),
+            summary: clean(&pattern.summary),
+            description: clean(&pattern.description),
+            tags: document.tags.iter().map(|tag| clean(tag)).collect(),
+            use_guidance: has_guidance.then_some(guidance),
+            sections,
+            examples,
+            related_patterns: pattern.related.iter().map(|id| clean(id)).collect(),
+            provenance: Provenance::new(stored, document, &names),
+            truncated: None,
+            format,
+            known_related,
+            section_ids,
+        })
+    }
+
+    /// What is more than a reply holds is left out: long texts end early, and of the sections the first are there whole.
+    fn fitted(mut self) -> Details {
+        if json_bytes(&self) <= DETAILS_BYTES_MAX {
+            return self;
+        }
+        let [sections, examples] = [self.sections.len(), self.examples.len()];
+        let mut fields = self.cut_fields();
+        let mut room = DETAILS_BYTES_MAX.saturating_sub(json_bytes(&Details {
+            sections: Vec::new(),
+            examples: Vec::new(),
+            ..self.clone()
+        }));
+        let mut shown = 0;
+        for part in &mut self.sections {
+            let of_it = |example: &Example| example.section == shown;
+            let with_examples = |part: &Part, of: &[Example]| {
+                json_bytes(part) + of.iter().filter(|example| of_it(example)).map(json_bytes).sum::<usize>()
+            };
+            let mut bytes = with_examples(part, &self.examples);
+            if bytes > room && shown == 0 {
+                // At least the beginning of the first.
+                shorten(&mut part.content, room / 8);
+                for example in self.examples.iter_mut().filter(|example| of_it(example)) {
+                    shorten(&mut example.code, room / 8);
+                }
+                fields.extend(["sections[0].content", "examples"]);
+                bytes = with_examples(part, &self.examples);
+            }
+            if bytes > room {
+                break;
+            }
+            room -= bytes;
+            shown += 1;
+        }
+        self.sections.truncate(shown);
+        self.examples.retain(|example| example.section < shown);
+        let is_whole = fields.is_empty() && shown == sections;
+        self.truncated = (!is_whole).then(|| Truncated {
+            fields: fields.into_iter().map(str::to_owned).collect(),
+            sections,
+            examples,
+            next_section_id: self.section_ids.get(shown).cloned(),
+        });
+        self
+    }
+
+    /// Ends what is far too long, and says which fields that were.
+    fn cut_fields(&mut self) -> BTreeSet<&'static str> {
+        let mut cut = BTreeSet::new();
+        let mut check = |name, text: &mut String, bytes_max| {
+            if shorten(text, bytes_max) {
+                cut.insert(name);
+            }
+        };
+        check("title", &mut self.title, FIELD_BYTES_MAX / 8);
+        check("category", &mut self.category, FIELD_BYTES_MAX / 8);
+        check("description", &mut self.description, FIELD_BYTES_MAX);
+        if let Some(Guidance { use_when, avoid_when }) = &mut self.use_guidance {
+            use_when.iter_mut().for_each(|text| check("useGuidance.useWhen", text, FIELD_BYTES_MAX / 4));
+            avoid_when.iter_mut().for_each(|text| check("useGuidance.avoidWhen", text, FIELD_BYTES_MAX / 4));
+        }
+        for example in &mut self.examples {
+            check("examples", &mut example.code, EXAMPLE_BYTES_MAX);
+        }
+        for (name, list) in [("tags", &mut self.tags), ("relatedPatterns", &mut self.related_patterns)] {
+            list.iter_mut().for_each(|text| check(name, text, LIST_ITEM_BYTES_MAX));
+        }
+        for (name, list) in [("tags", &mut self.tags), ("relatedPatterns", &mut self.related_patterns)] {
+            if list.len() > LIST_MAX {
+                list.truncate(LIST_MAX);
+                cut.insert(name);
+            }
+        }
+        cut
+    }
+}
+
+/// Whether there was more.
+fn shorten(text: &mut String, bytes_max: usize) -> bool {
+    let is_long = text.len() > bytes_max;
+    if is_long {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push_str("...");
+    }
+    is_long
+}
+
+impl Shown for Details {
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn markdown(&self) -> Vec<String> {
+        let bytes_max = match self.format {
+            Format::Both => MARKDOWN_BESIDE_BYTES_MAX,
+            Format::Markdown | Format::Json => MARKDOWN_BYTES_MAX,
+        };
+        let mut parts = Vec::new();
+        // Most descriptions are a section, which is shown below.
+        if !self.sections.iter().any(|part| part.content == self.description) && !self.description.is_empty()
+        {
+            parts.push(passage(&self.description, None));
+        }
+        let guidance = self
+            .use_guidance
+            .iter()
+            .flat_map(|guidance| [("Use when", &guidance.use_when), ("Avoid when", &guidance.avoid_when)]);
+        for (heading, text) in guidance.filter_map(|(heading, text)| Some((heading, text.as_ref()?))) {
+            if !self.sections.iter().any(|part| part.content == *text) {
+                parts.push(format!("## {heading}\n\n{}", passage(text, None)));
+            }
+        }
+        let card = card(PATTERN, 1, &cut(&self.title, 300), &self.facts(), &[]);
+        let mut left = bytes_max.saturating_sub(card.len() + parts.iter().map(String::len).sum::<usize>());
+        let mut shown = 0;
+        for part in &self.sections {
+            let part = part.markdown();
+            let Some(less) = left.checked_sub(part.len() + 2) else { break };
+            left = less;
+            parts.push(part);
+            shown += 1;
+        }
+        let total = self.truncated.as_ref().map_or(self.sections.len(), |truncated| truncated.sections);
+        if shown < total {
+            parts.push(format!(
+                "{shown} of {total} sections are shown here; the pattern is longer than a reply."
+            ));
+        } else if let Some(truncated) = &self.truncated {
+            parts.push(format!("Longer than a reply, so cut: {}.", truncated.fields.join(", ")));
+        }
+        let text = parts.join("\n\n");
+        let blocks = [card, text, format!("Source: {}", self.provenance.line())];
+        let blocks: Vec<String> = blocks.into_iter().filter(|block| !block.is_empty()).collect();
+        let markers = PATTERN.count(&blocks);
+        if markers.cards != 1 {
+            tracing::warn!("get_pattern: {} markers of cards for one card", markers.cards);
+        }
+        blocks
+    }
+
+    fn hint(&self) -> Option<String> {
+        let rest = self.truncated.as_ref().and_then(|truncated| truncated.next_section_id.as_ref());
+        let rest = rest.map(|id| format!("The next section: `kb.read_excerpt` with `passage_id` {id}."));
+        let related = self.known_related.as_ref();
+        let related =
+            related.map(|id| format!("`get_pattern` gives related ones too, such as {}.", value(id)));
+        let hints: Vec<String> = rest.into_iter().chain(related).collect();
+        (!hints.is_empty()).then(|| hints.join(" "))
+    }
+}
+
+impl Details {
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let values = |list: &[String]| {
+            list.iter().take(SHOWN_MAX).map(|text| short_value(text, 120)).collect::<Vec<_>>().join(", ")
+        };
+        let mut facts = vec![("id", value(&self.id)), ("category", short_value(&self.category, 120))];
+        facts.extend(self.difficulty.iter().map(|difficulty| ("difficulty", difficulty.clone())));
+        facts.push(("summary", short_value(&self.summary, 1_000)));
+        facts.extend((!self.tags.is_empty()).then(|| ("tags", values(&self.tags))));
+        facts
+            .extend((!self.related_patterns.is_empty()).then(|| ("related", values(&self.related_patterns))));
+        facts
+    }
+}
+
+fn title_of(section: &Section) -> String {
+    // The first of them is the title of the document.
+    match section.heading_path.as_slice() {
+        [] | [_] => LEAD.to_owned(),
+        [.., heading] => clean(heading),
+    }
+}
+
+fn unknown_id(
+    snapshot: &Snapshot<'_>,
+    scopes: &[ScopeId],
+    id: &str,
+    format: Format,
+) -> Result<NeedsInput, Stop> {
+    let values = similar(snapshot, scopes, id)?;
+    let (heading, message, reason) = match id {
+        "" => (
+            "Pattern ID Needed",
+            "Which pattern do you want to see? Please provide its ID.".to_owned(),
+            "Pattern ID is required".to_owned(),
+        ),
+        id => {
+            let id = quote(id, 130);
+            (
+                "Pattern Not Found",
+                format!("Pattern {id} not found. Please provide a valid pattern ID."),
+                format!("Pattern ID {id} is invalid or does not exist"),
+            )
+        }
+    };
+    // Where there is nothing to go by, any id may be meant.
+    let (is_closed, has_any) = (!values.is_empty() && !id.is_empty(), !values.is_empty());
+    let needs = Needs { field: "id", about: "The ID of a pattern.", values, is_required: true, is_closed };
+    let needs = NeedsInput::new(format, heading, message, reason, vec![needs]);
+    let is_empty = !has_any && snapshot.catalogue(scopes, None)?.patterns == 0;
+    Ok(if is_empty { needs.in_vain(NO_CATALOGUE) } else { needs })
+}
+
+/// Ids that look like this one, then those of patterns that its words find, each with its title.
+fn similar(
+    snapshot: &Snapshot<'_>,
+    scopes: &[ScopeId],
+    id: &str,
+) -> Result<Vec<(String, Option<String>)>, Stop> {
+    let names = snapshot.catalogue(scopes, None)?.names;
+    let asked = trigrams(id);
+    let mut alike: Vec<(f64, &(String, String))> = names
+        .iter()
+        .map(|name| (likeness(&asked, &trigrams(&name.0)), name))
+        .filter(|(likeness, _)| *likeness >= ALIKE_MIN)
+        .collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
+    let mut found: Vec<Named> =
+        alike.iter().take(SUGGESTIONS).map(|(_, (id, title))| Named::new(id, title)).collect();
+    let words = id.replace(|c: char| !c.is_alphanumeric(), " ");
+    let question = PatternQuestion { scopes, text: &words, category: None, difficulty: None, loosely: true };
+    if !words.trim().is_empty() {
+        for one in named(snapshot, &snapshot.search_patterns(&question)?.ids)? {
+            if found.len() < SUGGESTIONS && !found.iter().any(|known| known.id == one.id) {
+                found.push(one);
+            }
+        }
+    }
+    // Who names none may see what there is.
+    if id.is_empty() {
+        found = names.iter().take(SUGGESTIONS).map(|(id, title)| Named::new(id, title)).collect();
+    }
+    Ok(found.into_iter().map(|one| (one.id, Some(one.title))).collect())
+}
+
+fn trigrams(text: &str) -> BTreeSet<[char; 3]> {
+    let padded: Vec<char> = format!("  {} ", fold(text)).chars().collect();
+    padded.windows(3).map(|three| [three[0], three[1], three[2]]).collect()
+}
+
+fn likeness(one: &BTreeSet<[char; 3]>, other: &BTreeSet<[char; 3]>) -> f64 {
+    let shared = one.intersection(other).count();
+    shared as f64 / (one.len() + other.len() - shared).max(1) as f64
+}

@@ -1,0 +1,153 @@
+//! The catalogue of patterns: replies that people read as Markdown and programs as JSON, by a contract of versioned kinds.
+
+mod get_pattern;
+mod needs_input;
+mod provenance;
+mod search_patterns;
+pub(crate) mod tool_error;
+
+use kenning_engine::{Overview, Snapshot};
+use kenning_model::{Document, Id, Pattern, ScopeId};
+use kenning_presentation::card::{Kind, short_value, value};
+use kenning_presentation::text::{clean, cut};
+use kenning_presentation::{Ask, Block, Format};
+use kenning_storage::Stored;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::needs_input::NeedsInput;
+use crate::tool::{Row, closure, row};
+use crate::{Context, Stop};
+
+pub(crate) fn tools() -> Vec<Row> {
+    vec![row::<search_patterns::SearchPatterns>(), row::<get_pattern::GetPattern>()]
+}
+
+const PATTERN: Kind = Kind("pattern");
+
+/// So many are offered where something else was asked for.
+const SUGGESTIONS: usize = 5;
+/// Of a title that stands beside others.
+const TITLE_BYTES_MAX: usize = 300;
+
+/// Without a catalogue there is nothing to choose from, and nobody needs to be asked.
+const NO_CATALOGUE: &str = "The catalogue is empty; `kenning ingest --kind patterns DIR` fills it.";
+
+/// Markdown for people (default), JSON for programs.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Shape {
+    #[default]
+    Markdown,
+    Json,
+    Both,
+}
+
+impl From<Shape> for Format {
+    fn from(shape: Shape) -> Format {
+        match shape {
+            Shape::Markdown => Format::Markdown,
+            Shape::Json => Format::Json,
+            Shape::Both => Format::Both,
+        }
+    }
+}
+
+/// What was asked for, or what is needed before it can be told.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Told<T> {
+    Answer(Box<T>),
+    NeedsInput(Box<NeedsInput>),
+}
+
+/// A reply as people read it.
+pub(crate) trait Shown {
+    fn format(&self) -> Format;
+    fn markdown(&self) -> Vec<String>;
+    /// What a model may do next.
+    fn hint(&self) -> Option<String>;
+}
+
+impl<T: Shown> Told<T> {
+    fn answer(answer: T) -> Told<T> {
+        Told::Answer(Box::new(answer))
+    }
+
+    fn needs(needs: NeedsInput) -> Told<T> {
+        Told::NeedsInput(Box::new(needs))
+    }
+
+    fn shown(&self) -> &dyn Shown {
+        match self {
+            Told::Answer(answer) => &**answer,
+            Told::NeedsInput(needs) => &**needs,
+        }
+    }
+
+    fn blocks(&self, structured: &Value) -> Vec<Block> {
+        let shown = self.shown();
+        shown.format().blocks(shown.markdown(), shown.hint(), structured)
+    }
+
+    fn text(&self) -> String {
+        self.shown().markdown().join("\n\n")
+    }
+
+    fn ask(&self) -> Option<Ask> {
+        match self {
+            Told::Answer(_) => None,
+            Told::NeedsInput(needs) => needs.ask(),
+        }
+    }
+}
+
+/// The scopes whose patterns the caller sees.
+fn scopes(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Vec<ScopeId>, Stop> {
+    closure(snapshot, &ctx.scope_name(None)?)
+}
+
+fn pattern_of(stored: &Stored) -> Option<(&Document, &Pattern)> {
+    let document = stored.record.as_document()?;
+    Some((document, document.pattern.as_deref()?))
+}
+
+/// A pattern by what it is called.
+#[derive(Clone, Serialize, JsonSchema)]
+struct Named {
+    id: String,
+    title: String,
+}
+
+impl Named {
+    fn new(id: &str, title: &str) -> Named {
+        Named { id: clean(id), title: cut(&clean(title), TITLE_BYTES_MAX) }
+    }
+
+    fn line(&self) -> String {
+        format!("- {} (id {})", short_value(&self.title, 120), value(&self.id))
+    }
+}
+
+/// The first of these documents, by name.
+fn named(snapshot: &Snapshot<'_>, ids: &[Id]) -> Result<Vec<Named>, Stop> {
+    let mut named = Vec::new();
+    for id in ids.iter().take(SUGGESTIONS) {
+        let stored = snapshot.document(*id)?;
+        let of_it = stored.as_ref().and_then(pattern_of);
+        named.extend(of_it.map(|(document, pattern)| Named::new(&pattern.id, &document.title)));
+    }
+    Ok(named)
+}
+
+/// ISO 8601 with milliseconds, in UTC.
+fn moment(at: kenning_model::Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+/// The whole catalogue as the caller sees it now.
+fn overview(ctx: &Context<'_>, category: Option<&str>) -> Result<Overview, Stop> {
+    let snapshot = ctx.engine.snapshot()?;
+    Ok(snapshot.catalogue(&scopes(ctx, &snapshot)?, category)?)
+}

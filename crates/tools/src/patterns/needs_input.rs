@@ -1,0 +1,167 @@
+//! `needsInput:v1`: what is missing, why, and what there is to choose from. Not an error.
+
+use kenning_presentation::card::{unmarked, value};
+use kenning_presentation::{Ask, Field, Format};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{Named, Shown};
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NeedsInput {
+    #[schemars(extend("const" = "needsInput:v1"))]
+    kind: &'static str,
+    #[schemars(extend("const" = "elicitation"))]
+    r#type: &'static str,
+    message: String,
+    needs_input: Needed,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<Choice>,
+    /// What was found so far, as far as it is the best of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    best_matches: Vec<Named>,
+    #[serde(skip)]
+    heading: &'static str,
+    #[serde(skip)]
+    hint: Option<&'static str>,
+    #[serde(skip)]
+    format: Format,
+    #[serde(skip)]
+    ask: Option<Ask>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Needed {
+    fields: Vec<&'static str>,
+    reason: String,
+    /// Values by the field that they are for.
+    #[schemars(extend("additionalProperties" = {"type": "array", "items": {"type": "string"}}))]
+    suggestions: Map<String, Value>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Choice {
+    label: String,
+    value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    description: Option<String>,
+    field: &'static str,
+}
+
+/// A field, and what there is to choose from.
+pub(super) struct Needs {
+    pub(super) field: &'static str,
+    pub(super) about: &'static str,
+    /// Values, each with what it means.
+    pub(super) values: Vec<(String, Option<String>)>,
+    pub(super) is_required: bool,
+    /// Whether nothing else will do.
+    pub(super) is_closed: bool,
+}
+
+impl NeedsInput {
+    pub(super) fn new(
+        format: Format,
+        heading: &'static str,
+        message: String,
+        reason: String,
+        needs: Vec<Needs>,
+    ) -> NeedsInput {
+        let choices = |needs: &Needs| needs.values.iter().map(|(value, _)| value.clone()).collect::<Vec<_>>();
+        let told = |(value, meaning): &(String, Option<String>)| match meaning {
+            Some(meaning) => format!("{value}: {meaning}"),
+            None => value.clone(),
+        };
+        let field = |needs: &Needs| {
+            let values: Vec<String> = needs.values.iter().map(told).collect();
+            let such_as = if needs.is_closed { "" } else { "for example " };
+            Field {
+                name: needs.field,
+                about: match values.is_empty() {
+                    true => needs.about.to_owned(),
+                    false => format!("{} {such_as}{}", needs.about, values.join("; ")),
+                },
+                choices: if needs.is_closed { choices(needs) } else { Vec::new() },
+                is_required: needs.is_required,
+            }
+        };
+        let ask = Ask { message: message.clone(), fields: needs.iter().map(field).collect() };
+        let suggestions = needs.iter().map(|needs| (needs.field.to_owned(), json!(choices(needs)))).collect();
+        // What was only an example is no option.
+        let meant = |needs: &&Needs| needs.values.iter().any(|(_, meaning)| meaning.is_some());
+        let options = needs.iter().filter(meant).flat_map(|needs| {
+            needs.values.iter().map(|(value, description)| Choice {
+                label: value.clone(),
+                value: value.clone(),
+                description: description.clone(),
+                field: needs.field,
+            })
+        });
+        NeedsInput {
+            kind: "needsInput:v1",
+            r#type: "elicitation",
+            options: options.collect(),
+            needs_input: Needed {
+                fields: needs.iter().map(|needs| needs.field).collect(),
+                reason,
+                suggestions,
+            },
+            best_matches: Vec::new(),
+            message,
+            heading,
+            hint: None,
+            format,
+            ask: Some(ask),
+        }
+    }
+
+    /// Whoever would rather not choose may find it among these.
+    pub(super) fn with_best(self, best_matches: Vec<Named>) -> NeedsInput {
+        NeedsInput { best_matches, ..self }
+    }
+
+    /// Nobody can answer it: there is nothing to choose from.
+    pub(super) fn in_vain(mut self, hint: &'static str) -> NeedsInput {
+        self.ask = None;
+        self.hint = Some(hint);
+        self
+    }
+
+    pub(super) fn ask(&self) -> Option<Ask> {
+        self.ask.clone()
+    }
+}
+
+impl Shown for NeedsInput {
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn markdown(&self) -> Vec<String> {
+        let mut text = format!("## {}\n\n{}", self.heading, unmarked(&self.message));
+        for (field, values) in &self.needs_input.suggestions {
+            let values: Vec<String> =
+                values.as_array().into_iter().flatten().filter_map(Value::as_str).map(value).collect();
+            if !values.is_empty() {
+                text.push_str(&format!("\n\n- {field}: {}", values.join(", ")));
+            }
+        }
+        if !self.best_matches.is_empty() {
+            let lines: Vec<String> = self.best_matches.iter().map(Named::line).collect();
+            text.push_str(&format!("\n\nThe best so far:\n{}", lines.join("\n")));
+        }
+        vec![text]
+    }
+
+    fn hint(&self) -> Option<String> {
+        let fields = self.needs_input.fields.join("` or `");
+        let next = match self.best_matches.is_empty() {
+            true => format!("Call again with `{fields}`."),
+            false => format!("Call again with `{fields}`, or `get_pattern` with the id of one of the best."),
+        };
+        Some(self.hint.map_or(next, str::to_owned))
+    }
+}

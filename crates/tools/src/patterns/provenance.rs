@@ -1,0 +1,48 @@
+//! Where a pattern is from. Paths are below what was taken in, never those of a machine.
+
+use kenning_model::{Document, ScopeNames};
+use kenning_presentation::card::value;
+use kenning_presentation::text::clean;
+use kenning_storage::Stored;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::moment;
+
+pub(super) const MARKER: &str = "v1";
+
+#[derive(Clone, Serialize, JsonSchema)]
+pub(super) struct Provenance {
+    source: String,
+    /// When this version was taken in.
+    pub(super) timestamp: String,
+    version: String,
+    marker: &'static str,
+    path: String,
+    scope: String,
+    actor: String,
+    tx_id: u64,
+}
+
+impl Provenance {
+    pub(super) fn new(stored: &Stored, document: &Document, names: &ScopeNames) -> Provenance {
+        Provenance {
+            source: clean(&document.source),
+            timestamp: moment(document.updated_at.unwrap_or(document.recorded_at)),
+            version: document.version.to_string(),
+            marker: MARKER,
+            path: clean(&document.path),
+            scope: names.of(document.scope),
+            actor: clean(&document.actor),
+            tx_id: stored.tx_id.0,
+        }
+    }
+
+    pub(super) fn line(&self) -> String {
+        let Provenance { source, timestamp, version, path, scope, actor, tx_id, .. } = self;
+        let [source, path, actor] = [source, path, actor].map(|text| value(text));
+        format!(
+            "{source}, {path}, scope `{scope}`, version {version} of {timestamp} by {actor}, transaction {tx_id}"
+        )
+    }
+}

@@ -1,0 +1,672 @@
+//! `search_patterns`: all patterns that match, the best of them as cards.
+
+use kenning_engine::{Counts, FoundPatterns, Overview, PatternQuestion, Snapshot};
+use kenning_model::{Document, Id, Pattern, ScopeId, fold};
+use kenning_presentation::budget::{REPLY_BYTES_MAX, json_bytes};
+use kenning_presentation::card::{self, Markers, VERSION, card, index, passage, short_value, value};
+use kenning_presentation::text::{clean, cut, quote};
+use kenning_presentation::{Ask, Block, Format};
+use kenning_storage::Stored;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::needs_input::{Needs, NeedsInput};
+use super::provenance::{MARKER, Provenance};
+use super::{
+    NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, pattern_of, scopes,
+};
+use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
+use crate::memory::query::degraded;
+use crate::tool::{Effect, Tool};
+use crate::{Context, Listing, Stop};
+
+pub(crate) struct SearchPatterns;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Input {
+    q: Option<Given<CONTEXT_BYTES_MAX>>,
+    category: Option<Text<NAME_BYTES_MAX>>,
+    difficulty: Option<Difficulty>,
+    limit: Option<Whole<1, 100>>,
+    #[serde(default)]
+    format: Option<Shape>,
+    limit_cards: Option<Whole<1, 10>>,
+    include_provenance_panel: Option<bool>,
+    cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Difficulty {
+    Beginner,
+    Intermediate,
+    Advanced,
+}
+
+impl Difficulty {
+    fn as_str(self) -> &'static str {
+        match self {
+            Difficulty::Beginner => "beginner",
+            Difficulty::Intermediate => "intermediate",
+            Difficulty::Advanced => "advanced",
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Results {
+    #[schemars(extend("const" = "patternSearchResults:v1"))]
+    kind: &'static str,
+    query: Echo,
+    metadata: Metadata,
+    patterns: Vec<Summary>,
+    /// What there is instead, where nothing matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Discovery")]
+    discovery: Option<Discovery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Panel")]
+    provenance: Option<Panel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next_cursor: Option<String>,
+    as_of_tx_id: u64,
+    #[serde(skip)]
+    format: Format,
+    #[serde(skip)]
+    markdown: Vec<String>,
+    #[serde(skip)]
+    is_degraded: bool,
+}
+
+/// The question as it was taken.
+#[derive(Serialize, JsonSchema)]
+struct Echo {
+    q: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    category: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Difficulty")]
+    difficulty: Option<Difficulty>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    limit: Option<u64>,
+    format: &'static str,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    total_count: u64,
+    /// Of all matches, most first; at most 100.
+    #[schemars(extend("additionalProperties" = {"type": "integer"}))]
+    categories: Map<String, Value>,
+    #[schemars(extend("additionalProperties" = {"type": "integer"}))]
+    difficulties: Map<String, Value>,
+    rendered_cards: usize,
+    rendered_card_ids: Vec<String>,
+    contract_markers: ContractMarkers,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ContractMarkers {
+    index: usize,
+    cards: usize,
+    version: &'static str,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct Summary {
+    id: String,
+    title: String,
+    category: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    difficulty: Option<String>,
+    description: String,
+    tags: Vec<String>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct Discovery {
+    /// All categories, most first; at most 100.
+    #[schemars(extend("additionalProperties" = {"type": "integer"}))]
+    categories: Map<String, Value>,
+    suggestions: Vec<Named>,
+    /// Whether there is one of the name that was asked for.
+    #[serde(skip)]
+    has_category: bool,
+}
+
+/// Where all of it is from, and each pattern by its id.
+#[derive(Serialize, JsonSchema)]
+struct Panel {
+    source: &'static str,
+    timestamp: String,
+    version: String,
+    marker: &'static str,
+    patterns: Vec<Origin>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct Origin {
+    id: String,
+    #[serde(flatten)]
+    provenance: Provenance,
+}
+
+/// More matches than this, without a filter, help nobody.
+const TOO_BROAD: usize = 20;
+const CARDS_DEFAULT: u64 = 3;
+const COUNTS_MAX: usize = 100;
+const COUNTS_BYTES_MAX: usize = 4 * 1024;
+/// Longer names of categories are not offered.
+const CHOICE_BYTES_MAX: usize = 128;
+const CHOICES_MAX: usize = 50;
+/// For the patterns of a page, as data and as lines.
+const ROWS_BYTES_MAX: usize = 40 * 1024;
+/// For the texts of all cards.
+const CARDS_BYTES_MAX: usize = 8 * 1024;
+/// A pattern that is larger than a page has less of each field.
+const FIELD_BYTES_MAX: usize = 8 * 1024;
+
+impl Tool for SearchPatterns {
+    const NAME: &'static str = "search_patterns";
+    const ABOUT: &'static str = "Find patterns of the catalogue by words and meaning. Use when how something is best done may be \
+        catalogued. Do not use for documents (`kb.search`) or facts (`query`). Returns all matches, the first `limitCards` \
+        (default 3) as cards; asks to narrow more than 20. Then `get_pattern`.";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Told<Results>;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Results>, Stop> {
+        let format = Format::from(input.format.unwrap_or_default());
+        let category = input.category.map(|category| category.0);
+        let q = clean(&input.q.map(|q| q.0).unwrap_or_default()).trim().to_owned();
+        if q.is_empty() && input.cursor.is_some() {
+            let message = "`q`: a cursor goes on with the question that it came from; repeat all arguments of the first page";
+            return Err(Stop::invalid(message));
+        }
+        if q.is_empty() {
+            return Ok(Told::needs(missing_query(format, &overview(ctx, category.as_deref())?)));
+        }
+        let asked = Asked {
+            q,
+            category,
+            difficulty: input.difficulty,
+            limit: input.limit.map(|limit| limit.0),
+            format,
+            cards: input.limit_cards.map_or(CARDS_DEFAULT, |cards| cards.0) as usize,
+            has_panel: input.include_provenance_panel.unwrap_or(false),
+        };
+        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
+        let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
+        let listing = Listing::begin(ctx.engine, asked.listing_name(ctx), limit, cursor, None)?;
+        let snapshot = &listing.snapshot;
+        let scopes = scopes(ctx, snapshot)?;
+        let found = snapshot.search_patterns(&asked.question(&scopes))?;
+        let has_filter = asked.category.is_some() || asked.difficulty.is_some();
+        // Whoever goes on or was asked already wants to see them.
+        let is_wanted = cursor.is_some() || ctx.has_answered;
+        if found.ids.len() > TOO_BROAD
+            && !has_filter
+            && !is_wanted
+            && let Some(needs) = too_broad(format, &found)
+        {
+            return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids)?)));
+        }
+        let discovery = match found.ids.is_empty() {
+            true => Some(Discovery::new(snapshot, &asked, &scopes)?),
+            false => None,
+        };
+        let rows = listing.rows();
+        let mut page = Page { first: rows.start, ..Page::default() };
+        for id in found.ids.iter().skip(rows.start as usize).take((rows.end - rows.start) as usize) {
+            if !page.take(snapshot, *id, asked.has_panel)? {
+                break;
+            }
+        }
+        let question = Answered { asked, found, discovery };
+        loop {
+            let results = question.results(&listing, &page)?;
+            // Rows are reckoned by themselves; what stands around them is found out here.
+            if results.fits() || !page.shorten() {
+                return Ok(Told::answer(results));
+            }
+        }
+    }
+
+    fn text(output: &Told<Results>) -> String {
+        output.text()
+    }
+
+    fn blocks(output: &Told<Results>, structured: &Value) -> Vec<Block> {
+        output.blocks(structured)
+    }
+
+    fn ask(output: &Told<Results>) -> Option<Ask> {
+        output.ask()
+    }
+
+    fn meta(output: &Told<Results>) -> Map<String, Value> {
+        match output {
+            Told::Answer(results) => degraded(results.is_degraded),
+            Told::NeedsInput(_) => Map::new(),
+        }
+    }
+}
+
+struct Asked {
+    q: String,
+    category: Option<String>,
+    difficulty: Option<Difficulty>,
+    limit: Option<u64>,
+    format: Format,
+    cards: usize,
+    has_panel: bool,
+}
+
+impl Asked {
+    fn question<'a>(&'a self, scopes: &'a [ScopeId]) -> PatternQuestion<'a> {
+        PatternQuestion {
+            scopes,
+            text: &self.q,
+            category: self.category.as_deref(),
+            difficulty: self.difficulty.map(Difficulty::as_str),
+            loosely: false,
+        }
+    }
+
+    /// How it is shown may change from page to page.
+    fn listing_name(&self, ctx: &Context<'_>) -> String {
+        let difficulty = self.difficulty.map(Difficulty::as_str);
+        format!("search_patterns {} {:?} {:?} {difficulty:?}", ctx.caller.scope, self.q, self.category)
+    }
+}
+
+/// A question and all that was found, of which a page is to be shown.
+struct Answered {
+    asked: Asked,
+    found: FoundPatterns,
+    discovery: Option<Discovery>,
+}
+
+impl Answered {
+    fn results(&self, listing: &Listing<'_>, page: &Page) -> Result<Results, Stop> {
+        let Answered { asked, found, discovery } = self;
+        let list =
+            listing.end(page.rows.iter().map(|row| row.summary.clone()).collect(), found.ids.len() as u64)?;
+        let origins: Vec<Origin> = page.rows.iter().filter_map(|row| row.origin.clone()).collect();
+        let newest = origins.iter().map(|origin| origin.provenance.timestamp.clone()).max();
+        let panel = newest.map(|timestamp| Panel {
+            source: "kenning",
+            timestamp,
+            version: format!("transaction {}", list.as_of_tx_id),
+            marker: MARKER,
+            patterns: origins,
+        });
+        let (mut markdown, mut rendered) = (Vec::new(), Vec::new());
+        if asked.format.has_markdown() {
+            let view = View { asked, found, page, discovery: discovery.as_ref(), panel: panel.as_ref() };
+            markdown = view.markdown();
+            rendered = list.items.iter().take(asked.cards).map(|pattern| pattern.id.clone()).collect();
+        }
+        let markers = counted_markers(&markdown, &rendered, &list.items);
+        Ok(Results {
+            kind: "patternSearchResults:v1",
+            metadata: Metadata {
+                total_count: list.total_count,
+                categories: as_map(&found.categories),
+                difficulties: as_map(&found.difficulties),
+                rendered_cards: rendered.len(),
+                rendered_card_ids: rendered,
+                contract_markers: ContractMarkers {
+                    index: markers.index,
+                    cards: markers.cards,
+                    version: VERSION,
+                },
+            },
+            patterns: list.items,
+            discovery: discovery.clone(),
+            provenance: panel,
+            next_cursor: list.next_cursor,
+            as_of_tx_id: list.as_of_tx_id,
+            format: asked.format,
+            markdown,
+            is_degraded: found.is_degraded,
+            query: Echo {
+                q: asked.q.clone(),
+                category: asked.category.clone(),
+                difficulty: asked.difficulty,
+                limit: asked.limit,
+                format: asked.format.as_str(),
+            },
+        })
+    }
+}
+
+impl Results {
+    fn fits(&self) -> bool {
+        let structured = json_bytes(self);
+        let markdown: usize = self.markdown.iter().map(String::len).sum();
+        let hint = self.hint().map_or(0, |hint| hint.len());
+        let json = if self.format.has_json() { structured } else { 0 };
+        structured.max(markdown + hint + json) <= REPLY_BYTES_MAX
+    }
+}
+
+/// A page in the making, which ends early rather than grow too large.
+#[derive(Default)]
+struct Page {
+    /// How many are on the pages before it.
+    first: u64,
+    rows: Vec<Row>,
+    bytes: usize,
+}
+
+struct Row {
+    summary: Summary,
+    /// Of the index.
+    line: String,
+    origin: Option<Origin>,
+}
+
+impl Page {
+    /// False where it has no more room.
+    fn take(&mut self, snapshot: &Snapshot<'_>, id: Id, has_panel: bool) -> Result<bool, Stop> {
+        let stored = snapshot.document(id)?;
+        let Some((stored, document, pattern)) = stored.as_ref().and_then(|stored| {
+            let (document, pattern) = pattern_of(stored)?;
+            Some((stored, document, pattern))
+        }) else {
+            let what = format!("pattern {id} is in the log but not in its table");
+            return Err(kenning_engine::Error::Damaged { what }.into());
+        };
+        let origin = match has_panel {
+            true => Some(origin(snapshot, stored, document, pattern)?),
+            false => None,
+        };
+        let mut summary = Summary::new(document, pattern, usize::MAX);
+        let line = index_line(&summary, &pattern.summary);
+        let around = line.len() + origin.as_ref().map_or(0, |origin| 2 * json_bytes(origin));
+        if json_bytes(&summary) + around > ROWS_BYTES_MAX {
+            summary = Summary::new(document, pattern, FIELD_BYTES_MAX);
+        }
+        let bytes = json_bytes(&summary) + around;
+        if !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
+            return Ok(false);
+        }
+        self.bytes += bytes;
+        self.rows.push(Row { summary, line, origin });
+        Ok(true)
+    }
+
+    /// By a quarter; false where only one is left, which always fits.
+    fn shorten(&mut self) -> bool {
+        let many = self.rows.len();
+        self.rows.truncate((many - many.div_ceil(4)).max(1));
+        self.rows.len() < many
+    }
+}
+
+fn origin(
+    snapshot: &Snapshot<'_>,
+    stored: &Stored,
+    document: &Document,
+    pattern: &Pattern,
+) -> Result<Origin, Stop> {
+    let names = snapshot.scope_names(&[document.scope])?;
+    Ok(Origin { id: clean(&pattern.id), provenance: Provenance::new(stored, document, &names) })
+}
+
+impl Summary {
+    fn new(document: &Document, pattern: &Pattern, bytes_max: usize) -> Summary {
+        let text = |text: &str, share: usize| cut(&clean(text), bytes_max / share);
+        let tags_max = if bytes_max == usize::MAX { usize::MAX } else { COUNTS_MAX };
+        Summary {
+            // What a call names has to be whole; ids have a cap of their own.
+            id: clean(&pattern.id),
+            title: text(&document.title, 8),
+            category: text(&pattern.category, 8),
+            difficulty: pattern.difficulty.clone(),
+            description: text(&pattern.description, 1),
+            tags: document.tags.iter().take(tags_max).map(|tag| text(tag, 128)).collect(),
+        }
+    }
+}
+
+/// What it takes to choose.
+fn index_line(pattern: &Summary, summary: &str) -> String {
+    let [title, category] = [&pattern.title, &pattern.category].map(|text| short_value(text, 120));
+    let difficulty = pattern.difficulty.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+    let summary = match clean(summary).trim() {
+        "" => String::new(),
+        summary => format!(": {}", short_value(summary, 160)),
+    };
+    format!("{title} (id {}, {category}{difficulty}){summary}", value(&pattern.id))
+}
+
+/// By whole names, since these are what a filter takes; as many as there is room for.
+fn as_map(counts: &Counts) -> Map<String, Value> {
+    let mut bytes = 0;
+    let fits = |(name, _): &&(String, u64)| {
+        bytes += name.len() + 8;
+        bytes <= COUNTS_BYTES_MAX
+    };
+    counts
+        .iter()
+        .take(COUNTS_MAX)
+        .take_while(fits)
+        .map(|(name, many)| (clean(name), (*many).into()))
+        .collect()
+}
+
+/// What people see of a page.
+struct View<'a> {
+    asked: &'a Asked,
+    found: &'a FoundPatterns,
+    page: &'a Page,
+    discovery: Option<&'a Discovery>,
+    panel: Option<&'a Panel>,
+}
+
+impl View<'_> {
+    fn markdown(&self) -> Vec<String> {
+        let head = self.head();
+        if let Some(discovery) = self.discovery {
+            return vec![head, discovery.markdown(self.asked)];
+        }
+        let rows = &self.page.rows;
+        let lines = rows.iter().map(|row| row.line.as_str());
+        let mut blocks = vec![format!("{head}\n\n{}", index(PATTERN, self.page.first + 1, lines))];
+        let cards = rows.iter().take(self.asked.cards);
+        let text_bytes = CARDS_BYTES_MAX / cards.len().max(1);
+        blocks.extend(cards.map(|row| pattern_card(&row.summary, text_bytes)));
+        blocks.extend(self.panel.map(|panel| {
+            let lines = panel.patterns.iter();
+            let lines =
+                lines.map(|origin| format!("\n- {}: {}", value(&origin.id), origin.provenance.line()));
+            format!("## Provenance\n\nAs of {}.\n{}", panel.version, lines.collect::<String>())
+        }));
+        blocks
+    }
+
+    fn head(&self) -> String {
+        let within = self.asked.category.as_ref().map(|name| format!(" in {}", short_value(name, 120)));
+        let level = self.asked.difficulty.map(|level| format!(", {}", level.as_str()));
+        let (shown, total) = (self.page.rows.len() as u64, self.found.ids.len() as u64);
+        let mut head = format!(
+            "# Search Results for {}{}{}\n\nFound **{total}** {}",
+            card::unmarked(&quote(&self.asked.q, 200)),
+            within.unwrap_or_default(),
+            level.unwrap_or_default(),
+            if total == 1 { "pattern" } else { "patterns" },
+        );
+        if self.found.categories.len() > 1 {
+            head.push_str(&format!(" ({})", spread(&self.found.categories)));
+        }
+        if shown < total && shown > 0 {
+            head.push_str(&format!("; here are {} to {}", self.page.first + 1, self.page.first + shown));
+        }
+        head.push('.');
+        head
+    }
+}
+
+/// `errors` 20, `streams` 5
+fn spread(categories: &Counts) -> String {
+    const SHOWN_MAX: usize = 5;
+    let shown = categories.iter().take(SHOWN_MAX);
+    let mut parts: Vec<String> =
+        shown.map(|(name, many)| format!("{} {many}", short_value(name, 64))).collect();
+    if let Some(more) = categories.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+        parts.push(format!("{more} more"));
+    }
+    parts.join(", ")
+}
+
+fn pattern_card(pattern: &Summary, text_bytes: usize) -> String {
+    let tags: Vec<String> = pattern.tags.iter().take(12).map(|tag| short_value(tag, 64)).collect();
+    let mut facts = vec![("id", value(&pattern.id)), ("category", short_value(&pattern.category, 120))];
+    facts.extend(pattern.difficulty.iter().map(|difficulty| ("difficulty", difficulty.clone())));
+    if !tags.is_empty() {
+        facts.push(("tags", tags.join(", ")));
+    }
+    let parts: Vec<String> = match pattern.description.trim() {
+        "" => Vec::new(),
+        text => vec![passage(&cut(text, text_bytes), None)],
+    };
+    card(PATTERN, 2, &cut(&pattern.title, 300), &facts, &parts)
+}
+
+/// The markers as they stand in the text. A reply is given whatever they say; that they do not agree is for the log.
+fn counted_markers(markdown: &[String], rendered: &[String], patterns: &[Summary]) -> Markers {
+    let markers = PATTERN.count(markdown);
+    let found: Vec<&str> = patterns.iter().map(|pattern| pattern.id.as_str()).collect();
+    if let Err(what) = markers.check(rendered, &found) {
+        tracing::warn!("search_patterns: {what}");
+    }
+    markers
+}
+
+impl Discovery {
+    /// What there is, for who found nothing: all categories, and what comes nearest or is there at all.
+    fn new(snapshot: &Snapshot<'_>, asked: &Asked, scopes: &[ScopeId]) -> Result<Discovery, Stop> {
+        let overview = snapshot.catalogue(scopes, None)?;
+        let loosely =
+            PatternQuestion { category: None, difficulty: None, loosely: true, ..asked.question(scopes) };
+        let mut suggestions = named(snapshot, &snapshot.search_patterns(&loosely)?.ids)?;
+        for (id, title) in &overview.names {
+            if suggestions.len() < SUGGESTIONS && !suggestions.iter().any(|known| known.id == *id) {
+                suggestions.push(Named::new(id, title));
+            }
+        }
+        let is_category =
+            |name: &String| overview.categories.iter().any(|(known, _)| fold(known) == fold(name));
+        Ok(Discovery {
+            has_category: asked.category.as_ref().is_none_or(is_category),
+            categories: as_map(&overview.categories),
+            suggestions,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.suggestions.is_empty()
+    }
+
+    fn markdown(&self, asked: &Asked) -> String {
+        let mut text = PATTERN.discovery_marker();
+        if self.is_empty() {
+            text.push_str("\nThe catalogue is empty.");
+            return text;
+        }
+        if let Some(name) = asked.category.as_ref().filter(|_| !self.has_category) {
+            text.push_str(&format!("\nThere is no category {}.", short_value(name, 120)));
+        }
+        let categories: Vec<String> =
+            self.categories.iter().map(|(name, many)| format!("{} {many}", value(name))).collect();
+        text.push_str(&format!("\nCategories: {}\n\nYou may want to look at:", categories.join(", ")));
+        for suggestion in &self.suggestions {
+            text.push_str(&format!("\n{}", suggestion.line()));
+        }
+        text
+    }
+}
+
+fn missing_query(format: Format, overview: &Overview) -> NeedsInput {
+    // A tag of few patterns finds them; where tags do not tell apart, titles do.
+    let tags = overview.tags.iter().filter(|(_, many)| (2..=TOO_BROAD as u64).contains(many));
+    let words = tags.map(|(name, _)| name).chain(overview.names.iter().map(|(_, title)| title));
+    let mut values: Vec<(String, Option<String>)> = Vec::new();
+    for word in words.filter(|word| word.len() <= CHOICE_BYTES_MAX) {
+        if values.len() < SUGGESTIONS && !values.iter().any(|(known, _)| known == word) {
+            values.push((clean(word), None));
+        }
+    }
+    let about = "What the pattern is about.";
+    let needs = NeedsInput::new(
+        format,
+        "Search Query Needed",
+        "What pattern are you looking for? Please provide a search query.".to_owned(),
+        "Search query is required to find relevant patterns".to_owned(),
+        vec![Needs { field: "q", about, values, is_required: true, is_closed: false }],
+    );
+    if overview.patterns == 0 { needs.in_vain(NO_CATALOGUE) } else { needs }
+}
+
+/// None where there is nothing to choose by.
+fn too_broad(format: Format, found: &FoundPatterns) -> Option<NeedsInput> {
+    let many = found.ids.len();
+    let needs = |field: &'static str, about: &'static str, counts: &Counts| {
+        let is_short = |(name, _): &&(String, u64)| name.len() <= CHOICE_BYTES_MAX;
+        let choice = |(name, many): &(String, u64)| {
+            (clean(name), Some(format!("Filter by {} {field} ({many})", clean(name))))
+        };
+        let values: Vec<_> = counts.iter().filter(is_short).take(CHOICES_MAX).map(choice).collect();
+        let is_closed = values.len() == counts.len();
+        (!values.is_empty()).then_some(Needs { field, about, values, is_required: false, is_closed })
+    };
+    let needs: Vec<Needs> = [
+        needs("category", "Only patterns of this category.", &found.categories),
+        needs("difficulty", "Only patterns of this difficulty.", &found.difficulties),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let by: Vec<&str> = needs.iter().map(|needs| needs.field).collect();
+    (!needs.is_empty()).then(|| {
+        NeedsInput::new(
+            format,
+            "Narrow Your Search",
+            format!("Found {many} patterns. Would you like to narrow your search by {}?", by.join(" or ")),
+            format!("Too many results ({many}). Narrowing filters will help find the right pattern."),
+            needs,
+        )
+    })
+}
+
+impl Shown for Results {
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn markdown(&self) -> Vec<String> {
+        self.markdown.clone()
+    }
+
+    fn hint(&self) -> Option<String> {
+        if self.discovery.as_ref().is_some_and(Discovery::is_empty) {
+            return Some(NO_CATALOGUE.to_owned());
+        }
+        let mut hint = "`get_pattern` gives one whole, by its id.".to_owned();
+        // Some of the arguments may be an answer that the model never saw.
+        if let (Some(cursor), Ok(mut next)) = (&self.next_cursor, serde_json::to_value(&self.query)) {
+            next["cursor"] = cursor.as_str().into();
+            hint.push_str(&format!(" For more, call again with {next}."));
+        }
+        Some(hint)
+    }
+}
