@@ -38,6 +38,7 @@ async def main(command: str, data_dir: str, mode: str) -> None:
             if mode != "legacy":
                 await stack.enter_async_context(client.listen(tools_list_changed=True))
             await documents(client, command, data_dir)
+            await patterns(client, server, mode, command, data_dir)
 
 
 async def lists(client: Client) -> None:
@@ -218,6 +219,66 @@ async def documents(client: Client, command: str, data_dir: str) -> None:
             break
         await asyncio.sleep(0.05)
     assert {"kb_search", "graph_expand"} <= tool_names and "search_sections" not in tool_names
+
+
+OUTCOMES = [
+    ("search_patterns", {"q": "try again later"}, "patternSearchResults:v1"),
+    ("search_patterns", {"q": "giraffes of the savannah"}, "patternSearchResults:v1"),
+    ("search_patterns", {"q": ""}, "needsInput:v1"),
+    ("search_patterns", {"q": "common way"}, "needsInput:v1"),
+    ("search_patterns", {"q": "x", "limit": 0}, "toolError:v1"),
+    ("get_pattern", {"id": "retry-backoff"}, "patternDetails:v1"),
+    ("get_pattern", {"id": "retry"}, "needsInput:v1"),
+    ("get_pattern", {"id": "x", "color": "red"}, "toolError:v1"),
+]
+
+
+async def patterns(client: Client, server: StdioServerParameters, mode: str, command: str, data_dir: str) -> None:
+    catalogue = Path(data_dir, "catalogue")
+    catalogue.mkdir()
+    for number in range(25):
+        front = f"id: p{number}\ntitle: p{number}\ncategory: {'usual' if number % 5 else 'rare'}"
+        Path(catalogue, f"p{number}.md").write_text(f"---\n{front}\n---\nThe common way, {number}.\n")
+    retry = "---\nid: retry-backoff\ntitle: Retry\ncategory: errors\n---\nTry again later.\n"
+    Path(catalogue, "retry.md").write_text(retry)
+    ingest = [command, "ingest", "--kind", "patterns", catalogue, "--data-dir", data_dir]
+    subprocess.run(ingest, check=True, capture_output=True)
+    for name, arguments, kind in OUTCOMES:
+        for form in ["markdown", "json", "both"]:
+            result = await client.call_tool(name, {**arguments, "format": form})
+            told = result.structured_content
+            what = (name, arguments, form, result)
+            assert told["kind"] == kind and bool(result.is_error) == (kind == "toolError:v1"), what
+            assert extracted(result.content) == (None if form == "markdown" else told), what
+            if kind == "patternSearchResults:v1":
+                cards = sum(block.text.count("<!-- kind:pattern-card:v1 -->") for block in result.content)
+                assert told["metadata"]["contractMarkers"]["cards"] == cards == len(told["metadata"]["renderedCardIds"]), what
+
+    questions = [
+        ("search_patterns", {}, {"q": "try again"}, lambda told: told["patterns"][0]["id"] == "retry-backoff"),
+        ("search_patterns", {"q": "common way"}, {"category": "rare"}, lambda told: told["metadata"]["totalCount"] == 5),
+        ("get_pattern", {"id": "retry"}, {"id": "retry-backoff"}, lambda told: told["kind"] == "patternDetails:v1"),
+    ]
+    for name, arguments, content, is_it in questions:
+        for action in ["accept", "decline", "cancel"]:
+
+            async def answer(context, params) -> types.ElicitResult:
+                assert content.keys() <= params.requested_schema["properties"].keys(), params
+                return types.ElicitResult(action=action, content=content if action == "accept" else None)
+
+            async with Client(server, mode=mode, elicitation_callback=answer) as asking:
+                told = (await asking.call_tool(name, arguments)).structured_content
+                assert is_it(told) if action == "accept" else told["kind"] == "needsInput:v1", (name, action, told)
+
+
+def extracted(content) -> dict | None:
+    """As a program finds the JSON: whatever can be read as such, from the last block on."""
+    for block in reversed(content):
+        try:
+            return json.loads(block.text)
+        except ValueError:
+            pass
+    return None
 
 
 async def rejected(call, *codes: int) -> None:

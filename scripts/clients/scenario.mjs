@@ -6,10 +6,12 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
+import { patterns } from "./patterns.mjs";
+
 const NOTICE_MAX_MS = 10_000;
 
-// `server` is the program and its data directory, for another process on the same data, and how a client of its kind is
-// told of other tools.
+// `server` is the program and its data directory, for another process on the same data, how a client of its kind is
+// told of other tools, and how another is connected that answers questions.
 export async function scenario(client, watch, server) {
   await lists(client);
   const asking = { call: call(client), refused: refused(client) };
@@ -19,6 +21,7 @@ export async function scenario(client, watch, server) {
   await scopes(asking);
   await notices(client, watch);
   await documents(client, asking, server);
+  await patterns(client, server);
 }
 
 async function lists(client) {

@@ -3,16 +3,23 @@
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { ElicitRequestSchema, ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
 import { scenario } from "./scenario.mjs";
 
 const [command, dataDir] = process.argv.slice(2);
-const client = new Client({ name: "typescript-1", version: "1" });
-await client.connect(new StdioClientTransport({ command, args: ["serve", "--data-dir", dataDir] }));
+const start = async (options, prepare) => {
+  const client = new Client({ name: "typescript-1", version: "1" }, options);
+  prepare(client);
+  await client.connect(new StdioClientTransport({ command, args: ["serve", "--data-dir", dataDir] }));
+  return client;
+};
+const connect = (answer) =>
+  start({ capabilities: { elicitation: {} } }, (client) => client.setRequestHandler(ElicitRequestSchema, answer));
+const client = await start({}, () => {});
 await scenario(client, async (uri, told) => {
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, told);
   await client.subscribeResource({ uri });
   return () => client.unsubscribeResource({ uri });
-}, { command, dataDir, watchTools: async () => () => {} });
+}, { command, dataDir, connect, watchTools: async () => () => {} });
 await client.close();

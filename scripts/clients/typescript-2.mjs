@@ -10,8 +10,17 @@ import { scenario } from "./scenario.mjs";
 
 const [command, dataDir, way] = process.argv.slice(2);
 const mode = ["legacy", "auto"].includes(way) ? way : { pin: way };
-const client = new Client({ name: "typescript-2", version: "1" }, { versionNegotiation: { mode } });
-await client.connect(new StdioClientTransport({ command, args: ["serve", "--data-dir", dataDir] }));
+const start = async (options, prepare) => {
+  const client = new Client({ name: "typescript-2", version: "1" }, { versionNegotiation: { mode }, ...options });
+  prepare(client);
+  await client.connect(new StdioClientTransport({ command, args: ["serve", "--data-dir", dataDir] }));
+  return client;
+};
+const connect = (answer) =>
+  start({ capabilities: { elicitation: { form: {} } } }, (client) =>
+    client.setRequestHandler("elicitation/create", answer),
+  );
+const client = await start({}, () => {});
 assert.equal(client.getNegotiatedProtocolVersion(), way === "legacy" ? "2025-11-25" : "2026-07-28");
 const watchTools = async () => {
   if (way === "legacy") return () => {};
@@ -28,5 +37,5 @@ await scenario(client, async (uri, told) => {
   const subscription = await client.listen({ resourceSubscriptions: [uri, "knowledge://unknown"] });
   assert.deepEqual(subscription.honoredFilter.resourceSubscriptions, [uri]);
   return () => subscription.close();
-}, { command, dataDir, watchTools });
+}, { command, dataDir, connect, watchTools });
 await client.close();

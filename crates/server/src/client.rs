@@ -18,6 +18,8 @@ pub struct Client {
     next_id: u64,
     era: Era,
     name: String,
+    /// What it says that it can do.
+    capabilities: Value,
 }
 
 /// How a client introduces itself.
@@ -52,7 +54,17 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Starts the server and, for older clients, shakes hands.
-    pub fn start(mut command: Command, era: Era, name: &str) -> Result<Client, ClientError> {
+    pub fn start(command: Command, era: Era, name: &str) -> Result<Client, ClientError> {
+        Client::start_with(command, era, name, json!({}))
+    }
+
+    /// The same for a client that can be asked for something.
+    pub fn start_with(
+        mut command: Command,
+        era: Era,
+        name: &str,
+        capabilities: Value,
+    ) -> Result<Client, ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(lost)?;
         let input = child.stdin.take();
@@ -66,11 +78,12 @@ impl Client {
             }
         });
         let name = name.to_owned();
-        let mut client = Client { child, input, lines, notices: VecDeque::new(), next_id: 1, era, name };
+        let notices = VecDeque::new();
+        let mut client = Client { child, input, lines, notices, next_id: 1, era, name, capabilities };
         if era == Era::Legacy {
             let hello = json!({
                 "protocolVersion": "2025-11-25",
-                "capabilities": {},
+                "capabilities": client.capabilities,
                 "clientInfo": {"name": client.name, "version": "1"},
             });
             client.request("initialize", hello)?;
@@ -117,7 +130,7 @@ impl Client {
         if self.era == Era::Modern {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
                 "io.modelcontextprotocol/clientInfo": {"name": self.name, "version": "1"},
             });
         }

@@ -1,6 +1,7 @@
 //! The only crate that knows MCP. It turns protocol messages into calls of `tools`, and replies into messages.
 
 pub mod client;
+mod elicitation;
 mod mcp;
 mod prompts;
 mod resources;

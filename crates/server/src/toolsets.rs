@@ -23,6 +23,7 @@ pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
     let is_listed = |family: &Family| match toolsets {
         Toolsets::Auto => match family {
             Family::Memory | Family::Knowledge => true,
+            Family::Patterns => content.patterns,
             Family::Kb | Family::Graph => content.documents,
             // Only on request.
             Family::Legacy => false,

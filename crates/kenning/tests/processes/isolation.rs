@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::rows::{Answers, Asker, Call, Item, Passage, Row, Shows, rows};
 use self::world::{COMMON, Reach, World, markers};
 use crate::subscriptions::SOON;
-use crate::{start, start_in, text};
+use crate::{server, start, start_in, text};
 
 /// Names that scopes had once. From there nothing is seen any more.
 const GONE: [&str; 3] = ["acme:doomed", "gone:default", "zeta:lab"];
@@ -24,7 +24,10 @@ const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:to
 #[test]
 fn no_reply_shows_what_the_scope_does_not_see() {
     let store = TempStore::new();
-    let mut client = start(store.path(), Era::Modern, "isolation");
+    // Patterns are documents, but where there are no others their tools are not listed by themselves.
+    let mut command = server(store.path());
+    command.args(["--toolsets", "memory,knowledge,patterns,kb,graph"]);
+    let mut client = Client::start(command, Era::Modern, "isolation").expect("the server starts");
     let world = World::build(&mut client, store.path());
     let listed = Listed::ask(&mut client);
     let rows = rows();

@@ -27,16 +27,16 @@ fn tools_for_documents_come_and_go_with_them() {
             assert_eq!(accepted["params"]["notifications"], json!({"toolsListChanged": true}));
         }
         // The first comes from another process.
-        ingest(store.path(), docs.path(), &["one.md"]);
+        ingest(store.path(), docs.path(), &[], &["one.md"]);
         let notice = next(&mut client, CHANGED);
         let meta = &notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
         assert_eq!(meta.is_number(), era == Era::Modern, "{notice}");
         assert!(lists_documents(&mut client), "{era:?}");
         // Others change nothing, nor does one that goes while there are more.
-        ingest(store.path(), docs.path(), &["one.md", "two.md"]);
-        ingest(store.path(), docs.path(), &["two.md"]);
+        ingest(store.path(), docs.path(), &[], &["one.md", "two.md"]);
+        ingest(store.path(), docs.path(), &[], &["two.md"]);
         call(&mut client, "store", json!({"topic": "lists", "content": "They change seldom."}));
-        ingest(store.path(), docs.path(), &[]);
+        ingest(store.path(), docs.path(), &[], &[]);
         next(&mut client, CHANGED);
         assert!(!lists_documents(&mut client), "{era:?}");
         // And the last comes back through this server itself.
@@ -46,6 +46,25 @@ fn tools_for_documents_come_and_go_with_them() {
         next(&mut client, CHANGED);
         assert!(lists_documents(&mut client), "{era:?}");
         assert_eq!(client.earlier_notices(), Vec::<Value>::new(), "each change was told once");
+    }
+}
+
+#[test]
+fn tools_for_patterns_come_with_a_catalogue_and_bring_no_others() {
+    for era in [Era::Modern, Era::Legacy] {
+        let (store, docs) = (TempStore::new(), tempfile::tempdir().expect("a directory"));
+        let mut client = start(store.path(), era, "list");
+        assert!(!lists(&mut client, "search_patterns"), "there are none");
+        if era == Era::Modern {
+            let filter = json!({"notifications": {"toolsListChanged": true}});
+            client.begin("subscriptions/listen", filter).expect("the server lives");
+            next(&mut client, "notifications/subscriptions/acknowledged");
+        }
+        ingest(store.path(), docs.path(), &["--kind", "patterns"], &["README.md", "pattern.md"]);
+        next(&mut client, CHANGED);
+        assert!(lists(&mut client, "search_patterns") && lists(&mut client, "get_pattern"), "{era:?}");
+        assert!(!lists_documents(&mut client), "{era:?}: a catalogue is not what they are for");
+        call(&mut client, "kb_search", json!({"query": "text"}));
     }
 }
 
@@ -76,8 +95,12 @@ fn capability(client: &mut Client) -> Value {
 }
 
 fn lists_documents(client: &mut Client) -> bool {
+    lists(client, "kb_search")
+}
+
+fn lists(client: &mut Client, name: &str) -> bool {
     let listed = client.request("tools/list", json!({})).expect("a list");
-    listed["tools"].as_array().expect("tools").iter().any(|tool| text(&tool["name"]) == "kb_search")
+    listed["tools"].as_array().expect("tools").iter().any(|tool| text(&tool["name"]) == name)
 }
 
 /// The next notice, which must be this one.
@@ -89,15 +112,22 @@ fn next(client: &mut Client, method: &str) -> Value {
 }
 
 /// The directory has these files, and no others, when it is taken in.
-fn ingest(data: &Path, docs: &Path, names: &[&str]) {
+fn ingest(data: &Path, docs: &Path, flags: &[&str], names: &[&str]) {
     for file in fs::read_dir(docs).expect("a directory") {
         fs::remove_file(file.expect("a file").path()).expect("it was there");
     }
     for name in names {
-        fs::write(docs.join(name), format!("# {name}\n\nSome text.\n")).expect("a file");
+        let front = if *name == "pattern.md" { "---\nid: pattern\n---\n" } else { "" };
+        fs::write(docs.join(name), format!("{front}# {name}\n\nSome text.\n")).expect("a file");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-    without_settings(&mut command).current_dir(data).arg("--data-dir").arg(data).arg("ingest").arg(docs);
+    without_settings(&mut command)
+        .current_dir(data)
+        .arg("--data-dir")
+        .arg(data)
+        .arg("ingest")
+        .args(flags)
+        .arg(docs);
     let output = command.output().expect("kenning runs");
     assert!(output.status.success(), "{output:?}");
 }

@@ -26,6 +26,7 @@ impl Player for OverStdio {
         let text = result["content"][0]["text"].as_str().expect("the first block is text").to_owned();
         Reply {
             blocks: vec![Block::Text(text)],
+            ask: None,
             structured: result["structuredContent"].take(),
             meta: result["_meta"].as_object().cloned().unwrap_or_default(),
             is_error: result["isError"] == true,

@@ -100,6 +100,8 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "get_task_context", Stored(get_task_context)),
         row(Tool, "get_namespaces", Stored(get_namespaces)),
         row(Tool, "undo", Stored(undo)),
+        row(Tool, "search_patterns", OfServer(search_patterns)),
+        row(Tool, "get_pattern", OfServer(get_pattern)),
         row(Tool, "kb_search", OfServer(kb_search)),
         row(Tool, "kb_retrieve_evidence", OfServer(kb_retrieve_evidence)),
         row(Tool, "kb_read_excerpt", OfServer(kb_read_excerpt)),
@@ -264,6 +266,33 @@ fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let keys: Vec<&str> = of_kind(world, Kind::Entry).map(|mark| mark.key.as_str()).collect();
     calls.extend(keys.chunks(QUERIES_MAX).map(|queries| ask(json!({"queries": queries}), Shows::Some)));
     calls
+}
+
+/// Every document is a pattern too.
+fn search_patterns<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("search_patterns", arguments, Reach::Live(NOW), shows);
+    let mut calls = vec![
+        ask(json!({"q": COMMON, "difficulty": "beginner", "includeProvenancePanel": true}), DOCUMENTS),
+        ask(
+            json!({"q": COMMON, "difficulty": "beginner", "limit": 2, "limitCards": 10, "format": "both"}),
+            ANY_DOCUMENT,
+        ),
+        ask(json!({"q": COMMON, "format": "json"}), Shows::Some),
+        // What is missing is asked for, and what is near is offered.
+        ask(json!({}), Shows::Some),
+        ask(json!({"q": "giraffes"}), ANY_DOCUMENT),
+    ];
+    for Mark { key, .. } in of_kind(world, Kind::Document) {
+        calls.push(ask(json!({"q": COMMON, "category": key}), Shows::Some));
+        calls.push(ask(json!({"q": key}), Shows::Some));
+    }
+    calls
+}
+
+fn get_pattern<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments| kb("get_pattern", arguments, Reach::Live(NOW), Shows::Some);
+    let all = of_kind(world, Kind::Document).map(|mark| ask(json!({"id": mark.key, "format": "both"})));
+    all.chain([ask(json!({})), ask(json!({"id": "keydocument"}))]).collect()
 }
 
 fn kb_search<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {

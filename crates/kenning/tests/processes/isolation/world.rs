@@ -441,7 +441,8 @@ impl Builder<'_> {
     fn run_ingest(&mut self, scope: &str) {
         let dir = self.dir(scope);
         let dir = dir.to_str().expect("UTF-8");
-        let report = self.kenning(scope, &["ingest", dir, "--source", "harbour", "--json"]);
+        let report =
+            self.kenning(scope, &["ingest", "--kind", "patterns", dir, "--source", "harbour", "--json"]);
         let changed = ["written", "closed"].map(|of| report[of].as_array().map_or(0, Vec::len));
         assert_eq!(changed.iter().sum::<usize>(), 1, "{report}");
         self.world.head += 1;
@@ -587,12 +588,12 @@ fn fields(label: &str) -> Value {
     })
 }
 
-/// A document that is nearly the same as all others.
+/// A document that is nearly the same as all others, and a pattern.
 fn file(label: &str) -> String {
     let [document, section] = [Kind::Document, Kind::Section].map(|kind| word(kind, label));
-    let key = key(Kind::Section, label);
+    let (pattern, key) = (key(Kind::Document, label), key(Kind::Section, label));
     format!(
-        "---\ntitle: {COMMON} {document}\ndoc_tag: {document}\nrepository: {REPOSITORY}\nenvironment: {ENVIRONMENT}\n\
+        "---\nid: {pattern}\ncategory: {pattern}\ndifficulty: beginner\nrelated: [{document}]\nuseWhen: {document}\ntitle: {COMMON} {document}\ndoc_tag: {document}\nrepository: {REPOSITORY}\nenvironment: {ENVIRONMENT}\n\
          tags: [{TAG}, {document}]\nupdated: 2026-01-02\n---\n# {COMMON} {section}\n\n{SENTENCE} {section} {key}. See `{COMMON}` and `{section}`.\n"
     )
 }
