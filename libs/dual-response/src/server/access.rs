@@ -1,0 +1,129 @@
+//! What one caller may do. Every way to the rows, REST or tool or `resources/read`, is a caller of this.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::export::{Export, ExportQuery};
+use super::options::is_id;
+use super::page::{checked_offset, checked_sort};
+use super::sample::fitting_rows;
+use super::{Backing, Error, Inner, Principal, Resource, ResourcePatch, Right};
+use crate::wire::{Metadata, Page, PageQuery, Pinned, Status};
+
+/// The server, as one caller sees it: what is not theirs is not there.
+#[derive(Clone)]
+pub struct Access {
+    pub(super) inner: Arc<Inner>,
+    pub(super) principal: Principal,
+}
+
+impl Access {
+    /// What is known of a resource.
+    pub async fn metadata(&self, id: &str) -> Result<Metadata, Error> {
+        let resource = self.open(id, Right::Read).await?;
+        Ok(Metadata {
+            status: Status::Ready,
+            name: resource.name,
+            total_count: resource.total_count,
+            columns: resource.columns,
+            created_at: resource.created_at,
+            expires_at: resource.expires_at,
+            access_count: resource.access_count,
+        })
+    }
+
+    /// A page of rows.
+    pub async fn page(&self, id: &str, query: &PageQuery) -> Result<Page, Error> {
+        let resource = self.open(id, Right::Read).await?;
+        let page = self.inner.options.page_limits.check(query, &resource.columns)?;
+        let rows = self.inner.rows(&resource, &self.principal)?;
+        let (offset, limit) = (page.offset, page.limit);
+        let (data, ()) = tokio::join!(rows.execute(page), self.inner.note_access(&resource));
+        let mut data = data.map_err(Error::QueryExecutionFailed)?;
+        data.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        data.truncate(fitting_rows(&data, self.inner.options.page_bytes_max));
+        Ok(Page::new(data, offset, resource.total_count))
+    }
+
+    /// All rows, one batch after the other.
+    pub async fn export(&self, id: &str, query: &ExportQuery) -> Result<Export, Error> {
+        let resource = self.open(id, Right::Read).await?;
+        let offset = checked_offset(query.offset)?;
+        let sort = checked_sort(&query.sort, &resource.columns)?;
+        let rows = self.inner.rows(&resource, &self.principal)?;
+        self.inner.note_access(&resource).await;
+        // A count taken once bounds the export: a query that ignores its offset must not run for ever.
+        let left = resource.total_count.saturating_sub(offset);
+        let count_max = query.limit.map_or(left, |limit| limit.min(left));
+        let batch = self.inner.options.page_limits.rows_max;
+        Ok(Export::new(resource.name, resource.columns, rows, sort, offset..offset + count_max, batch))
+    }
+
+    /// Takes away the end of a resource.
+    pub async fn pin(&self, id: &str) -> Result<Pinned, Error> {
+        let resource = self.open(id, Right::Pin).await?;
+        match self.inner.pin(&resource).await? {
+            true => Ok(Pinned { status: Status::Pinned, expires_at: None }),
+            false => Err(Error::NotFound),
+        }
+    }
+
+    /// Removes a resource, expired or not.
+    pub async fn delete(&self, id: &str) -> Result<(), Error> {
+        self.find(id, Right::Delete).await?;
+        match self.inner.delete(id).await? {
+            true => Ok(()),
+            false => Err(Error::NotFound),
+        }
+    }
+
+    /// The resource, if it can still be read.
+    async fn open(&self, id: &str, right: Right) -> Result<Resource, Error> {
+        let resource = self.find(id, right).await?;
+        match self.inner.has_ended(&resource) {
+            false => Ok(resource),
+            true if self.inner.options.expired_as_not_found => Err(Error::NotFound),
+            true => Err(Error::Expired),
+        }
+    }
+
+    /// The resource, if the caller may. Asked before anything else is told of it, so that nobody learns which ids exist.
+    async fn find(&self, id: &str, right: Right) -> Result<Resource, Error> {
+        if !is_id(id) {
+            return Err(Error::NotFound);
+        }
+        let resource = self.inner.store.get(id).await?.ok_or(Error::NotFound)?;
+        let allow = |right| self.inner.authorizer.allow(&self.principal, &resource, right);
+        if !allow(Right::Read) {
+            return Err(Error::NotFound);
+        }
+        if !allow(right) {
+            return Err(Error::Forbidden);
+        }
+        Ok(resource)
+    }
+}
+
+impl Inner {
+    /// Counts an access. Rows are not withheld because a counter could not be written.
+    async fn note_access(&self, resource: &Resource) {
+        let now = self.now();
+        let mut patch = ResourcePatch::access(now);
+        let extended = self.options.extend_on_access.and_then(|length| SignedDuration::try_from(length).ok());
+        if let (Some(end), Some(length)) = (resource.expires_at, extended)
+            && let Ok(later) = now.checked_add(length)
+            && later > end
+        {
+            patch = patch.expiring(later);
+            if resource.query == Backing::Live
+                && let Some(live) = self.live().get_mut(&resource.id)
+            {
+                live.expires_at = Some(later);
+            }
+        }
+        if let Err(error) = self.store.update(&resource.id, &patch).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "an access could not be counted");
+        }
+    }
+}

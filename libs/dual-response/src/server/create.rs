@@ -1,0 +1,314 @@
+//! Making a response: the query runs once for the sample and the count, and is kept for the rest.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::executor::{Live, Rows};
+use super::options::is_id;
+use super::sample::fit_sample;
+use super::{
+    Backing, DualResponse, DualResponseServer, Error, Executor, Inner, LiveRows, PageRequest, Principal,
+    Resource, SCHEMA_VERSION,
+};
+use crate::BoxError;
+use crate::wire::{Column, Row};
+
+/// What `create_response` is to make.
+pub struct NewResource {
+    name: String,
+    columns: Vec<Column>,
+    source: Source,
+    sample_size: Option<usize>,
+    expiration: Expiration,
+    metadata: Value,
+    owner: Principal,
+    materialize: bool,
+    sample: Option<Vec<Row>>,
+    total_count: Option<u64>,
+}
+
+enum Source {
+    Live(Arc<dyn Rows>),
+    Query { executor: &'static str, version: u32, args: Result<Value, serde_json::Error> },
+    Rows(Vec<Row>),
+}
+
+/// A source, looked up and checked.
+enum Prepared {
+    Kept(Vec<Row>),
+    Asked { query: Backing, rows: Arc<dyn Rows> },
+}
+
+enum Expiration {
+    Default,
+    After(Duration),
+    Never,
+}
+
+impl NewResource {
+    /// Over two closures: `execute` gives the rows of a page, `count` how many there are. The resource lives in this
+    /// process only; for one that outlives it, see [`NewResource::query`].
+    pub fn live<F, FF, E, C, CF, G>(
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = Column>,
+        execute: F,
+        count: C,
+    ) -> Self
+    where
+        F: Fn(PageRequest) -> FF + Send + Sync + 'static,
+        FF: Future<Output = Result<Vec<Row>, E>> + Send + 'static,
+        E: Into<BoxError> + 'static,
+        C: Fn() -> CF + Send + Sync + 'static,
+        CF: Future<Output = Result<u64, G>> + Send + 'static,
+        G: Into<BoxError> + 'static,
+    {
+        Self::new(name, columns, Source::Live(Arc::new(Live { execute, count })))
+    }
+
+    /// Over a registered executor and its arguments. The resource outlives the process if its store does.
+    pub fn query<E: Executor>(
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = Column>,
+        args: &E::Args,
+    ) -> Self {
+        let args = serde_json::to_value(args);
+        Self::new(name, columns, Source::Query { executor: E::NAME, version: E::VERSION, args })
+    }
+
+    /// Over rows that are at hand; the store keeps them.
+    pub fn snapshot(
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = Column>,
+        rows: Vec<Row>,
+    ) -> Self {
+        Self::new(name, columns, Source::Rows(rows))
+    }
+
+    fn new(name: impl Into<String>, columns: impl IntoIterator<Item = Column>, source: Source) -> Self {
+        Self {
+            name: name.into(),
+            columns: columns.into_iter().collect(),
+            source,
+            sample_size: None,
+            expiration: Expiration::Default,
+            metadata: Value::Null,
+            owner: Principal::anonymous(),
+            materialize: false,
+            sample: None,
+            total_count: None,
+        }
+    }
+
+    /// How many rows the sample has.
+    pub fn sample_size(self, rows: usize) -> Self {
+        Self { sample_size: Some(rows), ..self }
+    }
+
+    /// How long it lives.
+    pub fn expiration(self, expiration: Duration) -> Self {
+        Self { expiration: Expiration::After(expiration), ..self }
+    }
+
+    /// It lives until it is deleted.
+    pub fn pinned(self) -> Self {
+        Self { expiration: Expiration::Never, ..self }
+    }
+
+    /// Kept with the resource and never shown over REST.
+    pub fn metadata(self, metadata: Value) -> Self {
+        Self { metadata, ..self }
+    }
+
+    /// Whose it is: what the default authoriser compares a caller with.
+    pub fn owner(self, owner: Principal) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// Runs the query to its end now and keeps the rows, so that they never change.
+    pub fn materialize(self) -> Self {
+        Self { materialize: true, ..self }
+    }
+
+    /// The first rows, if they are known already: the query does not run for them.
+    pub fn sample(self, rows: Vec<Row>) -> Self {
+        Self { sample: Some(rows), ..self }
+    }
+
+    /// How many rows there are, if that is known already: nothing is counted.
+    pub fn total_count(self, rows: u64) -> Self {
+        Self { total_count: Some(rows), ..self }
+    }
+}
+
+impl DualResponseServer {
+    /// Runs a query for its sample and its count, keeps it, and gives what a tool returns.
+    pub async fn create_response(&self, new: NewResource) -> Result<DualResponse, Error> {
+        self.inner.start_cleanup();
+        self.inner.create(new).await
+    }
+}
+
+impl Inner {
+    async fn create(&self, new: NewResource) -> Result<DualResponse, Error> {
+        let options = &self.options;
+        let id = (options.ids)();
+        if !is_id(&id) {
+            return Err(Error::InvalidOption { what: format!("`{id}` cannot be the id of a resource") });
+        }
+        let created_at = self.now();
+        let expires_at = self.end_of(&new.expiration, created_at)?;
+        let sample_size = new.sample_size.unwrap_or(options.default_sample_size);
+
+        let (query, rows, live, kept) = match self.prepare(new.source, &new.owner)? {
+            Prepared::Kept(kept) => {
+                let sample = kept.iter().take(sample_size).cloned().collect();
+                (Backing::Snapshot, (sample, kept.len() as u64), None, Some(kept))
+            }
+            Prepared::Asked { query, rows } => {
+                let first = PageRequest::new(0, sample_size as u64);
+                let look = first_look(&*rows, first, new.sample, new.total_count).await?;
+                if new.materialize {
+                    let kept = self.read_all(&*rows, look.1).await?;
+                    (Backing::Snapshot, (look.0, kept.len() as u64), None, Some(kept))
+                } else {
+                    let live = (query == Backing::Live).then_some(rows);
+                    (query, look, live, None)
+                }
+            }
+        };
+        if live.is_some() && self.store.is_durable() {
+            refuse_or_warn(&new.name, expires_at)?;
+        }
+        let (mut sample, total_count) = rows;
+        sample.truncate(sample_size);
+        let (sample, truncated) = fit_sample(sample, options.sample_bytes_max);
+
+        let resource = Resource {
+            id,
+            name: new.name,
+            query,
+            columns: new.columns,
+            total_count,
+            sample_data: sample,
+            created_at,
+            expires_at,
+            access_count: 0,
+            last_accessed_at: None,
+            metadata: new.metadata,
+            owner: new.owner,
+            schema_version: SCHEMA_VERSION,
+        };
+        self.keep(&resource, kept, live).await?;
+        Ok(DualResponse {
+            resource_uri: options.uri_of(&resource.id),
+            resource_url: options.url_of(&resource.id),
+            resource_id: resource.id,
+            name: resource.name,
+            sample: resource.sample_data,
+            truncated,
+            total_count,
+            columns: resource.columns,
+            expires_at,
+            created_at,
+            content_style: options.content_style,
+        })
+    }
+
+    fn prepare(&self, source: Source, owner: &Principal) -> Result<Prepared, Error> {
+        match source {
+            Source::Rows(rows) => {
+                self.check_snapshot_bytes(&rows, 0)?;
+                Ok(Prepared::Kept(rows))
+            }
+            Source::Live(rows) => Ok(Prepared::Asked { query: Backing::Live, rows }),
+            Source::Query { executor, version, args } => {
+                let known = self.executors.get(executor);
+                let known = known.ok_or_else(|| Error::ExecutorMissing { name: executor.to_owned() })?;
+                let args = args.map_err(|error| Error::InvalidOption {
+                    what: format!("the arguments of `{executor}` are not JSON: {error}"),
+                })?;
+                let rows = known.bind(version, &args, owner)?;
+                let query = Backing::Query { executor: executor.to_owned(), version, args };
+                Ok(Prepared::Asked { query, rows })
+            }
+        }
+    }
+
+    fn end_of(&self, expiration: &Expiration, from: Timestamp) -> Result<Option<Timestamp>, Error> {
+        let length = match expiration {
+            Expiration::Never => return Ok(None),
+            Expiration::After(length) => *length,
+            Expiration::Default => self.options.default_expiration,
+        };
+        let end = SignedDuration::try_from(length).ok().and_then(|length| from.checked_add(length).ok());
+        match end {
+            Some(end) => Ok(Some(end)),
+            None => Err(Error::InvalidOption {
+                what: format!("an expiration of {length:?} is past the end of time; use `pinned`"),
+            }),
+        }
+    }
+
+    async fn keep(
+        &self,
+        resource: &Resource,
+        kept: Option<Vec<Row>>,
+        live: Option<Arc<dyn Rows>>,
+    ) -> Result<(), Error> {
+        self.store.save(resource).await?;
+        if let Some(kept) = kept
+            && let Err(error) = self.save_rows(&resource.id, &kept).await
+        {
+            // Half a snapshot must not stay; if this fails too, it goes with its expiry.
+            let _ = self.store.delete(&resource.id).await;
+            return Err(error);
+        }
+        if let Some(rows) = live {
+            let live = LiveRows { rows, expires_at: resource.expires_at };
+            self.live().insert(resource.id.clone(), live);
+        }
+        Ok(())
+    }
+}
+
+/// A closure in a durable store is most likely a mistake: after a restart its resource is gone.
+fn refuse_or_warn(name: &str, expires_at: Option<Timestamp>) -> Result<(), Error> {
+    if expires_at.is_none() {
+        return Err(Error::NotDurable);
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            resource = name,
+            "a closure does not survive a restart, though its store does; `NewResource::query` would"
+        );
+    });
+    Ok(())
+}
+
+/// The first rows and how many there are, both at once; what is known already is not asked again.
+async fn first_look(
+    rows: &dyn Rows,
+    page: PageRequest,
+    sample: Option<Vec<Row>>,
+    total_count: Option<u64>,
+) -> Result<(Vec<Row>, u64), Error> {
+    let execute = async {
+        match sample {
+            Some(sample) => Ok(sample),
+            None if page.limit == 0 => Ok(Vec::new()),
+            None => rows.execute(page).await.map_err(Error::QueryExecutionFailed),
+        }
+    };
+    let count = async {
+        match total_count {
+            Some(total_count) => Ok(total_count),
+            None => rows.count().await.map_err(Error::CountExecutionFailed),
+        }
+    };
+    tokio::try_join!(execute, count)
+}

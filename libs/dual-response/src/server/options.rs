@@ -1,0 +1,355 @@
+//! What a server can be told, and what it does when it is not.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use url::Url;
+
+use super::executor::{AnyExecutor, Registered};
+use super::page::PageLimits;
+use super::{
+    Authorizer, ContentStyle, DualResponseServer, Error, Executor, IdIsEnough, Inner, MemoryStore,
+    ResourceStore, cleanup,
+};
+
+const EXPIRATION_DEFAULT: Duration = Duration::from_secs(15 * 60);
+const SAMPLE_ROWS_DEFAULT: usize = 15;
+const CLEANUP_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
+/// Long enough for whoever comes back to a link to be told that it has expired, not that it never was.
+const EXPIRED_KEPT_DEFAULT: Duration = Duration::from_secs(60 * 60);
+const PAGE_ROWS_DEFAULT: u64 = 100;
+const PAGE_ROWS_MAX_DEFAULT: u64 = 1000;
+/// A page ends early rather than be larger.
+const PAGE_BYTES_MAX_DEFAULT: usize = 16 << 20;
+/// About 2,000 tokens: what a sample may cost the model.
+const SAMPLE_BYTES_MAX_DEFAULT: usize = 8 << 10;
+const SNAPSHOT_BYTES_MAX_DEFAULT: usize = 64 << 20;
+
+/// Schemes that mean something to a host already: a resource must not pass for a page, a file or a view.
+const TAKEN_SCHEMES: [&str; 7] = ["http", "https", "file", "ui", "javascript", "data", "about"];
+
+pub(super) struct Options {
+    pub(super) base_url: Url,
+    pub(super) default_expiration: Duration,
+    pub(super) default_sample_size: usize,
+    pub(super) cleanup_interval: Option<Duration>,
+    pub(super) keep_expired: Duration,
+    pub(super) extend_on_access: Option<Duration>,
+    pub(super) expired_as_not_found: bool,
+    pub(super) page_limits: PageLimits,
+    pub(super) page_bytes_max: usize,
+    pub(super) sample_bytes_max: usize,
+    pub(super) snapshot_bytes_max: usize,
+    pub(super) uri_prefix: String,
+    pub(super) content_style: ContentStyle,
+    pub(super) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(super) ids: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl Options {
+    pub(super) fn uri_of(&self, id: &str) -> String {
+        format!("{}{id}", self.uri_prefix)
+    }
+
+    pub(super) fn url_of(&self, id: &str) -> String {
+        format!("{}/{id}", self.base_url.as_str().trim_end_matches('/'))
+    }
+}
+
+/// Options of a [`DualResponseServer`].
+pub struct ServerBuilder {
+    base_url: String,
+    store: Arc<dyn ResourceStore>,
+    authorizer: Arc<dyn Authorizer>,
+    executors: HashMap<&'static str, Arc<dyn AnyExecutor>>,
+    default_expiration: Duration,
+    default_sample_size: usize,
+    cleanup_interval: Option<Duration>,
+    keep_expired: Duration,
+    extend_on_access: Option<Duration>,
+    expired_as_not_found: bool,
+    page_limits: PageLimits,
+    page_bytes_max: usize,
+    sample_bytes_max: usize,
+    snapshot_bytes_max: usize,
+    uri_scheme: String,
+    uri_path: String,
+    content_style: ContentStyle,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    ids: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new(base_url: String) -> Self {
+        Self {
+            base_url,
+            store: Arc::new(MemoryStore::new()),
+            authorizer: Arc::new(IdIsEnough),
+            executors: HashMap::new(),
+            default_expiration: EXPIRATION_DEFAULT,
+            default_sample_size: SAMPLE_ROWS_DEFAULT,
+            cleanup_interval: Some(CLEANUP_INTERVAL_DEFAULT),
+            keep_expired: EXPIRED_KEPT_DEFAULT,
+            extend_on_access: None,
+            expired_as_not_found: false,
+            page_limits: PageLimits { rows_default: PAGE_ROWS_DEFAULT, rows_max: PAGE_ROWS_MAX_DEFAULT },
+            page_bytes_max: PAGE_BYTES_MAX_DEFAULT,
+            sample_bytes_max: SAMPLE_BYTES_MAX_DEFAULT,
+            snapshot_bytes_max: SNAPSHOT_BYTES_MAX_DEFAULT,
+            uri_scheme: "resource".into(),
+            uri_path: String::new(),
+            content_style: ContentStyle::default(),
+            clock: Arc::new(Timestamp::now),
+            ids: Arc::new(random_id),
+        }
+    }
+
+    /// Where resources are kept. Default: [`MemoryStore`].
+    pub fn store(self, store: impl ResourceStore) -> Self {
+        self.shared_store(Arc::new(store))
+    }
+
+    /// The same, for a store that others hold too.
+    pub fn shared_store(self, store: Arc<dyn ResourceStore>) -> Self {
+        Self { store, ..self }
+    }
+
+    /// Who may do what. Default: [`IdIsEnough`].
+    pub fn authorizer(self, authorizer: impl Authorizer) -> Self {
+        Self { authorizer: Arc::new(authorizer), ..self }
+    }
+
+    /// Makes an executor known by its name.
+    pub fn executor<E: Executor>(mut self, executor: E) -> Self {
+        self.executors.insert(E::NAME, Arc::new(Registered(Arc::new(executor))));
+        self
+    }
+
+    /// How long a resource lives. Default: 15 minutes.
+    pub fn default_expiration(self, default_expiration: Duration) -> Self {
+        Self { default_expiration, ..self }
+    }
+
+    /// How many rows a sample has. Default: 15.
+    pub fn default_sample_size(self, default_sample_size: usize) -> Self {
+        Self { default_sample_size, ..self }
+    }
+
+    /// How often expired resources are removed; `None` leaves it to calls of `cleanup_once`. Default: every minute.
+    pub fn cleanup_interval(self, interval: impl Into<Option<Duration>>) -> Self {
+        Self { cleanup_interval: interval.into(), ..self }
+    }
+
+    /// How long an expired resource is still known as expired (410) before it is removed (404). Default: an hour.
+    pub fn keep_expired(self, keep_expired: Duration) -> Self {
+        Self { keep_expired, ..self }
+    }
+
+    /// Lets a resource live for so long from each access on, if that is longer. Default: off.
+    pub fn extend_on_access(self, extend: impl Into<Option<Duration>>) -> Self {
+        Self { extend_on_access: extend.into(), ..self }
+    }
+
+    /// Answers 404 for an expired resource, as the first draft of the pattern did. Default: off, 410.
+    pub fn expired_as_not_found(self, expired_as_not_found: bool) -> Self {
+        Self { expired_as_not_found, ..self }
+    }
+
+    /// How many rows a page has when nobody says, and at most. Default: 100 and 1,000.
+    pub fn page_rows(self, rows_default: u64, rows_max: u64) -> Self {
+        Self { page_limits: PageLimits { rows_default, rows_max }, ..self }
+    }
+
+    /// How large a page may be; one with larger rows has fewer of them. Default: 16 MiB.
+    pub fn page_bytes_max(self, page_bytes_max: usize) -> Self {
+        Self { page_bytes_max, ..self }
+    }
+
+    /// How large a sample may be; one with larger rows has fewer of them. Default: 8 KiB.
+    pub fn sample_bytes_max(self, sample_bytes_max: usize) -> Self {
+        Self { sample_bytes_max, ..self }
+    }
+
+    /// How large a snapshot may be; a larger one is refused. Default: 64 MiB.
+    pub fn snapshot_bytes_max(self, snapshot_bytes_max: usize) -> Self {
+        Self { snapshot_bytes_max, ..self }
+    }
+
+    /// The scheme of resource URIs. Default: `resource`, as in `resource://abc123`.
+    pub fn uri_scheme(self, scheme: impl Into<String>) -> Self {
+        Self { uri_scheme: scheme.into(), ..self }
+    }
+
+    /// What stands between scheme and id: with `query`, `resource://query/abc123`. Default: nothing.
+    pub fn uri_path(self, path: impl Into<String>) -> Self {
+        Self { uri_path: path.into(), ..self }
+    }
+
+    /// What the text of a tool result says. Default: the summary and the sample.
+    pub fn content_style(self, content_style: ContentStyle) -> Self {
+        Self { content_style, ..self }
+    }
+
+    /// Where the time comes from. Default: the system's clock.
+    pub fn clock(self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self { clock: Arc::new(clock), ..self }
+    }
+
+    /// Where ids come from: letters, digits, `-` and `_`, at most 128, not to be guessed. Default: 128 random bits.
+    pub fn ids(self, ids: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self { ids: Arc::new(ids), ..self }
+    }
+
+    /// The server, or which option cannot be.
+    pub fn build(self) -> Result<DualResponseServer, Error> {
+        let PageLimits { rows_default, rows_max } = self.page_limits;
+        if rows_default == 0 || rows_default > rows_max {
+            return invalid(format!("a page of {rows_default} rows is not within 1 to {rows_max}"));
+        }
+        let clock = self.clock;
+        let options = Options {
+            base_url: checked_base_url(&self.base_url)?,
+            uri_prefix: checked_uri_prefix(&self.uri_scheme, &self.uri_path)?,
+            default_expiration: self.default_expiration,
+            default_sample_size: self.default_sample_size,
+            cleanup_interval: self.cleanup_interval.filter(|interval| !interval.is_zero()),
+            keep_expired: self.keep_expired,
+            extend_on_access: self.extend_on_access,
+            expired_as_not_found: self.expired_as_not_found,
+            page_limits: self.page_limits,
+            page_bytes_max: self.page_bytes_max,
+            sample_bytes_max: self.sample_bytes_max,
+            snapshot_bytes_max: self.snapshot_bytes_max,
+            content_style: self.content_style,
+            clock: Arc::new(move || whole_millis(clock())),
+            ids: self.ids,
+        };
+        let inner = Inner {
+            options,
+            store: self.store,
+            authorizer: self.authorizer,
+            executors: self.executors,
+            live: Mutex::default(),
+            cleanup: Mutex::new(cleanup::Task::NotStarted),
+        };
+        Ok(DualResponseServer { inner: Arc::new(inner) })
+    }
+}
+
+fn checked_base_url(text: &str) -> Result<Url, Error> {
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(error) => return invalid(format!("base_url `{text}` is not a URL: {error}")),
+    };
+    if !matches!(url.scheme(), "http" | "https") {
+        return invalid(format!("base_url `{text}` must begin with http:// or https://"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return invalid(format!("base_url `{text}` must have no query and no fragment"));
+    }
+    Ok(url)
+}
+
+fn checked_uri_prefix(scheme: &str, path: &str) -> Result<String, Error> {
+    let after_first = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+    if !scheme.starts_with(|c: char| c.is_ascii_lowercase()) || !scheme.chars().all(after_first) {
+        return invalid(format!(
+            "`{scheme}` is not a URI scheme: a lower-case letter, then letters, digits, + - ."
+        ));
+    }
+    if TAKEN_SCHEMES.contains(&scheme) {
+        return invalid(format!("the scheme `{scheme}` means something else to hosts"));
+    }
+    if !path.split('/').all(|part| path.is_empty() || is_id(part)) {
+        return invalid(format!(
+            "the URI path `{path}` must be names of letters, digits, - and _ between slashes"
+        ));
+    }
+    let slash = if path.is_empty() { "" } else { "/" };
+    Ok(format!("{scheme}://{path}{slash}"))
+}
+
+fn invalid<T>(what: String) -> Result<T, Error> {
+    Err(Error::InvalidOption { what })
+}
+
+/// Whether a text can be the id of a resource: nothing that a URL or a path would read as anything but a name.
+pub(super) fn is_id(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// JavaScript knows no finer time, and a store must give back what it was given.
+fn whole_millis(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).expect("a time's own milliseconds are a time")
+}
+
+fn random_id() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has randomness; without it no id is safe to hand out");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(url: &str) -> Result<DualResponseServer, Error> {
+        DualResponseServer::builder(url).build()
+    }
+
+    #[test]
+    fn base_url_is_http_without_query_or_fragment() {
+        let server = build("https://api.example.com/resources").unwrap();
+        assert_eq!(server.url_of("abc123"), "https://api.example.com/resources/abc123");
+        let slash = build("https://api.example.com/resources/").unwrap();
+        assert_eq!(slash.url_of("abc123"), "https://api.example.com/resources/abc123");
+        for url in ["", "ftp://x/y", "resources", "https://x/y?a=1", "https://x/y#z"] {
+            assert_eq!(build(url).unwrap_err().code().as_str(), "INVALID_OPTION", "{url}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_specification() {
+        let server = build("http://localhost/r").unwrap();
+        let options = &server.inner.options;
+        assert_eq!(options.default_expiration.as_millis(), 900_000);
+        assert_eq!(options.default_sample_size, 15);
+        assert_eq!(options.cleanup_interval.unwrap().as_millis(), 60_000);
+        assert_eq!(server.uri_of("abc123"), "resource://abc123");
+    }
+
+    #[test]
+    fn custom_schemes_are_checked() {
+        let of = |scheme: &str, path: &str| {
+            DualResponseServer::builder("http://localhost/r").uri_scheme(scheme).uri_path(path).build()
+        };
+        assert_eq!(of("knowledge", "query").unwrap().uri_of("abc"), "knowledge://query/abc");
+        assert_eq!(of("kenning", "rows").unwrap().uri_of("abc"), "kenning://rows/abc");
+        for (scheme, path) in [
+            ("http", ""),
+            ("ui", ""),
+            ("javascript", ""),
+            ("", ""),
+            ("1a", ""),
+            ("a b", ""),
+            ("a", ".."),
+            ("a", "/"),
+        ] {
+            assert!(of(scheme, path).is_err(), "{scheme} {path}");
+        }
+    }
+
+    #[test]
+    fn ids_have_128_random_bits() {
+        let id = random_id();
+        assert_eq!(id.len(), 32);
+        assert!(is_id(&id));
+        assert_ne!(id, random_id());
+        for bad in ["", "..", "a/b", "a%2Fb", "é", &"x".repeat(129)] {
+            assert!(!is_id(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A response as a tool returns it: the sample for the model, and where all the rows are.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::wire::{Column, KIND, META_KEY, MIME_JSON, Row};
+
+/// What the text of a tool result says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentStyle {
+    /// How many rows were found, in one sentence. For hosts known to show the model structured content.
+    Summary,
+    /// The summary, the sample and the address. Most hosts show the model only text, so this is the default.
+    #[default]
+    SummaryWithSample,
+}
+
+/// What `create_response` made.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DualResponse {
+    /// The id of the resource.
+    pub resource_id: String,
+    /// Its URI, such as `resource://abc123`.
+    pub resource_uri: String,
+    /// Its HTTP address.
+    pub resource_url: String,
+    /// What it is called.
+    pub name: String,
+    /// The first rows.
+    pub sample: Vec<Row>,
+    /// Whether the sample had to be cut to its size in bytes.
+    pub truncated: bool,
+    /// How many rows there are in all.
+    pub total_count: u64,
+    /// What a row consists of.
+    pub columns: Vec<Column>,
+    /// When the resource ends; none if it does not.
+    pub expires_at: Option<Timestamp>,
+    /// When the resource was made.
+    pub created_at: Timestamp,
+    /// What the text says.
+    pub content_style: ContentStyle,
+}
+
+impl DualResponse {
+    /// The `content` of a tool result: a text, and the link. The link always has a name, since clients reject a whole
+    /// result over a link without one.
+    pub fn to_mcp_content(&self) -> Vec<Value> {
+        vec![
+            json!({"type": "text", "text": self.to_text()}),
+            json!({
+                "type": "resource_link",
+                "uri": self.resource_uri,
+                "name": self.name,
+                "mimeType": MIME_JSON,
+                // No `priority`: some clients reject a result over a fraction in it.
+                "annotations": {"audience": ["user", "assistant"], "lastModified": self.created_at},
+            }),
+        ]
+    }
+
+    /// The `structuredContent` of a tool result.
+    pub fn to_structured_content(&self) -> Value {
+        json!({
+            "kind": KIND,
+            "results": self.sample,
+            "resource": {
+                "uri": self.resource_uri,
+                "url": self.resource_url,
+                "name": self.name,
+                "mimeType": MIME_JSON,
+            },
+            "metadata": {
+                "total_count": self.total_count,
+                "sample_count": self.sample.len(),
+                "truncated": self.truncated,
+                "columns": self.columns,
+                "executed_at": self.created_at,
+                "expires_at": self.expires_at,
+            },
+        })
+    }
+
+    /// The whole tool result. `resultType` is required from protocol 2026-07-28 on and ignored before.
+    pub fn to_mcp_tool_result(&self) -> Value {
+        json!({
+            "resultType": "complete",
+            "content": self.to_mcp_content(),
+            "structuredContent": self.to_structured_content(),
+            "_meta": self.to_meta(),
+        })
+    }
+
+    pub(crate) fn to_meta(&self) -> Value {
+        json!({META_KEY: {
+            "url": self.resource_url,
+            "total_count": self.total_count,
+            "expires_at": self.expires_at,
+        }})
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let found =
+            format!("Found {} results. Sample data and full dataset link included.", self.total_count);
+        match self.content_style {
+            ContentStyle::Summary => found,
+            ContentStyle::SummaryWithSample => format!("{found}\n{}{}", self.fenced_sample(), self.address()),
+        }
+    }
+
+    /// The sample, a row a line, in a fence that nothing in it can close: rows are data, whatever they say.
+    fn fenced_sample(&self) -> String {
+        if self.sample.is_empty() {
+            return String::new();
+        }
+        let lines: Vec<String> =
+            self.sample.iter().map(|row| Value::Object(row.clone()).to_string()).collect();
+        let lines = lines.join("\n");
+        let fence = "`".repeat(longest_backticks(&lines).max(2) + 1);
+        let shown = self.sample.len();
+        let cut = if self.truncated { ", shortened" } else { "" };
+        format!("Sample ({shown} of {}{cut}):\n{fence}json\n{lines}\n{fence}\n", self.total_count)
+    }
+
+    fn address(&self) -> String {
+        let ends = match self.expires_at {
+            Some(end) => format!("expires {end}"),
+            None => "does not expire".to_owned(),
+        };
+        format!("Full data: {} or {} ({ends}).", self.resource_uri, self.resource_url)
+    }
+}
+
+fn longest_backticks(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}

@@ -1,0 +1,240 @@
+//! Resources in a SQLite file: they outlive the process, and several processes may share them.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, named_params, params};
+
+use super::record::{COLUMNS, Record, clamped, from_text, to_text, unavailable};
+use crate::server::{Resource, ResourcePatch, ResourceStore, StoreError};
+use crate::wire::Row;
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS dual_resource (
+    id TEXT PRIMARY KEY,
+    owner_tenant TEXT,
+    owner_subject TEXT NOT NULL,
+    name TEXT NOT NULL,
+    backing TEXT NOT NULL,
+    columns TEXT NOT NULL,
+    sample TEXT NOT NULL,
+    total_count INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    access_count INTEGER NOT NULL,
+    last_accessed_at INTEGER,
+    schema_version INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS dual_resource_expires_at ON dual_resource (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE IF NOT EXISTS dual_row (
+    resource_id TEXT NOT NULL REFERENCES dual_resource (id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    row TEXT NOT NULL,
+    PRIMARY KEY (resource_id, position)
+) STRICT, WITHOUT ROWID;
+";
+
+/// How long a step waits while another process writes.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Keeps resources in a SQLite database, in the tables `dual_resource` and `dual_row`.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    /// None once closed.
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+impl SqliteStore {
+    /// The store in this file, made if it is not there. Writes ahead, so that readers and a writer do not wait for
+    /// each other; a power cut may lose the last few resources, never the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let connection = Connection::open(path).map_err(unavailable)?;
+        connection.busy_timeout(BUSY_WAIT).map_err(unavailable)?;
+        connection.pragma_update(None, "journal_mode", "wal").map_err(unavailable)?;
+        connection.pragma_update(None, "synchronous", "normal").map_err(unavailable)?;
+        Self::from_connection(connection)
+    }
+
+    /// The store in a database that was opened, and set up, elsewhere.
+    pub fn from_connection(connection: Connection) -> Result<Self, StoreError> {
+        connection.pragma_update(None, "foreign_keys", true).map_err(unavailable)?;
+        connection.execute_batch(SCHEMA).map_err(unavailable)?;
+        Ok(Self { connection: Arc::new(Mutex::new(Some(connection))) })
+    }
+
+    /// Runs a step where it may wait for a disk.
+    async fn with<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let connection = self.connection.clone();
+        let run = move || {
+            // A step that panicked rolled its transaction back, so the connection is as it was.
+            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            step(connection.as_mut().ok_or_else(|| unavailable("the store is closed"))?)
+        };
+        tokio::task::spawn_blocking(run).await.map_err(unavailable)?
+    }
+}
+
+#[async_trait]
+impl ResourceStore for SqliteStore {
+    async fn save(&self, resource: &Resource) -> Result<(), StoreError> {
+        let record = Record::of(resource)?;
+        self.with(move |connection| {
+            let sql = format!(
+                "INSERT INTO dual_resource ({COLUMNS}) VALUES (:id, :owner_tenant, :owner_subject, :name, :backing, \
+                 :columns, :sample, :total_count, :metadata, :created_at, :expires_at, :access_count, \
+                 :last_accessed_at, :schema_version) ON CONFLICT DO NOTHING"
+            );
+            let mut insert = connection.prepare_cached(&sql).map_err(unavailable)?;
+            let inserted = insert.execute(named_params! {
+                ":id": record.id,
+                ":owner_tenant": record.owner_tenant,
+                ":owner_subject": record.owner_subject,
+                ":name": record.name,
+                ":backing": record.backing,
+                ":columns": record.columns,
+                ":sample": record.sample,
+                ":total_count": record.total_count,
+                ":metadata": record.metadata,
+                ":created_at": record.created_at,
+                ":expires_at": record.expires_at,
+                ":access_count": record.access_count,
+                ":last_accessed_at": record.last_accessed_at,
+                ":schema_version": record.schema_version,
+            });
+            match inserted.map_err(unavailable)? {
+                0 => Err(StoreError::Taken { id: record.id }),
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<Resource>, StoreError> {
+        let id = id.to_owned();
+        self.with(move |connection| {
+            let sql = format!("SELECT {COLUMNS} FROM dual_resource WHERE id = ?1");
+            let mut select = connection.prepare_cached(&sql).map_err(unavailable)?;
+            let record = select.query_row([id], read_record).optional().map_err(unavailable)?;
+            record.map(Record::into_resource).transpose()
+        })
+        .await
+    }
+
+    async fn update(&self, id: &str, patch: &ResourcePatch) -> Result<bool, StoreError> {
+        let (id, patch) = (id.to_owned(), patch.clone());
+        self.with(move |connection| {
+            let sql = "UPDATE dual_resource SET \
+                 expires_at = iif(?2, ?3, expires_at), \
+                 access_count = access_count + (?4 IS NOT NULL), \
+                 last_accessed_at = coalesce(?4, last_accessed_at) \
+                 WHERE id = ?1";
+            let mut update = connection.prepare_cached(sql).map_err(unavailable)?;
+            let expires_at = patch.expires_at.flatten().map(Timestamp::as_millisecond);
+            let accessed_at = patch.accessed_at.map(Timestamp::as_millisecond);
+            let changed = update.execute(params![id, patch.expires_at.is_some(), expires_at, accessed_at]);
+            Ok(changed.map_err(unavailable)? > 0)
+        })
+        .await
+    }
+
+    async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.with(move |connection| {
+            let mut delete =
+                connection.prepare_cached("DELETE FROM dual_resource WHERE id = ?1").map_err(unavailable)?;
+            Ok(delete.execute([id]).map_err(unavailable)? > 0)
+        })
+        .await
+    }
+
+    async fn find_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.with(move |connection| {
+            let sql = "SELECT id FROM dual_resource WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
+            let mut select = connection.prepare_cached(sql).map_err(unavailable)?;
+            let ids =
+                select.query_map(params![now.as_millisecond(), clamped(limit as u64)], |row| row.get(0));
+            ids.map_err(unavailable)?.collect::<Result<_, _>>().map_err(unavailable)
+        })
+        .await
+    }
+
+    async fn delete_expired(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.with(move |connection| {
+            let sql = "DELETE FROM dual_resource WHERE id IN \
+                 (SELECT id FROM dual_resource WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+            let mut delete = connection.prepare_cached(sql).map_err(unavailable)?;
+            delete.execute(params![now.as_millisecond(), clamped(limit as u64)]).map_err(unavailable)
+        })
+        .await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let connection = self.connection.clone();
+        let close = move || match connection.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(open) => open.close().map_err(|(_, error)| unavailable(error)),
+            None => Ok(()),
+        };
+        tokio::task::spawn_blocking(close).await.map_err(unavailable)?
+    }
+
+    async fn save_rows(&self, id: &str, first: u64, rows: &[Row]) -> Result<(), StoreError> {
+        let id = id.to_owned();
+        let rows = rows.iter().map(to_text).collect::<Result<Vec<_>, _>>()?;
+        self.with(move |connection| {
+            let tx = connection.transaction().map_err(unavailable)?;
+            {
+                let sql = "INSERT INTO dual_row (resource_id, position, row) VALUES (?1, ?2, ?3)";
+                let mut insert = tx.prepare_cached(sql).map_err(unavailable)?;
+                for (position, row) in (clamped(first)..).zip(rows) {
+                    insert.execute(params![id, position, row]).map_err(unavailable)?;
+                }
+            }
+            tx.commit().map_err(unavailable)
+        })
+        .await
+    }
+
+    async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Vec<Row>, StoreError> {
+        let id = id.to_owned();
+        self.with(move |connection| {
+            let sql =
+                "SELECT row FROM dual_row WHERE resource_id = ?1 AND position >= ?2 ORDER BY position LIMIT ?3";
+            let mut select = connection.prepare_cached(sql).map_err(unavailable)?;
+            let texts = select.query_map(params![id, clamped(offset), clamped(limit)], |row| row.get(0));
+            let texts: Vec<String> =
+                texts.map_err(unavailable)?.collect::<Result<_, _>>().map_err(unavailable)?;
+            texts.iter().map(|text| from_text(text)).collect()
+        })
+        .await
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+}
+
+fn read_record(row: &SqlRow<'_>) -> rusqlite::Result<Record> {
+    Ok(Record {
+        id: row.get("id")?,
+        owner_tenant: row.get("owner_tenant")?,
+        owner_subject: row.get("owner_subject")?,
+        name: row.get("name")?,
+        backing: row.get("backing")?,
+        columns: row.get("columns")?,
+        sample: row.get("sample")?,
+        total_count: row.get("total_count")?,
+        metadata: row.get("metadata")?,
+        created_at: row.get("created_at")?,
+        expires_at: row.get("expires_at")?,
+        access_count: row.get("access_count")?,
+        last_accessed_at: row.get("last_accessed_at")?,
+        schema_version: row.get("schema_version")?,
+    })
+}
