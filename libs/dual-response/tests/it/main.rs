@@ -1,0 +1,14 @@
+//! The crate from outside: one program, so that it links once.
+
+mod client;
+mod create;
+mod export;
+mod guard;
+mod lifecycle;
+mod mcp;
+mod owners;
+mod rest;
+mod restart;
+mod stores;
+mod support;
+mod table;
