@@ -13,7 +13,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::{Access, DualResponseServer, Error, Export, ExportQuery};
-use crate::wire::{Failure, MIME_CSV, MIME_NDJSON, Metadata, Page, PageQuery, Pinned, Sort};
+use crate::wire::{Failure, MIME_CSV, MIME_NDJSON, Metadata, Page, PageQuery, Pinned, Row, Sort};
 
 /// Far more than any page query needs.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -214,7 +214,9 @@ fn read_body(body: &[u8]) -> Result<PageQuery, Error> {
     if body.is_empty() {
         return Ok(PageQuery::default());
     }
-    serde_json::from_slice(body).map_err(invalid_page)
+    // By way of an object, since a struct would be read from an array as well.
+    let fields: Row = serde_json::from_slice(body).map_err(invalid_page)?;
+    serde_json::from_value(fields.into()).map_err(invalid_page)
 }
 
 /// `-enrollment,name`: a minus for the largest first.
