@@ -317,3 +317,22 @@ pub fn result_at(url: &str) -> Value {
 fn pointing_at(url: &str) -> ParsedDualResponse {
     client().parse(&result_at(url)).unwrap()
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_timeout_is_that_of_the_specification() {
+    let client = client_with(|builder| builder.transport(Never));
+    let parsed = client.parse(&result_at("https://rows.example/abc")).unwrap();
+    let start = tokio::time::Instant::now();
+    assert_eq!(parsed.metadata().await.unwrap_err().code().as_str(), "TIMEOUT");
+    assert_eq!(start.elapsed().as_millis(), 30_000);
+}
+
+/// Never answers.
+struct Never;
+
+#[async_trait]
+impl HttpSend for Never {
+    async fn send(&self, _: http::Request<Bytes>) -> Result<http::Response<BodyStream>, BoxError> {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,208 @@
+//! A million rows as NDJSON through the client, server and client each a process of its own: how fast, and in how much
+//! memory. Beside it, in the same run, a bare axum handler that streams the same bytes.
+//!
+//! `cargo bench -p mcp-dual-response --bench stream` prints a table; `docs/figures.md` keeps one. Without `--bench`, as
+//! `cargo test --benches` runs it, a thousand rows show that it works.
+
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::post;
+use futures_util::{TryStreamExt, stream};
+use mcp_dual_response::client::DualResponseClient;
+use mcp_dual_response::reqwest;
+use mcp_dual_response::server::{DualResponseServer, NewResource, PageRequest};
+use mcp_dual_response::{BoxError, Column, Row};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+const ROWS: u64 = 1_000_000;
+const ROWS_OF_A_TRIAL: u64 = 1_000;
+/// Both servers send so many rows at a time.
+const BATCH: u64 = 1_000;
+const RUNS: usize = 5;
+
+fn main() -> Result<(), BoxError> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    match args.as_slice() {
+        ["serve", rows] => runtime()?.block_on(serve(rows.parse()?)),
+        ["serve-bare", rows] => runtime()?.block_on(serve_bare(rows.parse()?)),
+        ["fetch", result] => runtime()?.block_on(fetch(result)),
+        ["digest", result] => runtime()?.block_on(digest(result)),
+        args if args.contains(&"--bench") => compare(ROWS, RUNS),
+        _ => compare(ROWS_OF_A_TRIAL, 1),
+    }
+}
+
+/// The library's way: rows as the executor of a program would give them.
+async fn serve(rows: u64) -> Result<(), BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let server =
+        DualResponseServer::builder(format!("http://{}/resources", listener.local_addr()?)).build()?;
+    let columns = ["enrollment", "id", "name", "state"].map(Column::string);
+    let execute = move |page: PageRequest| async move {
+        Ok::<Vec<Row>, Infallible>((page.offset..rows).take(page.limit as usize).map(row).collect())
+    };
+    let count = move || async move { Ok::<_, Infallible>(rows) };
+    let response = server.create_response(NewResource::live("Rows", columns, execute, count)).await?;
+    say(&response.to_structured_content());
+    let app: Router = Router::new().nest("/resources", server.router());
+    Ok(axum::serve(listener, app).await?)
+}
+
+/// The bare way: the bytes themselves.
+async fn serve_bare(rows: u64) -> Result<(), BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/bare", listener.local_addr()?);
+    say(
+        &json!({"results": [], "metadata": {"total_count": rows}, "resource": {"uri": "resource://bare", "url": url}}),
+    );
+    let handler = async move || {
+        let batches = (0..rows).step_by(BATCH as usize).map(move |start| {
+            let mut out = Vec::with_capacity(BATCH as usize * 128);
+            (start..rows).take(BATCH as usize).for_each(|id| write_row(&mut out, id));
+            Bytes::from(out)
+        });
+        let end = std::iter::once_with(move || Bytes::from(format!("{{\"_end\":true,\"count\":{rows}}}\n")));
+        Body::from_stream(stream::iter(batches.chain(end).map(Ok::<_, Infallible>)))
+    };
+    let app: Router = Router::new().route("/bare", post(handler));
+    Ok(axum::serve(listener, app).await?)
+}
+
+fn row(id: u64) -> Row {
+    Row::from_iter([
+        ("enrollment".to_owned(), json!((id * 7919) % 50_000)),
+        ("id".to_owned(), json!(id)),
+        ("name".to_owned(), json!(format!("College of Applied Arts and Sciences number {id}"))),
+        ("state".to_owned(), json!("NJ")),
+    ])
+}
+
+fn write_row(out: &mut Vec<u8>, id: u64) {
+    let enrollment = (id * 7919) % 50_000;
+    writeln!(
+        out,
+        "{{\"enrollment\":{enrollment},\"id\":{id},\"name\":\"College of Applied Arts and Sciences number {id}\",\
+         \"state\":\"NJ\"}}"
+    )
+    .expect("memory takes every byte");
+}
+
+/// Reads every row through the client and says how long it took.
+async fn fetch(result: &str) -> Result<(), BoxError> {
+    let parsed = DualResponseClient::new()?.try_parse(&serde_json::from_str(result)?)?;
+    let start = Instant::now();
+    let mut batches = Box::pin(parsed.export(Vec::new()));
+    let mut rows = 0;
+    while let Some(batch) = batches.try_next().await? {
+        rows += batch.len();
+    }
+    say(&json!({"rows": rows, "seconds": start.elapsed().as_secs_f64(), "peak": peak("self")?}));
+    Ok(())
+}
+
+/// Reads every byte, and says what they are.
+async fn digest(result: &str) -> Result<(), BoxError> {
+    let result: Value = serde_json::from_str(result)?;
+    let url = result["resource"]["url"].as_str().ok_or("no URL")?;
+    let request = reqwest::Client::new().post(url).header("accept", "application/x-ndjson").body("{}");
+    let mut body = request.send().await?.bytes_stream();
+    let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
+    while let Some(chunk) = body.try_next().await? {
+        // One by one, since where the pieces are cut must not matter.
+        chunk.iter().for_each(|byte| hasher.write_u8(*byte));
+        bytes += chunk.len();
+    }
+    say(&json!({"digest": hasher.finish(), "bytes": bytes}));
+    Ok(())
+}
+
+/// The most memory that a process ever had, in KiB.
+fn peak(process: &str) -> Result<u64, BoxError> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the system does not tell")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+fn compare(rows: u64, runs: usize) -> Result<(), BoxError> {
+    let (ours, bare) = (Server::start("serve", rows)?, Server::start("serve-bare", rows)?);
+    let (of_ours, of_bare) = (ask("digest", &ours.result)?, ask("digest", &bare.result)?);
+    if (&of_ours["digest"], &of_ours["bytes"]) != (&of_bare["digest"], &of_bare["bytes"]) {
+        return Err("the two servers do not send the same bytes".into());
+    }
+    let mut table = format!("{rows} rows, {} bytes\n\n", of_ours["bytes"]);
+    table += "| run | library, rows/s | bare handler, rows/s | ratio |\n|---|---|---|---|\n";
+    let (mut ratios, mut client_peak) = (Vec::new(), 0);
+    for run in 1..=runs {
+        let mut speed = |server: &Server| -> Result<f64, BoxError> {
+            let done = ask("fetch", &server.result)?;
+            if done["rows"] != rows {
+                return Err("rows are missing".into());
+            }
+            client_peak = client_peak.max(done["peak"].as_u64().unwrap_or(u64::MAX));
+            Ok(rows as f64 / done["seconds"].as_f64().unwrap_or(f64::INFINITY))
+        };
+        let (library, handler) = (speed(&ours)?, speed(&bare)?);
+        ratios.push(library / handler);
+        table += &format!("| {run} | {library:.0} | {handler:.0} | {:.2} |\n", library / handler);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let server_peak = peak(&ours.process.id().to_string())?;
+    table += &format!("\nmedian ratio {:.2}\n", ratios[ratios.len() / 2]);
+    table += &format!("peak memory: server {server_peak} KiB, client {client_peak} KiB");
+    show(&table);
+    Ok(())
+}
+
+/// A server process, ended with this value.
+struct Server {
+    process: Child,
+    result: String,
+}
+
+impl Server {
+    fn start(role: &str, rows: u64) -> Result<Self, BoxError> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args([role, &rows.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut result = String::new();
+        BufReader::new(process.stdout.take().ok_or("no output")?).read_line(&mut result)?;
+        Ok(Self { process, result })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn ask(role: &str, result: &str) -> Result<Value, BoxError> {
+    let output = Command::new(std::env::current_exe()?)
+        .args([role, result])
+        .stdout(Stdio::piped())
+        .spawn()?
+        .wait_with_output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn say(line: &Value) {
+    show(&line.to_string());
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints what it found")]
+fn show(text: &str) {
+    println!("{text}");
+}
