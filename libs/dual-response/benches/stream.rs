@@ -18,6 +18,7 @@ use mcp_dual_response::client::DualResponseClient;
 use mcp_dual_response::reqwest;
 use mcp_dual_response::server::{DualResponseServer, NewResource, PageRequest};
 use mcp_dual_response::{BoxError, Column, Row};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -32,7 +33,8 @@ fn main() -> Result<(), BoxError> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     match args.as_slice() {
-        ["serve", rows] => runtime()?.block_on(serve(rows.parse()?)),
+        ["serve", rows] => runtime()?.block_on(serve(rows.parse()?, institution)),
+        ["serve-maps", rows] => runtime()?.block_on(serve(rows.parse()?, row)),
         ["serve-bare", rows] => runtime()?.block_on(serve_bare(rows.parse()?)),
         ["fetch", result] => runtime()?.block_on(fetch(result)),
         ["digest", result] => runtime()?.block_on(digest(result)),
@@ -41,14 +43,14 @@ fn main() -> Result<(), BoxError> {
     }
 }
 
-/// The library's way: rows as the executor of a program would give them.
-async fn serve(rows: u64) -> Result<(), BoxError> {
+/// The library's way: rows as the query of a program would give them, in a type of its own or as maps.
+async fn serve<T: Serialize + Send + 'static>(rows: u64, make: fn(u64) -> T) -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server =
         DualResponseServer::builder(format!("http://{}/resources", listener.local_addr()?)).build()?;
     let columns = ["enrollment", "id", "name", "state"].map(Column::string);
     let execute = move |page: PageRequest| async move {
-        Ok::<Vec<Row>, Infallible>((page.offset..rows).take(page.limit as usize).map(row).collect())
+        Ok::<Vec<T>, Infallible>((page.offset..rows).take(page.limit as usize).map(make).collect())
     };
     let count = move || async move { Ok::<_, Infallible>(rows) };
     let response = server.create_response(NewResource::live("Rows", columns, execute, count)).await?;
@@ -75,6 +77,19 @@ async fn serve_bare(rows: u64) -> Result<(), BoxError> {
     };
     let app: Router = Router::new().route("/bare", post(handler));
     Ok(axum::serve(listener, app).await?)
+}
+
+#[derive(Serialize)]
+struct Institution {
+    enrollment: u64,
+    id: u64,
+    name: String,
+    state: &'static str,
+}
+
+fn institution(id: u64) -> Institution {
+    let name = format!("College of Applied Arts and Sciences number {id}");
+    Institution { enrollment: (id * 7919) % 50_000, id, name, state: "NJ" }
 }
 
 fn row(id: u64) -> Row {
@@ -134,33 +149,48 @@ fn peak(process: &str) -> Result<u64, BoxError> {
 }
 
 fn compare(rows: u64, runs: usize) -> Result<(), BoxError> {
-    let (ours, bare) = (Server::start("serve", rows)?, Server::start("serve-bare", rows)?);
-    let (of_ours, of_bare) = (ask("digest", &ours.result)?, ask("digest", &bare.result)?);
-    if (&of_ours["digest"], &of_ours["bytes"]) != (&of_bare["digest"], &of_bare["bytes"]) {
-        return Err("the two servers do not send the same bytes".into());
+    let start = |role| Server::start(role, rows);
+    let (typed, maps, bare) = (start("serve")?, start("serve-maps")?, start("serve-bare")?);
+    let sent = ask("digest", &bare.result)?;
+    for server in [&typed, &maps] {
+        if ask("digest", &server.result)? != sent {
+            return Err("the servers do not send the same bytes".into());
+        }
     }
-    let mut table = format!("{rows} rows, {} bytes\n\n", of_ours["bytes"]);
-    table += "| run | library, rows/s | bare handler, rows/s | ratio |\n|---|---|---|---|\n";
-    let (mut ratios, mut client_peak) = (Vec::new(), 0);
+    let mut client_peak = 0;
+    let mut speed = |server: &Server| -> Result<f64, BoxError> {
+        let done = ask("fetch", &server.result)?;
+        if done["rows"] != rows {
+            return Err("rows are missing".into());
+        }
+        client_peak = client_peak.max(done["peak"].as_u64().unwrap_or(u64::MAX));
+        Ok(rows as f64 / done["seconds"].as_f64().unwrap_or(f64::INFINITY))
+    };
+    let mut table = format!("{rows} rows, {} bytes\n\n", sent["bytes"]);
+    table +=
+        "| run | own type, rows/s | maps, rows/s | bare handler, rows/s | own type ÷ bare | maps ÷ bare |\n";
+    table += "|---|---|---|---|---|---|\n";
+    let (mut of_typed, mut of_maps) = (Vec::new(), Vec::new());
     for run in 1..=runs {
-        let mut speed = |server: &Server| -> Result<f64, BoxError> {
-            let done = ask("fetch", &server.result)?;
-            if done["rows"] != rows {
-                return Err("rows are missing".into());
-            }
-            client_peak = client_peak.max(done["peak"].as_u64().unwrap_or(u64::MAX));
-            Ok(rows as f64 / done["seconds"].as_f64().unwrap_or(f64::INFINITY))
-        };
-        let (library, handler) = (speed(&ours)?, speed(&bare)?);
-        ratios.push(library / handler);
-        table += &format!("| {run} | {library:.0} | {handler:.0} | {:.2} |\n", library / handler);
+        let (own, map, handler) = (speed(&typed)?, speed(&maps)?, speed(&bare)?);
+        of_typed.push(own / handler);
+        of_maps.push(map / handler);
+        let (first, second) = (own / handler, map / handler);
+        table += &format!("| {run} | {own:.0} | {map:.0} | {handler:.0} | {first:.2} | {second:.2} |\n");
     }
-    ratios.sort_by(f64::total_cmp);
-    let server_peak = peak(&ours.process.id().to_string())?;
-    table += &format!("\nmedian ratio {:.2}\n", ratios[ratios.len() / 2]);
-    table += &format!("peak memory: server {server_peak} KiB, client {client_peak} KiB");
+    table += &format!("| median | | | | {:.2} | {:.2} |\n\n", median(of_typed), median(of_maps));
+    for (name, server) in [("own type", &typed), ("maps", &maps), ("bare handler", &bare)] {
+        table +=
+            &format!("peak memory of the server, {name}: {} KiB\n", peak(&server.process.id().to_string())?);
+    }
+    table += &format!("peak memory of the client: {client_peak} KiB");
     show(&table);
     Ok(())
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// A server process, ended with this value.

@@ -24,6 +24,7 @@ struct InState {
 
 impl Executor for Institutions {
     type Args = InState;
+    type Row = Row;
     const NAME: &'static str = "institutions";
     const VERSION: u32 = 1;
 

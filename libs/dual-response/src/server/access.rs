@@ -57,7 +57,7 @@ impl Access {
         let left = resource.total_count.saturating_sub(offset);
         let count_max = query.limit.map_or(left, |limit| limit.min(left));
         let batch = self.inner.options.page_limits.rows_max;
-        Ok(Export::new(resource.name, resource.columns, rows, sort, offset..offset + count_max, batch))
+        Ok(Export::new(resource, rows, sort, offset..offset + count_max, batch))
     }
 
     /// Takes away the end of a resource.

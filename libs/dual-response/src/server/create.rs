@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::executor::{Live, Rows};
@@ -50,9 +51,10 @@ enum Expiration {
 }
 
 impl NewResource {
-    /// Over two closures: `execute` gives the rows of a page, `count` how many there are. The resource lives in this
-    /// process only; for one that outlives it, see [`NewResource::query`].
-    pub fn live<F, FF, E, C, CF, G>(
+    /// Over two closures: `execute` gives the rows of a page, each a [`Row`] or anything that serialises to an object;
+    /// `count` gives how many there are. The resource lives in this process only; for one that outlives it, see
+    /// [`NewResource::query`].
+    pub fn live<F, FF, T, E, C, CF, G>(
         name: impl Into<String>,
         columns: impl IntoIterator<Item = Column>,
         execute: F,
@@ -60,7 +62,8 @@ impl NewResource {
     ) -> Self
     where
         F: Fn(PageRequest) -> FF + Send + Sync + 'static,
-        FF: Future<Output = Result<Vec<Row>, E>> + Send + 'static,
+        FF: Future<Output = Result<Vec<T>, E>> + Send + 'static,
+        T: Serialize + Send + 'static,
         E: Into<BoxError> + 'static,
         C: Fn() -> CF + Send + Sync + 'static,
         CF: Future<Output = Result<u64, G>> + Send + 'static,

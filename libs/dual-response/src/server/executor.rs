@@ -1,5 +1,6 @@
 //! Where rows come from when they are asked for: closures, or executors that are known by name.
 
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::wire::Row;
 pub trait Executor: Send + Sync + 'static {
     /// What the query needs to know; kept as JSON.
     type Args: Serialize + DeserializeOwned + Send + Sync + 'static;
+    /// What it gives: [`Row`], or a type of your own that serialises to an object.
+    type Row: Serialize + Send + 'static;
     /// The name it is stored under. Never change it.
     const NAME: &'static str;
     /// Raise it when the meaning of `Args` changes.
@@ -30,7 +33,7 @@ pub trait Executor: Send + Sync + 'static {
         args: &Self::Args,
         page: PageRequest,
         principal: &Principal,
-    ) -> impl Future<Output = Result<Vec<Row>, BoxError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Self::Row>, BoxError>> + Send;
 
     /// How many rows there are in all.
     fn count(
@@ -49,7 +52,52 @@ pub trait Executor: Send + Sync + 'static {
 /// Rows of one resource, for one caller.
 pub(super) trait Rows: Send + Sync {
     fn execute(&self, page: PageRequest) -> BoxFuture<'_, Result<Vec<Row>, BoxError>>;
+    /// The same page as text, without a detour over rows.
+    fn lines(&self, page: PageRequest) -> BoxFuture<'_, Result<Lines, BoxError>>;
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>>;
+}
+
+/// A page as NDJSON.
+pub(super) struct Lines {
+    pub(super) text: Vec<u8>,
+    pub(super) count: u64,
+    /// The last row of the page, where the next one may seek to.
+    pub(super) last: Option<Row>,
+}
+
+impl Lines {
+    pub(super) fn of<T: Serialize + 'static>(mut rows: Vec<T>, limit: u64) -> Result<Self, BoxError> {
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let mut text = Vec::with_capacity(rows.len() * 128);
+        for row in &rows {
+            let start = text.len();
+            serde_json::to_writer(&mut text, row)?;
+            if text.get(start) != Some(&b'{') {
+                return Err(NOT_AN_OBJECT.into());
+            }
+            text.push(b'\n');
+        }
+        let count = rows.len() as u64;
+        Ok(Self { text, count, last: rows.pop().map(to_row).transpose()? })
+    }
+}
+
+const NOT_AN_OBJECT: &str = "a row must serialise to a JSON object";
+
+/// Rows of any type as rows of ours.
+fn to_rows<T: Serialize + 'static>(mut rows: Vec<T>) -> Result<Vec<Row>, BoxError> {
+    // Most are of our type already, and then there is nothing to do.
+    if let Some(rows) = (&mut rows as &mut dyn Any).downcast_mut::<Vec<Row>>() {
+        return Ok(std::mem::take(rows));
+    }
+    rows.into_iter().map(to_row).collect()
+}
+
+fn to_row<T: Serialize>(row: T) -> Result<Row, BoxError> {
+    match serde_json::to_value(row)? {
+        Value::Object(row) => Ok(row),
+        _ => Err(NOT_AN_OBJECT.into()),
+    }
 }
 
 /// Rows from two closures.
@@ -58,18 +106,25 @@ pub(super) struct Live<F, C> {
     pub(super) count: C,
 }
 
-impl<F, FF, C, CF, E, G> Rows for Live<F, C>
+impl<F, FF, T, E, C, CF, G> Rows for Live<F, C>
 where
     F: Fn(PageRequest) -> FF + Send + Sync,
-    FF: Future<Output = Result<Vec<Row>, E>> + Send + 'static,
+    FF: Future<Output = Result<Vec<T>, E>> + Send + 'static,
+    T: Serialize + Send + 'static,
+    E: Into<BoxError>,
     C: Fn() -> CF + Send + Sync,
     CF: Future<Output = Result<u64, G>> + Send + 'static,
-    E: Into<BoxError>,
     G: Into<BoxError>,
 {
     fn execute(&self, page: PageRequest) -> BoxFuture<'_, Result<Vec<Row>, BoxError>> {
         let rows = (self.execute)(page);
-        Box::pin(async { rows.await.map_err(Into::into) })
+        Box::pin(async { to_rows(rows.await.map_err(Into::into)?) })
+    }
+
+    fn lines(&self, page: PageRequest) -> BoxFuture<'_, Result<Lines, BoxError>> {
+        let limit = page.limit;
+        let rows = (self.execute)(page);
+        Box::pin(async move { Lines::of(rows.await.map_err(Into::into)?, limit) })
     }
 
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>> {
@@ -107,7 +162,14 @@ struct Bound<E: Executor> {
 
 impl<E: Executor> Rows for Bound<E> {
     fn execute(&self, page: PageRequest) -> BoxFuture<'_, Result<Vec<Row>, BoxError>> {
-        Box::pin(self.executor.execute(&self.args, page, &self.principal))
+        Box::pin(async { to_rows(self.executor.execute(&self.args, page, &self.principal).await?) })
+    }
+
+    fn lines(&self, page: PageRequest) -> BoxFuture<'_, Result<Lines, BoxError>> {
+        let limit = page.limit;
+        Box::pin(
+            async move { Lines::of(self.executor.execute(&self.args, page, &self.principal).await?, limit) },
+        )
     }
 
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>> {

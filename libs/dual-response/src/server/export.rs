@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::{Stream, stream};
 
 use super::executor::Rows;
-use super::{Error, PageRequest};
+use super::{Error, PageRequest, Resource};
 use crate::wire::{Column, EndMarker, Row, Sort};
 
 /// Which rows an export has.
@@ -37,20 +37,31 @@ pub struct Export {
     pub columns: Vec<Column>,
     rows: Arc<dyn Rows>,
     sort: Vec<Sort>,
+    /// What is left to send.
     range: Range<u64>,
     batch: u64,
+    after: Option<Row>,
+    sent: u64,
 }
 
 impl Export {
     pub(super) fn new(
-        name: String,
-        columns: Vec<Column>,
+        resource: Resource,
         rows: Arc<dyn Rows>,
         sort: Vec<Sort>,
         range: Range<u64>,
         batch: u64,
     ) -> Self {
-        Self { name, columns, rows, sort, range, batch }
+        Self {
+            name: resource.name,
+            columns: resource.columns,
+            rows,
+            sort,
+            range,
+            batch,
+            after: None,
+            sent: 0,
+        }
     }
 
     /// How many rows it has, if none vanish meanwhile.
@@ -60,89 +71,75 @@ impl Export {
 
     /// The rows in batches. Ends with the first empty one, or where the count taken at creation ends.
     pub fn batches(self) -> impl Stream<Item = Result<Vec<Row>, Error>> + Send + 'static {
-        struct Reader {
-            export: Export,
-            after: Option<Row>,
-        }
-        let reader = Reader { export: self, after: None };
-        stream::try_unfold(reader, async |mut reader| {
-            let Export { rows, sort, range, batch, .. } = &mut reader.export;
-            let limit = (range.end - range.start).min(*batch);
-            if limit == 0 {
-                return Ok(None);
-            }
-            let page =
-                PageRequest { offset: range.start, limit, sort: sort.clone(), after: reader.after.take() };
-            let mut data = rows.execute(page).await.map_err(Error::QueryExecutionFailed)?;
-            data.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-            if data.is_empty() {
-                return Ok(None);
-            }
-            range.start += data.len() as u64;
-            reader.after = data.last().cloned();
-            Ok(Some((data, reader)))
-        })
+        stream::try_unfold(self, async |mut export| Ok(export.next_rows().await?.map(|rows| (rows, export))))
     }
 
     /// The rows as NDJSON, with the end marker as the last line. A failure on the way ends the stream with an error, so
     /// the marker is there only when every row is.
     pub fn ndjson(self) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static {
-        let mut count = 0;
-        let lines = self.batches().map_ok(move |rows| {
-            let mut out = Vec::with_capacity(rows.len() * 128);
-            count += rows.len() as u64;
-            for row in &rows {
-                write_line(&mut out, row);
+        stream::try_unfold(Some(self), async |export| {
+            let Some(mut export) = export else { return Ok(None) };
+            if let Some(lines) = export.next_lines().await? {
+                return Ok(Some((Bytes::from(lines), Some(export))));
             }
-            (Bytes::from(out), count)
-        });
-        with_end(lines, |count| {
-            let mut out = Vec::new();
-            write_line(&mut out, &EndMarker { end: true, count });
-            Bytes::from(out)
+            let marker = EndMarker { end: true, count: export.sent };
+            let mut line = serde_json::to_vec(&marker).expect("a flag and a number are JSON");
+            line.push(b'\n');
+            Ok(Some((Bytes::from(line), None)))
         })
     }
 
     /// The rows as comma-separated values, the names of the columns first. With `end_marker`, a last line `_end,n`.
     #[cfg(feature = "csv")]
     pub fn csv(self, end_marker: bool) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static {
-        let columns = self.columns.clone();
         let mut head = Vec::new();
-        crate::csv::write_header(&mut head, &columns);
-        let head = stream::once(async move { Ok(Bytes::from(head)) });
-        let mut count = 0;
-        let lines = self.batches().map_ok(move |rows| {
-            let mut out = Vec::with_capacity(rows.len() * 64);
-            count += rows.len() as u64;
-            for row in &rows {
-                crate::csv::write_row(&mut out, &columns, row);
+        crate::csv::write_header(&mut head, &self.columns);
+        let rows = stream::try_unfold(Some(self), move |export: Option<Self>| async move {
+            let Some(mut export) = export else { return Ok(None) };
+            let mut out = Vec::new();
+            if let Some(rows) = export.next_rows().await? {
+                for row in &rows {
+                    crate::csv::write_row(&mut out, &export.columns, row);
+                }
+                return Ok(Some((Bytes::from(out), Some(export))));
             }
-            (Bytes::from(out), count)
+            let last = if end_marker { format!("_end,{}\r\n", export.sent) } else { String::new() };
+            Ok(Some((Bytes::from(last), None)))
         });
-        let end = move |count| match end_marker {
-            true => Bytes::from(format!("_end,{count}\r\n")),
-            false => Bytes::new(),
-        };
-        head.chain(with_end(lines, end))
+        futures_util::StreamExt::chain(stream::once(async move { Ok(Bytes::from(head)) }), rows)
     }
-}
 
-/// The chunks, and once all of them are out, what to say at the end, given how many rows they were.
-fn with_end(
-    chunks: impl Stream<Item = Result<(Bytes, u64), Error>> + Send + 'static,
-    end: impl Fn(u64) -> Bytes + Send + 'static,
-) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static {
-    let state = (Box::pin(chunks), Some((end, 0)));
-    stream::try_unfold(state, async |(mut chunks, end)| {
-        let Some((end, count)) = end else { return Ok(None) };
-        match chunks.try_next().await? {
-            Some((chunk, count)) => Ok(Some((chunk, (chunks, Some((end, count)))))),
-            None => Ok(Some((end(count), (chunks, None)))),
-        }
-    })
-}
+    async fn next_rows(&mut self) -> Result<Option<Vec<Row>>, Error> {
+        let Some(page) = self.next_page() else { return Ok(None) };
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let mut rows = self.rows.execute(page).await.map_err(Error::QueryExecutionFailed)?;
+        rows.truncate(limit);
+        let last = rows.last().cloned();
+        Ok(self.advance(rows.len() as u64, last).then_some(rows))
+    }
 
-fn write_line(out: &mut Vec<u8>, line: &impl serde::Serialize) {
-    serde_json::to_writer(&mut *out, line).expect("JSON values serialise, and memory takes them");
-    out.push(b'\n');
+    async fn next_lines(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(page) = self.next_page() else { return Ok(None) };
+        let lines = self.rows.lines(page).await.map_err(Error::QueryExecutionFailed)?;
+        Ok(self.advance(lines.count, lines.last).then_some(lines.text))
+    }
+
+    fn next_page(&mut self) -> Option<PageRequest> {
+        let limit = self.count_max().min(self.batch);
+        let page = || PageRequest {
+            offset: self.range.start,
+            limit,
+            sort: self.sort.clone(),
+            after: self.after.take(),
+        };
+        (limit > 0).then(page)
+    }
+
+    /// Moves on behind the rows of a page; false if it had none, which is the end.
+    fn advance(&mut self, count: u64, last: Option<Row>) -> bool {
+        self.range.start += count;
+        self.sent += count;
+        self.after = last;
+        count > 0
+    }
 }

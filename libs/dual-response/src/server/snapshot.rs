@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::executor::Rows;
+use super::executor::{Lines, Rows};
 use super::sample::json_bytes;
 use super::{Error, Inner, PageRequest, Resource, ResourceStore};
 use crate::BoxError;
@@ -88,6 +88,11 @@ impl Rows for SnapshotRows {
             let take = usize::try_from(page.limit).unwrap_or(usize::MAX);
             Ok(rows.iter().skip(skip).take(take).cloned().collect())
         })
+    }
+
+    fn lines(&self, page: PageRequest) -> BoxFuture<'_, Result<Lines, BoxError>> {
+        let limit = page.limit;
+        Box::pin(async move { Lines::of(self.execute(page).await?, limit) })
     }
 
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>> {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::TryStreamExt;
+use mcp_dual_response::client::BatchOptions;
 use mcp_dual_response::reqwest::{self, Response};
 use mcp_dual_response::server::{DualResponseServer, NewResource, PageRequest};
 use mcp_dual_response::{Column, Row, Sort};
@@ -100,6 +101,31 @@ async fn executors_may_seek_to_the_last_row() {
     let rows: Vec<Row> = parsed.export(vec![]).try_concat().await.unwrap();
     assert_eq!(rows, all_rows());
     assert_eq!(*asked.lock().unwrap(), [(0, None), (0, None), (500, Some(499))]);
+}
+
+#[derive(serde::Serialize)]
+struct Typed {
+    id: u64,
+    name: String,
+}
+
+#[tokio::test]
+async fn rows_may_be_of_any_type_that_is_an_object() {
+    let (server, _) = served(|builder| builder.page_rows(10, 100)).await;
+    let typed = |page: PageRequest| async move {
+        let typed = |id| Typed { id, name: format!("College {id}") };
+        Ok::<Vec<Typed>, String>((page.offset..250).map(typed).collect())
+    };
+    let count = || async { Ok::<u64, String>(250) };
+    let (response, parsed) = parsed(&server, NewResource::live(NAME, columns(), typed, count)).await;
+    assert_eq!(response.sample[1], object(json!({"id": 1, "name": "College 1"})));
+    let rows: Vec<Row> = parsed.export(vec![]).try_concat().await.unwrap();
+    assert_eq!(rows, parsed.fetch_all(BatchOptions::new().batch_size(100)).await.unwrap());
+    assert_eq!(rows.len(), 250);
+
+    let numbers = |_: PageRequest| async { Ok::<Vec<u64>, String>(vec![1, 2, 3]) };
+    let new = NewResource::live(NAME, columns(), numbers, || async { Ok::<u64, String>(3) });
+    assert_eq!(server.create_response(new).await.unwrap_err().code().as_str(), "QUERY_EXECUTION_FAILED");
 }
 
 #[tokio::test]

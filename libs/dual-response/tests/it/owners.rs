@@ -103,6 +103,7 @@ struct WhoAmI;
 
 impl Executor for WhoAmI {
     type Args = ();
+    type Row = Row;
     const NAME: &'static str = "who_am_i";
     const VERSION: u32 = 1;
 

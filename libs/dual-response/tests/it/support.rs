@@ -84,6 +84,7 @@ impl Institutions {
 
 impl Executor for Institutions {
     type Args = InState;
+    type Row = Row;
     const NAME: &'static str = "institutions";
     const VERSION: u32 = 2;
 
