@@ -56,8 +56,9 @@ impl Inner {
 
     async fn cleanup_once(&self) -> Result<usize, Error> {
         let now = self.now();
-        // Closures may hold a lot, and nobody can reach them any more: they go at once.
+        // Closures and rows may hold a lot, and nobody can reach them any more: they go at once.
         self.live().retain(|_, live| live.expires_at.is_none_or(|end| end > now));
+        self.store.release_expired(now).await?;
         let Ok(before) = now.checked_sub(self.options.keep_expired) else { return Ok(0) };
         let mut removed = 0;
         loop {

@@ -70,7 +70,13 @@ struct LiveRows {
 impl DualResponseServer {
     /// A server whose REST endpoints are found below `base_url`, such as `https://api.example.com/resources`.
     pub fn builder(base_url: impl Into<String>) -> ServerBuilder {
-        ServerBuilder::new(base_url.into())
+        ServerBuilder::new(Some(base_url.into()))
+    }
+
+    /// A server without REST endpoints: rows are read through MCP only, by way of [`DualResponseServer::access`], and
+    /// responses name no address.
+    pub fn without_rest() -> ServerBuilder {
+        ServerBuilder::new(None)
     }
 
     /// The resource of this id, unless it has expired. For the program itself: nobody is asked whether they may.
@@ -102,8 +108,8 @@ impl DualResponseServer {
         self.inner.options.uri_of(id)
     }
 
-    /// The HTTP address of a resource.
-    pub fn url_of(&self, id: &str) -> String {
+    /// The HTTP address of a resource; none without REST.
+    pub fn url_of(&self, id: &str) -> Option<String> {
         self.inner.options.url_of(id)
     }
 
@@ -117,7 +123,9 @@ impl DualResponseServer {
 
 impl std::fmt::Debug for DualResponseServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DualResponseServer").field("base_url", &self.inner.options.base_url.as_str()).finish()
+        f.debug_struct("DualResponseServer")
+            .field("base_url", &self.inner.options.base_url.as_ref().map(url::Url::as_str))
+            .finish()
     }
 }
 

@@ -31,7 +31,7 @@ const SNAPSHOT_BYTES_MAX_DEFAULT: usize = 64 << 20;
 const TAKEN_SCHEMES: [&str; 7] = ["http", "https", "file", "ui", "javascript", "data", "about"];
 
 pub(super) struct Options {
-    pub(super) base_url: Url,
+    pub(super) base_url: Option<Url>,
     pub(super) default_expiration: Duration,
     pub(super) default_sample_size: usize,
     pub(super) cleanup_interval: Option<Duration>,
@@ -53,14 +53,15 @@ impl Options {
         format!("{}{id}", self.uri_prefix)
     }
 
-    pub(super) fn url_of(&self, id: &str) -> String {
-        format!("{}/{id}", self.base_url.as_str().trim_end_matches('/'))
+    pub(super) fn url_of(&self, id: &str) -> Option<String> {
+        let base_url = self.base_url.as_ref()?;
+        Some(format!("{}/{id}", base_url.as_str().trim_end_matches('/')))
     }
 }
 
 /// Options of a [`DualResponseServer`].
 pub struct ServerBuilder {
-    base_url: String,
+    base_url: Option<String>,
     store: Arc<dyn ResourceStore>,
     authorizer: Arc<dyn Authorizer>,
     executors: HashMap<&'static str, Arc<dyn AnyExecutor>>,
@@ -82,7 +83,7 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    pub(super) fn new(base_url: String) -> Self {
+    pub(super) fn new(base_url: Option<String>) -> Self {
         Self {
             base_url,
             store: Arc::new(MemoryStore::new()),
@@ -210,7 +211,7 @@ impl ServerBuilder {
         }
         let clock = self.clock;
         let options = Options {
-            base_url: checked_base_url(&self.base_url)?,
+            base_url: self.base_url.as_deref().map(checked_base_url).transpose()?,
             uri_prefix: checked_uri_prefix(&self.uri_scheme, &self.uri_path)?,
             default_expiration: self.default_expiration,
             default_sample_size: self.default_sample_size,
@@ -303,9 +304,10 @@ mod tests {
     #[test]
     fn base_url_is_http_without_query_or_fragment() {
         let server = build("https://api.example.com/resources").unwrap();
-        assert_eq!(server.url_of("abc123"), "https://api.example.com/resources/abc123");
+        let url = Some("https://api.example.com/resources/abc123".to_owned());
+        assert_eq!(server.url_of("abc123"), url);
         let slash = build("https://api.example.com/resources/").unwrap();
-        assert_eq!(slash.url_of("abc123"), "https://api.example.com/resources/abc123");
+        assert_eq!(slash.url_of("abc123"), url);
         for url in ["", "ftp://x/y", "resources", "https://x/y?a=1", "https://x/y#z"] {
             assert_eq!(build(url).unwrap_err().code().as_str(), "INVALID_OPTION", "{url}");
         }

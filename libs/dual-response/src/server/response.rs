@@ -24,8 +24,8 @@ pub struct DualResponse {
     pub resource_id: String,
     /// Its URI, such as `resource://abc123`.
     pub resource_uri: String,
-    /// Its HTTP address.
-    pub resource_url: String,
+    /// Its HTTP address; none without REST.
+    pub resource_url: Option<String>,
     /// What it is called.
     pub name: String,
     /// The first rows.
@@ -63,15 +63,14 @@ impl DualResponse {
 
     /// The `structuredContent` of a tool result.
     pub fn to_structured_content(&self) -> Value {
+        let mut resource = json!({"uri": self.resource_uri, "name": self.name, "mimeType": MIME_JSON});
+        if let Some(url) = &self.resource_url {
+            resource["url"] = json!(url);
+        }
         json!({
             "kind": KIND,
             "results": self.sample,
-            "resource": {
-                "uri": self.resource_uri,
-                "url": self.resource_url,
-                "name": self.name,
-                "mimeType": MIME_JSON,
-            },
+            "resource": resource,
             "metadata": {
                 "total_count": self.total_count,
                 "sample_count": self.sample.len(),
@@ -94,6 +93,7 @@ impl DualResponse {
     }
 
     pub(crate) fn to_meta(&self) -> Value {
+        // Short, since some hosts show it to the model.
         json!({META_KEY: {
             "url": self.resource_url,
             "total_count": self.total_count,
@@ -129,7 +129,10 @@ impl DualResponse {
             Some(end) => format!("expires {end}"),
             None => "does not expire".to_owned(),
         };
-        format!("Full data: {} or {} ({ends}).", self.resource_uri, self.resource_url)
+        match &self.resource_url {
+            Some(url) => format!("Full data: {} or {url} ({ends}).", self.resource_uri),
+            None => format!("Full data: {} ({ends}).", self.resource_uri),
+        }
     }
 }
 

@@ -92,8 +92,8 @@ async fn rows(
     let sort = sort.unwrap_or_default();
     let asked = PageQuery { offset, limit, sort: read_sort(&sort) };
     let page: Page = access.page(&id, &asked).await?;
-    let next = page.next_offset.map(|next| {
-        let mut url = url::Url::parse(&format!("{}/rows", server.url_of(&id)))
+    let next = page.next_offset.zip(server.url_of(&id)).map(|(next, url)| {
+        let mut url = url::Url::parse(&format!("{url}/rows"))
             .expect("the base URL was checked, and an id needs no escapes");
         url.query_pairs_mut().append_pair("offset", &next.to_string());
         if let Some(limit) = limit {

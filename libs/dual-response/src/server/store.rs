@@ -40,6 +40,12 @@ pub trait ResourceStore: Send + Sync + 'static {
         Ok(ids.len())
     }
 
+    /// Frees the rows of resources that expired at `now` or before. They are still known as expired for a while, and
+    /// nobody can read their rows any more. Stores that keep no rows do nothing.
+    async fn release_expired(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Keeps rows of a snapshot, the first of them at position `first`. A store without snapshots refuses.
     async fn save_rows(&self, _id: &str, _first: u64, _rows: &[Row]) -> Result<(), StoreError> {
         Err(StoreError::NoRows)

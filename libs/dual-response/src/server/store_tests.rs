@@ -31,6 +31,7 @@ macro_rules! store_tests {
             deleted_is_gone_with_its_rows,
             expired_are_found_and_the_rest_is_not,
             expired_are_deleted_in_steps,
+            released_rows_are_gone_and_their_resource_is_not,
             rows_come_back_in_order,
             accesses_at_once_all_count,
         );
@@ -149,6 +150,20 @@ pub async fn expired_are_deleted_in_steps(store: &dyn ResourceStore) {
         assert_eq!(get(store, &resource.id).await, None);
     }
     assert_eq!(get(store, &alive.id).await, Some(alive));
+}
+
+/// `release_expired` frees the rows of what has ended, and of nothing else.
+pub async fn released_rows_are_gone_and_their_resource_is_not(store: &dyn ResourceStore) {
+    let ended = Resource { expires_at: Some(at(-300)), ..resource(Backing::Snapshot) };
+    let alive = resource(Backing::Snapshot);
+    for resource in [&ended, &alive] {
+        save(store, resource).await;
+        store.save_rows(&resource.id, 0, &rows(0..5)).await.expect("rows are taken");
+    }
+    store.release_expired(at(-300)).await.expect("release_expired answers");
+    assert_eq!(store.rows(&ended.id, 0, 10).await.expect("rows answers"), rows(0..0));
+    assert_eq!(get(store, &ended.id).await, Some(ended));
+    assert_eq!(store.rows(&alive.id, 0, 10).await.expect("rows answers"), rows(0..5));
 }
 
 /// Rows saved in parts are read as one list, in any window.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mcp_dual_response::server::{Backing, ContentStyle, MemoryStore, NewResource, PageRequest, Principal};
+use mcp_dual_response::server::{
+    Backing, ContentStyle, DualResponseServer, MemoryStore, NewResource, PageRequest, Principal,
+};
+use mcp_dual_response::wire::PageQuery;
 use mcp_dual_response::{Column, Row};
 use serde_json::{Value, json};
 
@@ -16,7 +19,7 @@ async fn a_response_has_every_property() {
     let response = server.create_response(live()).await.unwrap();
     assert_eq!(response.resource_id, "abc1");
     assert_eq!(response.resource_uri, "resource://abc1");
-    assert_eq!(response.resource_url, "http://127.0.0.1:9/resources/abc1");
+    assert_eq!(response.resource_url.as_deref(), Some("http://127.0.0.1:9/resources/abc1"));
     assert_eq!(response.sample, all_rows()[..15]);
     assert_eq!(response.total_count, 847);
     assert_eq!(response.columns, columns());
@@ -197,6 +200,19 @@ async fn custom_schemes_name_the_same_resource() {
     assert_eq!(link["uri"], "knowledge://query/abc1");
     let parsed = client().parse(&response.to_mcp_tool_result()).unwrap();
     assert_eq!(parsed.resource_url.unwrap().as_str(), "http://127.0.0.1:9/resources/abc1");
+}
+
+#[tokio::test]
+async fn without_rest_no_address_is_named() {
+    let server = DualResponseServer::without_rest().cleanup_interval(None).build().unwrap();
+    let response = server.create_response(live()).await.unwrap();
+    let result = response.to_mcp_tool_result();
+    assert!(!result.to_string().contains("http"), "{result}");
+    let parsed = client().parse(&result).unwrap();
+    assert_eq!((parsed.resource_url, parsed.total_count), (None, TOTAL));
+    let page =
+        server.access(Principal::anonymous()).page(&response.resource_id, &PageQuery::new(840, 10)).await;
+    assert_eq!(page.unwrap().data, all_rows()[840..]);
 }
 
 #[tokio::test]

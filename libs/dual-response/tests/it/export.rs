@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 async fn exported(server: &DualResponseServer, new: NewResource, query: &str) -> Response {
-    let url = server.create_response(new).await.unwrap().resource_url;
+    let url = server.create_response(new).await.unwrap().resource_url.unwrap();
     reqwest::get(format!("{url}/export{query}")).await.unwrap()
 }
 
@@ -34,7 +34,7 @@ async fn ndjson_ends_with_its_marker() {
 #[tokio::test]
 async fn post_streams_when_ndjson_is_accepted() {
     let (server, _) = served(|builder| builder).await;
-    let url = server.create_response(live()).await.unwrap().resource_url;
+    let url = server.create_response(live()).await.unwrap().resource_url.unwrap();
     let body = json!({"sort": {"field": "id", "order": "desc"}, "offset": 800, "limit": 2});
     let request =
         reqwest::Client::new().post(url).header("accept", "application/x-ndjson").body(body.to_string());

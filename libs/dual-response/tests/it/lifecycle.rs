@@ -90,6 +90,16 @@ async fn an_expired_resource_is_told_as_such_for_an_hour() {
 }
 
 #[tokio::test]
+async fn a_full_store_makes_room_of_what_expired() {
+    let clock = Clock::new();
+    let server = builder(&clock).store(MemoryStore::with_limit(1)).build().unwrap();
+    server.create_response(live()).await.unwrap();
+    assert!(server.create_response(live()).await.is_err());
+    clock.forward(15 * MINUTE);
+    assert!(server.create_response(live()).await.is_ok());
+}
+
+#[tokio::test]
 async fn cleanup_lets_go_of_closures_at_once() {
     let (server, clock) = server();
     let held = Arc::new(());

@@ -44,14 +44,14 @@ async fn call(url: &str, method: Method, caller: &str) -> (u16, Value) {
 async fn of_ada() -> (DualResponseServer, Clock, String) {
     let (server, clock) = served(|builder| builder.authorizer(ByHeader)).await;
     let owner = Principal::subject("ada").of_tenant("acme");
-    let url = server.create_response(live().owner(owner)).await.unwrap().resource_url;
+    let url = server.create_response(live().owner(owner)).await.unwrap().resource_url.unwrap();
     (server, clock, url)
 }
 
 #[tokio::test]
 async fn not_yours_is_404_like_nothing_at_all() {
     let (server, _, url) = of_ada().await;
-    let unknown = server.url_of("nothing");
+    let unknown = server.url_of("nothing").unwrap();
     for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
         let theirs = call(&url, method.clone(), "globex/eve").await;
         assert_eq!(theirs.0, 404, "{method}");
@@ -92,8 +92,9 @@ async fn an_unknown_caller_is_401() {
 #[tokio::test]
 async fn without_an_authoriser_an_owned_resource_is_out_of_reach() {
     let (server, _) = served(|builder| builder).await;
-    let open = server.create_response(live()).await.unwrap().resource_url;
-    let owned = server.create_response(live().owner(Principal::subject("ada"))).await.unwrap().resource_url;
+    let open = server.create_response(live()).await.unwrap().resource_url.unwrap();
+    let owned =
+        server.create_response(live().owner(Principal::subject("ada"))).await.unwrap().resource_url.unwrap();
     assert_eq!(call(&open, Method::GET, "").await.0, 200);
     assert_eq!(call(&owned, Method::GET, "").await.0, 404);
 }
@@ -123,6 +124,6 @@ async fn executors_are_told_who_asks() {
     let new = NewResource::query::<WhoAmI>(NAME, columns(), &()).owner(owner);
     let response = server.create_response(new).await.unwrap();
     assert_eq!(response.sample[0]["name"], "ada");
-    let (_, body) = call(&response.resource_url, Method::POST, "acme/bob").await;
+    let (_, body) = call(&response.resource_url.unwrap(), Method::POST, "acme/bob").await;
     assert_eq!(body["data"][0]["name"], "bob");
 }

@@ -24,7 +24,7 @@ async fn post(url: &str, body: Value) -> (StatusCode, Value) {
 async fn institutions() -> (DualResponseServer, Clock, String) {
     let (server, clock) = served(|builder| builder).await;
     let response = server.create_response(live()).await.unwrap();
-    (server, clock, response.resource_url)
+    (server, clock, response.resource_url.unwrap())
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn an_unknown_resource_is_404() {
     let (server, _, _) = institutions().await;
     for id in ["nothing", "a%2Fb", "..%2Fabc1", "%00"] {
         for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
-            let (status, body) = call(&server.url_of(id), method.clone(), None).await;
+            let (status, body) = call(&server.url_of(id).unwrap(), method.clone(), None).await;
             assert_eq!(status, 404, "{method} {id}");
             assert_eq!(body["error"], "not_found");
             assert_eq!(body["message"], "Resource not found or expired");
@@ -136,7 +136,7 @@ async fn a_bad_sort_or_page_is_400_and_runs_nothing() {
     };
     let columns = [Column::number("id"), Column::string("notes").unsortable()];
     let new = NewResource::live(NAME, columns, first_only, count);
-    let url = server.create_response(new).await.unwrap().resource_url;
+    let url = server.create_response(new).await.unwrap().resource_url.unwrap();
     for (body, code) in [
         (json!({"sort": {"field": "id\"; DROP TABLE institutions; --", "order": "asc"}}), "INVALID_SORT"),
         (json!({"sort": {"field": "notes"}}), "INVALID_SORT"),
@@ -218,7 +218,7 @@ async fn a_page_of_large_rows_ends_early() {
     let (server, _) = served(|builder| builder.page_bytes_max(10_000)).await;
     let rows = (0..20).map(|id| object(json!({"id": id, "text": "x".repeat(3000)}))).collect();
     let new = NewResource::snapshot(NAME, [Column::number("id"), Column::string("text")], rows);
-    let url = server.create_response(new).await.unwrap().resource_url;
+    let url = server.create_response(new).await.unwrap().resource_url.unwrap();
     let (mut offset, mut ids) = (0, Vec::new());
     loop {
         let (_, body) = post(&url, json!({"offset": offset, "limit": 10})).await;
@@ -237,7 +237,7 @@ async fn a_failing_query_is_500_without_its_cause() {
     let (server, _) = served(|builder| builder).await;
     let fails = |_: PageRequest| async { Err::<Vec<Row>, _>("near \"SELECT secret\"") };
     let new = NewResource::live(NAME, columns(), fails, count).sample(vec![]);
-    let url = server.create_response(new).await.unwrap().resource_url;
+    let url = server.create_response(new).await.unwrap().resource_url.unwrap();
     let (status, body) = post(&url, json!({})).await;
     assert_eq!((status.as_u16(), &body["code"]), (500, &json!("QUERY_EXECUTION_FAILED")));
     assert!(!body.to_string().contains("secret"));
@@ -250,6 +250,6 @@ async fn an_execute_that_gives_too_many_rows_is_cut() {
     let new = NewResource::live(NAME, columns(), ignores, count);
     let response = server.create_response(new).await.unwrap();
     assert_eq!(response.sample.len(), 15);
-    let (_, body) = post(&response.resource_url, json!({"limit": 10})).await;
+    let (_, body) = post(&response.resource_url.unwrap(), json!({"limit": 10})).await;
     assert_eq!((&body["returned_count"], &body["next_offset"]), (&json!(10), &json!(10)));
 }

@@ -60,7 +60,8 @@ async fn a_closure_is_gone_with_410() {
 
     let (after, _) = served(|builder| builder.store(SqliteStore::open(&file).unwrap())).await;
     for method in [Method::GET, Method::POST, Method::PUT] {
-        let response = reqwest::Client::new().request(method, after.url_of("abc1")).send().await.unwrap();
+        let response =
+            reqwest::Client::new().request(method, after.url_of("abc1").unwrap()).send().await.unwrap();
         assert_eq!(response.status(), 410);
         let body: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
         assert_eq!((&body["error"], &body["code"]), (&json!("expired"), &json!("RESOURCE_EXPIRED")));
@@ -98,7 +99,7 @@ async fn an_unknown_executor_is_503_and_keeps_the_resource() {
     before.shutdown().await.unwrap();
 
     let (without, _) = served(|builder| builder.store(SqliteStore::open(&file).unwrap())).await;
-    let response = reqwest::Client::new().post(without.url_of("abc1")).send().await.unwrap();
+    let response = reqwest::Client::new().post(without.url_of("abc1").unwrap()).send().await.unwrap();
     assert_eq!(response.status(), 503);
     let body: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
     assert_eq!((&body["code"], &body["retryable"]), (&json!("EXECUTOR_MISSING"), &json!(true)));

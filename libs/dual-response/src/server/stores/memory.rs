@@ -50,6 +50,10 @@ impl ResourceStore for MemoryStore {
             return Err(StoreError::Taken { id: resource.id.clone() });
         }
         if kept.len() >= self.resources_max {
+            // What is only kept to be known as expired makes room first.
+            kept.retain(|_, (kept, _)| !kept.is_expired(resource.created_at));
+        }
+        if kept.len() >= self.resources_max {
             return Err(StoreError::Full { limit: self.resources_max });
         }
         kept.insert(resource.id.clone(), (resource.clone(), Vec::new()));
@@ -85,6 +89,15 @@ impl ResourceStore for MemoryStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.kept().clear();
+        Ok(())
+    }
+
+    async fn release_expired(&self, now: Timestamp) -> Result<(), StoreError> {
+        for (resource, rows) in self.kept().values_mut() {
+            if resource.is_expired(now) {
+                *rows = Vec::new();
+            }
+        }
         Ok(())
     }
 

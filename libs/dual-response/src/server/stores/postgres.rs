@@ -163,6 +163,14 @@ impl ResourceStore for PostgresStore {
         Ok(())
     }
 
+    async fn release_expired(&self, now: Timestamp) -> Result<(), StoreError> {
+        let sql = "DELETE FROM dual_row WHERE resource_id IN \
+             (SELECT id FROM dual_resource WHERE expires_at <= $1)";
+        let client = self.client().await?;
+        let delete = client.prepare_cached(sql).await.map_err(unavailable)?;
+        client.execute(&delete, &[&now.as_millisecond()]).await.map(drop).map_err(unavailable)
+    }
+
     async fn save_rows(&self, id: &str, first: u64, rows: &[Row]) -> Result<(), StoreError> {
         let texts = rows.iter().map(to_text).collect::<Result<Vec<_>, _>>()?;
         let sql = "INSERT INTO dual_row (resource_id, position, row) \

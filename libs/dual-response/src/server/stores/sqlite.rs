@@ -184,6 +184,16 @@ impl ResourceStore for SqliteStore {
         tokio::task::spawn_blocking(close).await.map_err(unavailable)?
     }
 
+    async fn release_expired(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.with(move |connection| {
+            let sql = "DELETE FROM dual_row WHERE resource_id IN \
+                 (SELECT id FROM dual_resource WHERE expires_at <= ?1)";
+            let mut delete = connection.prepare_cached(sql).map_err(unavailable)?;
+            delete.execute([now.as_millisecond()]).map(drop).map_err(unavailable)
+        })
+        .await
+    }
+
     async fn save_rows(&self, id: &str, first: u64, rows: &[Row]) -> Result<(), StoreError> {
         let id = id.to_owned();
         let rows = rows.iter().map(to_text).collect::<Result<Vec<_>, _>>()?;
