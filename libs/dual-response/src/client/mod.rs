@@ -113,7 +113,8 @@ impl ClientBuilder {
         Self { base_url: Some(base_url.into()), ..self }
     }
 
-    /// Sends requests with this client. Its own rules for redirects and names hold; the address is still checked first,
+    /// Sends requests with this client, instead of one without a proxy that looks at every address a name stands for,
+    /// and follows no redirect to another origin. Its own rules for redirects and names hold; the address is still checked first,
     /// and an answer that came from another origin is refused.
     pub fn http(self, http: reqwest::Client) -> Self {
         Self { http: Some(Transport::Reqwest(http)), ..self }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::wire::{Column, KIND, META_KEY, MIME_JSON, Row};
 
+const OUTPUT_SCHEMA: &str = include_str!("../../schema/dual-response.v1.schema.json");
+
 /// What the text of a tool result says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -80,6 +82,11 @@ impl DualResponse {
                 "expires_at": self.expires_at,
             },
         })
+    }
+
+    /// The JSON Schema of [`DualResponse::to_structured_content`], for a tool's `outputSchema`.
+    pub fn output_schema() -> Value {
+        serde_json::from_str(OUTPUT_SCHEMA).expect("the schema in this crate is JSON")
     }
 
     /// The whole tool result. `resultType` is required from protocol 2026-07-28 on and ignored before.

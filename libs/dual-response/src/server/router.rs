@@ -41,13 +41,13 @@ impl DualResponseServer {
     }
 }
 
-async fn metadata(Caller(access): Caller, Path(id): Path<String>) -> Result<Json<Metadata>, Error> {
+async fn metadata(Caller(access): Caller, Id(id): Id) -> Result<Json<Metadata>, Error> {
     Ok(Json(access.metadata(&id).await?))
 }
 
 async fn page(
     Caller(access): Caller,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
 ) -> Result<Response, Error> {
@@ -65,11 +65,11 @@ async fn page(
     }
 }
 
-async fn pin(Caller(access): Caller, Path(id): Path<String>) -> Result<Json<Pinned>, Error> {
+async fn pin(Caller(access): Caller, Id(id): Id) -> Result<Json<Pinned>, Error> {
     Ok(Json(access.pin(&id).await?))
 }
 
-async fn delete(Caller(access): Caller, Path(id): Path<String>) -> Result<StatusCode, Error> {
+async fn delete(Caller(access): Caller, Id(id): Id) -> Result<StatusCode, Error> {
     access.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -85,7 +85,7 @@ struct RowsQuery {
 async fn rows(
     State(server): State<DualResponseServer>,
     Caller(access): Caller,
-    Path(id): Path<String>,
+    Id(id): Id,
     query: Result<Query<RowsQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Error> {
     let Query(RowsQuery { offset, limit, sort }) = query.map_err(invalid_page)?;
@@ -122,7 +122,7 @@ struct ExportParams {
 
 async fn export(
     Caller(access): Caller,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
     params: Result<Query<ExportParams>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Error> {
@@ -196,6 +196,18 @@ fn stream(export: Export, format: Format, end_marker: bool) -> Response {
         (HeaderName::from_static("x-total-count"), total),
     ];
     (headers, body).into_response()
+}
+
+/// The id in a path. One that cannot be read names nothing.
+struct Id(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let Path(id) = Path::from_request_parts(parts, state).await.map_err(|_| Error::NotFound)?;
+        Ok(Self(id))
+    }
 }
 
 /// Who sent a request, and so what they see.

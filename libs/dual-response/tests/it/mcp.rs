@@ -1,7 +1,8 @@
 //! What a tool returns, in JSON and in rmcp's types.
 
+use mcp_dual_response::Column;
 use mcp_dual_response::rmcp::model::{CallToolResult, ResultType};
-use mcp_dual_response::server::NewResource;
+use mcp_dual_response::server::{DualResponse, DualResponseServer, NewResource};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -48,6 +49,28 @@ async fn a_tool_result_holds_both_channels() {
     assert_eq!(result["structuredContent"], response.to_structured_content());
     assert_eq!(result["resultType"], "complete");
     assert!(result["_meta"].to_string().len() < 300, "some hosts show it to the model");
+}
+
+#[tokio::test]
+async fn structured_content_matches_its_schema() {
+    let schema = jsonschema::validator_for(&DualResponse::output_schema()).unwrap();
+    let (server, _) = server();
+    let without = DualResponseServer::without_rest().cleanup_interval(None).build().unwrap();
+    let nothing = NewResource::snapshot(NAME, [Column::string("a").unsortable().as_key()], vec![]).pinned();
+    for response in [
+        server.create_response(live()).await.unwrap(),
+        server.create_response(nothing).await.unwrap(),
+        without.create_response(live()).await.unwrap(),
+    ] {
+        let content = response.to_structured_content();
+        assert!(schema.is_valid(&content), "{content}");
+        for path in ["/kind", "/results", "/resource/uri", "/metadata/total_count", "/metadata/expires_at"] {
+            let (parent, field) = path.rsplit_once('/').unwrap();
+            let mut less = content.clone();
+            less.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(field).unwrap();
+            assert!(!schema.is_valid(&less), "{path} is required");
+        }
+    }
 }
 
 /// Hosts show the model one channel or the other, so each must answer alone.
