@@ -290,6 +290,8 @@ struct Shrinking;
 #[async_trait]
 impl HttpSend for Shrinking {
     async fn send(&self, request: http::Request<Bytes>) -> Result<http::Response<BodyStream>, BoxError> {
+        // An answer takes a moment, in which a client that loops can be stopped.
+        tokio::task::yield_now().await;
         let query: Value = serde_json::from_slice(request.body())?;
         let offset = query["offset"].as_u64().unwrap_or(0);
         let total = 800u64.saturating_sub(offset);

@@ -116,6 +116,20 @@ async fn cleanup_lets_go_of_closures_at_once() {
     assert!(seen.upgrade().is_none());
 }
 
+#[tokio::test]
+async fn cleanup_lets_go_of_rows_at_once() {
+    let clock = Clock::new();
+    let store = Arc::new(MemoryStore::new());
+    let server = builder(&clock).shared_store(store.clone()).build().unwrap();
+    server.create_response(NewResource::snapshot(NAME, columns(), all_rows())).await.unwrap();
+    server.cleanup_once().await.unwrap();
+    assert_eq!(store.rows("abc1", 0, 10).await.unwrap().len(), 10);
+    clock.forward(15 * MINUTE);
+    server.cleanup_once().await.unwrap();
+    assert_eq!(store.rows("abc1", 0, 10).await.unwrap().len(), 0);
+    assert!(store.get("abc1").await.unwrap().is_some(), "it is still known as expired");
+}
+
 #[tokio::test(start_paused = true)]
 async fn cleanup_runs_every_interval_by_itself() {
     let clock = Clock::new();
