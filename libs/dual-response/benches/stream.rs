@@ -13,7 +13,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::post;
-use futures_util::{TryStreamExt, stream};
+use futures_util::{Stream, TryStreamExt, stream};
 use mcp_dual_response::client::DualResponseClient;
 use mcp_dual_response::reqwest;
 use mcp_dual_response::server::{DualResponseServer, NewResource, PageRequest};
@@ -37,6 +37,7 @@ fn main() -> Result<(), BoxError> {
         ["serve-maps", rows] => runtime()?.block_on(serve(rows.parse()?, row)),
         ["serve-bare", rows] => runtime()?.block_on(serve_bare(rows.parse()?)),
         ["fetch", result] => runtime()?.block_on(fetch(result)),
+        ["drain", result] => runtime()?.block_on(drain(result)),
         ["digest", result] => runtime()?.block_on(digest(result)),
         args if args.contains(&"--bench") => compare(ROWS, RUNS),
         _ => compare(ROWS_OF_A_TRIAL, 1),
@@ -124,12 +125,18 @@ async fn fetch(result: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Reads every byte and looks at none, to see how fast a server alone is.
+async fn drain(result: &str) -> Result<(), BoxError> {
+    let start = Instant::now();
+    let mut body = open(result).await?;
+    while body.try_next().await?.is_some() {}
+    say(&json!({"seconds": start.elapsed().as_secs_f64()}));
+    Ok(())
+}
+
 /// Reads every byte, and says what they are.
 async fn digest(result: &str) -> Result<(), BoxError> {
-    let result: Value = serde_json::from_str(result)?;
-    let url = result["resource"]["url"].as_str().ok_or("no URL")?;
-    let request = reqwest::Client::new().post(url).header("accept", "application/x-ndjson").body("{}");
-    let mut body = request.send().await?.bytes_stream();
+    let mut body = open(result).await?;
     let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
     while let Some(chunk) = body.try_next().await? {
         // One by one, since where the pieces are cut must not matter.
@@ -138,6 +145,13 @@ async fn digest(result: &str) -> Result<(), BoxError> {
     }
     say(&json!({"digest": hasher.finish(), "bytes": bytes}));
     Ok(())
+}
+
+async fn open(result: &str) -> Result<impl Stream<Item = reqwest::Result<Bytes>> + Unpin, BoxError> {
+    let result: Value = serde_json::from_str(result)?;
+    let url = result["resource"]["url"].as_str().ok_or("no URL")?;
+    let request = reqwest::Client::new().post(url).header("accept", "application/x-ndjson").body("{}");
+    Ok(Box::pin(request.send().await?.bytes_stream()))
 }
 
 /// The most memory that a process ever had, in KiB.
@@ -157,33 +171,38 @@ fn compare(rows: u64, runs: usize) -> Result<(), BoxError> {
             return Err("the servers do not send the same bytes".into());
         }
     }
+    let servers = [("own type", &typed), ("maps", &maps), ("bare handler", &bare)];
+    let mut table = format!("{rows} rows, {} bytes, {runs} runs, rows per second\n", sent["bytes"]);
     let mut client_peak = 0;
-    let mut speed = |server: &Server| -> Result<f64, BoxError> {
-        let done = ask("fetch", &server.result)?;
-        if done["rows"] != rows {
-            return Err("rows are missing".into());
-        }
-        client_peak = client_peak.max(done["peak"].as_u64().unwrap_or(u64::MAX));
-        Ok(rows as f64 / done["seconds"].as_f64().unwrap_or(f64::INFINITY))
-    };
-    let mut table = format!("{rows} rows, {} bytes\n\n", sent["bytes"]);
-    table +=
-        "| run | own type, rows/s | maps, rows/s | bare handler, rows/s | own type ÷ bare | maps ÷ bare |\n";
-    table += "|---|---|---|---|---|---|\n";
-    let (mut of_typed, mut of_maps) = (Vec::new(), Vec::new());
-    for run in 1..=runs {
-        let (own, map, handler) = (speed(&typed)?, speed(&maps)?, speed(&bare)?);
-        of_typed.push(own / handler);
-        of_maps.push(map / handler);
-        let (first, second) = (own / handler, map / handler);
-        table += &format!("| {run} | {own:.0} | {map:.0} | {handler:.0} | {first:.2} | {second:.2} |\n");
-    }
-    table += &format!("| median | | | | {:.2} | {:.2} |\n\n", median(of_typed), median(of_maps));
-    for (name, server) in [("own type", &typed), ("maps", &maps), ("bare handler", &bare)] {
+    for (reader, role) in [("through the client", "fetch"), ("bytes read and not looked at", "drain")] {
         table +=
-            &format!("peak memory of the server, {name}: {} KiB\n", peak(&server.process.id().to_string())?);
+            &format!("\n| {reader} | own type | maps | bare handler | own type ÷ bare | maps ÷ bare |\n");
+        table += "|---|---|---|---|---|---|\n";
+        let (mut of_typed, mut of_maps) = (Vec::new(), Vec::new());
+        for run in 1..=runs {
+            let mut speeds = Vec::new();
+            for (_, server) in &servers {
+                let done = ask(role, &server.result)?;
+                client_peak = client_peak.max(done["peak"].as_u64().unwrap_or(0));
+                if done.get("rows").is_some_and(|read| *read != rows) {
+                    return Err("rows are missing".into());
+                }
+                speeds.push(rows as f64 / done["seconds"].as_f64().ok_or("no time")?);
+            }
+            let [own, map, handler] = speeds.as_slice() else { return Err("three servers are asked".into()) };
+            of_typed.push(own / handler);
+            of_maps.push(map / handler);
+            let (first, second) = (own / handler, map / handler);
+            table +=
+                &format!("| run {run} | {own:.0} | {map:.0} | {handler:.0} | {first:.2} | {second:.2} |\n");
+        }
+        table += &format!("| median | | | | {:.2} | {:.2} |\n", median(of_typed), median(of_maps));
     }
-    table += &format!("peak memory of the client: {client_peak} KiB");
+    table += "\n| process | peak memory, KiB |\n|---|---|\n";
+    for (name, server) in servers {
+        table += &format!("| server, {name} | {} |\n", peak(&server.process.id().to_string())?);
+    }
+    table += &format!("| client | {client_peak} |");
     show(&table);
     Ok(())
 }

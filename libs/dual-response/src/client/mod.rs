@@ -113,9 +113,9 @@ impl ClientBuilder {
         Self { base_url: Some(base_url.into()), ..self }
     }
 
-    /// Sends requests with this client, instead of one without a proxy that looks at every address a name stands for,
-    /// and follows no redirect to another origin. Its own rules for redirects and names hold; the address is still checked first,
-    /// and an answer that came from another origin is refused.
+    /// Sends requests with this client, and so by its rules for proxies, names and redirects. The address is still
+    /// checked first, and an answer from another origin refused. The default client uses no proxy, checks each address
+    /// that a name stands for, and follows no redirect to another origin.
     pub fn http(self, http: reqwest::Client) -> Self {
         Self { http: Some(Transport::Reqwest(http)), ..self }
     }
@@ -125,8 +125,8 @@ impl ClientBuilder {
         Self { http: Some(Transport::Own(Arc::new(transport))), ..self }
     }
 
-    /// A header of all requests. A credential needs `base_url` with it, or `header_for` in its place: a tool result must
-    /// not be able to choose who gets it.
+    /// A header of all requests. A credential needs `base_url` with it, or `header_for` in its place: a tool result
+    /// must not be able to choose who gets it.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self

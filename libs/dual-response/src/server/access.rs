@@ -88,7 +88,7 @@ impl Access {
         }
     }
 
-    /// The resource, if the caller may. Asked before anything else is told of it, so that nobody learns which ids exist.
+    /// The resource, if the caller may. Asked before anything else is told of it: nobody is to learn which ids exist.
     async fn find(&self, id: &str, right: Right) -> Result<Resource, Error> {
         if !is_id(id) {
             return Err(Error::NotFound);

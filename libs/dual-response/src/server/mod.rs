@@ -130,8 +130,10 @@ impl std::fmt::Debug for DualResponseServer {
 }
 
 impl Inner {
+    /// The time in whole milliseconds: JavaScript knows no finer one, and a store must give back what it was given.
     fn now(&self) -> Timestamp {
-        (self.options.clock)()
+        let now = (self.options.clock)();
+        Timestamp::from_millisecond(now.as_millisecond()).expect("a time's own milliseconds are a time")
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<String, LiveRows>> {

@@ -62,33 +62,20 @@ impl Options {
 /// Options of a [`DualResponseServer`].
 pub struct ServerBuilder {
     base_url: Option<String>,
+    uri_scheme: String,
+    uri_path: String,
     store: Arc<dyn ResourceStore>,
     authorizer: Arc<dyn Authorizer>,
     executors: HashMap<&'static str, Arc<dyn AnyExecutor>>,
-    default_expiration: Duration,
-    default_sample_size: usize,
-    cleanup_interval: Option<Duration>,
-    keep_expired: Duration,
-    extend_on_access: Option<Duration>,
-    expired_as_not_found: bool,
-    page_limits: PageLimits,
-    page_bytes_max: usize,
-    sample_bytes_max: usize,
-    snapshot_bytes_max: usize,
-    uri_scheme: String,
-    uri_path: String,
-    content_style: ContentStyle,
-    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    ids: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Complete but for what is made of the base URL, the scheme and the path.
+    options: Options,
 }
 
 impl ServerBuilder {
     pub(super) fn new(base_url: Option<String>) -> Self {
-        Self {
-            base_url,
-            store: Arc::new(MemoryStore::new()),
-            authorizer: Arc::new(IdIsEnough),
-            executors: HashMap::new(),
+        let options = Options {
+            base_url: None,
+            uri_prefix: String::new(),
             default_expiration: EXPIRATION_DEFAULT,
             default_sample_size: SAMPLE_ROWS_DEFAULT,
             cleanup_interval: Some(CLEANUP_INTERVAL_DEFAULT),
@@ -99,11 +86,18 @@ impl ServerBuilder {
             page_bytes_max: PAGE_BYTES_MAX_DEFAULT,
             sample_bytes_max: SAMPLE_BYTES_MAX_DEFAULT,
             snapshot_bytes_max: SNAPSHOT_BYTES_MAX_DEFAULT,
-            uri_scheme: "resource".into(),
-            uri_path: String::new(),
             content_style: ContentStyle::default(),
             clock: Arc::new(Timestamp::now),
             ids: Arc::new(random_id),
+        };
+        Self {
+            base_url,
+            uri_scheme: "resource".into(),
+            uri_path: String::new(),
+            store: Arc::new(MemoryStore::new()),
+            authorizer: Arc::new(IdIsEnough),
+            executors: HashMap::new(),
+            options,
         }
     }
 
@@ -129,53 +123,63 @@ impl ServerBuilder {
     }
 
     /// How long a resource lives. Default: 15 minutes.
-    pub fn default_expiration(self, default_expiration: Duration) -> Self {
-        Self { default_expiration, ..self }
+    pub fn default_expiration(mut self, default_expiration: Duration) -> Self {
+        self.options.default_expiration = default_expiration;
+        self
     }
 
     /// How many rows a sample has. Default: 15.
-    pub fn default_sample_size(self, default_sample_size: usize) -> Self {
-        Self { default_sample_size, ..self }
+    pub fn default_sample_size(mut self, default_sample_size: usize) -> Self {
+        self.options.default_sample_size = default_sample_size;
+        self
     }
 
     /// How often expired resources are removed; `None` leaves it to calls of `cleanup_once`. Default: every minute.
-    pub fn cleanup_interval(self, interval: impl Into<Option<Duration>>) -> Self {
-        Self { cleanup_interval: interval.into(), ..self }
+    pub fn cleanup_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
+        self.options.cleanup_interval = interval.into();
+        self
     }
 
     /// How long an expired resource is still known as expired (410) before it is removed (404). Default: an hour.
-    pub fn keep_expired(self, keep_expired: Duration) -> Self {
-        Self { keep_expired, ..self }
+    pub fn keep_expired(mut self, keep_expired: Duration) -> Self {
+        self.options.keep_expired = keep_expired;
+        self
     }
 
     /// Lets a resource live for so long from each access on, if that is longer. Default: off.
-    pub fn extend_on_access(self, extend: impl Into<Option<Duration>>) -> Self {
-        Self { extend_on_access: extend.into(), ..self }
+    pub fn extend_on_access(mut self, extend: impl Into<Option<Duration>>) -> Self {
+        self.options.extend_on_access = extend.into();
+        self
     }
 
     /// Answers 404 for an expired resource, as the first draft of the pattern did. Default: off, 410.
-    pub fn expired_as_not_found(self, expired_as_not_found: bool) -> Self {
-        Self { expired_as_not_found, ..self }
+    pub fn expired_as_not_found(mut self, expired_as_not_found: bool) -> Self {
+        self.options.expired_as_not_found = expired_as_not_found;
+        self
     }
 
     /// How many rows a page has when nobody says, and at most. Default: 100 and 1,000.
-    pub fn page_rows(self, rows_default: u64, rows_max: u64) -> Self {
-        Self { page_limits: PageLimits { rows_default, rows_max }, ..self }
+    pub fn page_rows(mut self, rows_default: u64, rows_max: u64) -> Self {
+        self.options.page_limits = PageLimits { rows_default, rows_max };
+        self
     }
 
     /// How large a page may be; one with larger rows has fewer of them. Default: 16 MiB.
-    pub fn page_bytes_max(self, page_bytes_max: usize) -> Self {
-        Self { page_bytes_max, ..self }
+    pub fn page_bytes_max(mut self, page_bytes_max: usize) -> Self {
+        self.options.page_bytes_max = page_bytes_max;
+        self
     }
 
     /// How large a sample may be; one with larger rows has fewer of them. Default: 8 KiB.
-    pub fn sample_bytes_max(self, sample_bytes_max: usize) -> Self {
-        Self { sample_bytes_max, ..self }
+    pub fn sample_bytes_max(mut self, sample_bytes_max: usize) -> Self {
+        self.options.sample_bytes_max = sample_bytes_max;
+        self
     }
 
     /// How large a snapshot may be; a larger one is refused. Default: 64 MiB.
-    pub fn snapshot_bytes_max(self, snapshot_bytes_max: usize) -> Self {
-        Self { snapshot_bytes_max, ..self }
+    pub fn snapshot_bytes_max(mut self, snapshot_bytes_max: usize) -> Self {
+        self.options.snapshot_bytes_max = snapshot_bytes_max;
+        self
     }
 
     /// The scheme of resource URIs. Default: `resource`, as in `resource://abc123`.
@@ -189,44 +193,35 @@ impl ServerBuilder {
     }
 
     /// What the text of a tool result says. Default: the summary and the sample.
-    pub fn content_style(self, content_style: ContentStyle) -> Self {
-        Self { content_style, ..self }
+    pub fn content_style(mut self, content_style: ContentStyle) -> Self {
+        self.options.content_style = content_style;
+        self
     }
 
     /// Where the time comes from. Default: the system's clock.
-    pub fn clock(self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self { clock: Arc::new(clock), ..self }
+    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.options.clock = Arc::new(clock);
+        self
     }
 
     /// Where ids come from: letters, digits, `-` and `_`, at most 128, not to be guessed. Default: 128 random bits.
-    pub fn ids(self, ids: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self { ids: Arc::new(ids), ..self }
+    pub fn ids(mut self, ids: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.options.ids = Arc::new(ids);
+        self
     }
 
     /// The server, or which option cannot be.
     pub fn build(self) -> Result<DualResponseServer, Error> {
-        let PageLimits { rows_default, rows_max } = self.page_limits;
+        let mut options = self.options;
+        let PageLimits { rows_default, rows_max } = options.page_limits;
         if rows_default == 0 || rows_default > rows_max {
             return invalid(format!("a page of {rows_default} rows is not within 1 to {rows_max}"));
         }
-        let clock = self.clock;
-        let options = Options {
-            base_url: self.base_url.as_deref().map(checked_base_url).transpose()?,
-            uri_prefix: checked_uri_prefix(&self.uri_scheme, &self.uri_path)?,
-            default_expiration: self.default_expiration,
-            default_sample_size: self.default_sample_size,
-            cleanup_interval: self.cleanup_interval.filter(|interval| !interval.is_zero()),
-            keep_expired: self.keep_expired,
-            extend_on_access: self.extend_on_access,
-            expired_as_not_found: self.expired_as_not_found,
-            page_limits: self.page_limits,
-            page_bytes_max: self.page_bytes_max,
-            sample_bytes_max: self.sample_bytes_max,
-            snapshot_bytes_max: self.snapshot_bytes_max,
-            content_style: self.content_style,
-            clock: Arc::new(move || whole_millis(clock())),
-            ids: self.ids,
-        };
+        if options.cleanup_interval.is_some_and(|interval| interval.is_zero()) {
+            return invalid("a cleanup without pause would do nothing else; use `None` for none".into());
+        }
+        options.base_url = self.base_url.as_deref().map(checked_base_url).transpose()?;
+        options.uri_prefix = checked_uri_prefix(&self.uri_scheme, &self.uri_path)?;
         let inner = Inner {
             options,
             store: self.store,
@@ -280,11 +275,6 @@ fn invalid<T>(what: String) -> Result<T, Error> {
 pub(super) fn is_id(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-}
-
-/// JavaScript knows no finer time, and a store must give back what it was given.
-fn whole_millis(time: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(time.as_millisecond()).expect("a time's own milliseconds are a time")
 }
 
 fn random_id() -> String {

@@ -17,8 +17,8 @@ use serde_json::json;
 use super::{Backing, Principal, Resource, ResourcePatch, ResourceStore, StoreError};
 use crate::wire::{Column, Row};
 
-/// Makes a test of each promise, over stores that the given future gives. Needs `tokio` with macros. With `if` before it,
-/// the future gives an option: without a store, as where no database is at hand, there is nothing to test.
+/// Makes a test of each promise, over stores that the given future gives. Needs `tokio` with macros. With `if` before
+/// it, the future gives an option: without a store, as where no database is at hand, there is nothing to test.
 #[macro_export]
 macro_rules! store_tests {
     (if $make:expr) => {
