@@ -156,6 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn private_networks_can_be_allowed() {
+        let guard = Guard::new(vec![], true);
+        assert!(guard.check(&Url::parse("https://10.0.0.1/a").unwrap()).is_ok());
+        assert!(guard.check(&Url::parse("http://10.0.0.1/a").unwrap()).is_err(), "but not without TLS");
+        assert!(guard.allows("rows.internal", "10.0.0.1".parse().unwrap()));
+        assert!(!guard.allows("rows.internal", "127.0.0.1".parse().unwrap()), "nor back to this machine");
+    }
+
+    #[test]
     fn plain_http_and_credentials_do_not_leave() {
         for url in
             ["http://api.example.com/a", "ftp://api.example.com/a", "https://me:secret@api.example.com/a"]

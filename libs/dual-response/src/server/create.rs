@@ -38,10 +38,25 @@ enum Source {
     Rows(Vec<Row>),
 }
 
-/// A source, looked up and checked.
-enum Prepared {
-    Kept(Vec<Row>),
-    Asked { query: Backing, rows: Arc<dyn Rows> },
+/// What a source gave when it was asked first.
+struct Found {
+    query: Backing,
+    sample: Vec<Row>,
+    total_count: u64,
+    keep: Keep,
+}
+
+/// What goes beside the resource itself.
+enum Keep {
+    Nothing,
+    Closures(Arc<dyn Rows>),
+    Rows(Vec<Row>),
+}
+
+impl Found {
+    fn snapshot(sample: Vec<Row>, rows: Vec<Row>) -> Self {
+        Self { query: Backing::Snapshot, sample, total_count: rows.len() as u64, keep: Keep::Rows(rows) }
+    }
 }
 
 enum Expiration {
@@ -156,7 +171,7 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    async fn create(&self, new: NewResource) -> Result<DualResponse, Error> {
+    async fn create(&self, mut new: NewResource) -> Result<DualResponse, Error> {
         let options = &self.options;
         let id = (options.ids)();
         if !is_id(&id) {
@@ -166,29 +181,12 @@ impl Inner {
         let expires_at = self.end_of(&new.expiration, created_at)?;
         let sample_size = new.sample_size.unwrap_or(options.default_sample_size);
 
-        let (query, rows, live, kept) = match self.prepare(new.source, &new.owner)? {
-            Prepared::Kept(kept) => {
-                let sample = kept.iter().take(sample_size).cloned().collect();
-                (Backing::Snapshot, (sample, kept.len() as u64), None, Some(kept))
-            }
-            Prepared::Asked { query, rows } => {
-                let first = PageRequest::new(0, sample_size as u64);
-                let look = first_look(&*rows, first, new.sample, new.total_count).await?;
-                if new.materialize {
-                    let kept = self.read_all(&*rows, look.1).await?;
-                    (Backing::Snapshot, (look.0, kept.len() as u64), None, Some(kept))
-                } else {
-                    let live = (query == Backing::Live).then_some(rows);
-                    (query, look, live, None)
-                }
-            }
-        };
-        if live.is_some() && self.store.is_durable() {
+        let Found { query, mut sample, total_count, keep } = self.find(&mut new, sample_size).await?;
+        if query == Backing::Live && self.store.is_durable() {
             refuse_or_warn(&new.name, expires_at)?;
         }
-        let (mut sample, total_count) = rows;
         sample.truncate(sample_size);
-        let (sample, truncated) = fit_sample(sample, options.sample_bytes_max);
+        let (sample_data, truncated) = fit_sample(sample, options.sample_bytes_max);
 
         let resource = Resource {
             id,
@@ -196,7 +194,7 @@ impl Inner {
             query,
             columns: new.columns,
             total_count,
-            sample_data: sample,
+            sample_data,
             created_at,
             expires_at,
             access_count: 0,
@@ -205,7 +203,7 @@ impl Inner {
             owner: new.owner,
             schema_version: SCHEMA_VERSION,
         };
-        self.keep(&resource, kept, live).await?;
+        self.keep(&resource, keep).await?;
         Ok(DualResponse {
             resource_uri: options.uri_of(&resource.id),
             resource_url: options.url_of(&resource.id),
@@ -221,24 +219,42 @@ impl Inner {
         })
     }
 
-    fn prepare(&self, source: Source, owner: &Principal) -> Result<Prepared, Error> {
-        match source {
+    /// The first rows of a source, how many there are, and what must be kept to give the others.
+    async fn find(&self, new: &mut NewResource, sample_size: usize) -> Result<Found, Error> {
+        let (query, rows) = match &mut new.source {
+            Source::Live(rows) => (Backing::Live, rows.clone()),
+            Source::Query { executor, version, args } => self.bind(executor, *version, args, &new.owner)?,
             Source::Rows(rows) => {
-                self.check_snapshot_bytes(&rows, 0)?;
-                Ok(Prepared::Kept(rows))
+                self.check_snapshot_bytes(rows, 0)?;
+                return Ok(Found::snapshot(
+                    rows.iter().take(sample_size).cloned().collect(),
+                    std::mem::take(rows),
+                ));
             }
-            Source::Live(rows) => Ok(Prepared::Asked { query: Backing::Live, rows }),
-            Source::Query { executor, version, args } => {
-                let known = self.executors.get(executor);
-                let known = known.ok_or_else(|| Error::ExecutorMissing { name: executor.to_owned() })?;
-                let args = args.map_err(|error| Error::InvalidOption {
-                    what: format!("the arguments of `{executor}` are not JSON: {error}"),
-                })?;
-                let rows = known.bind(version, &args, owner)?;
-                let query = Backing::Query { executor: executor.to_owned(), version, args };
-                Ok(Prepared::Asked { query, rows })
-            }
+        };
+        let first = PageRequest::new(0, sample_size as u64);
+        let (sample, total_count) = first_look(&*rows, first, new.sample.take(), new.total_count).await?;
+        if new.materialize {
+            return Ok(Found::snapshot(sample, self.read_all(&*rows, total_count).await?));
         }
+        let keep = if query == Backing::Live { Keep::Closures(rows) } else { Keep::Nothing };
+        Ok(Found { query, sample, total_count, keep })
+    }
+
+    fn bind(
+        &self,
+        executor: &'static str,
+        version: u32,
+        args: &Result<Value, serde_json::Error>,
+        owner: &Principal,
+    ) -> Result<(Backing, Arc<dyn Rows>), Error> {
+        let known = self.executors.get(executor);
+        let known = known.ok_or_else(|| Error::ExecutorMissing { name: executor.to_owned() })?;
+        let args = args.as_ref().map_err(|error| Error::InvalidOption {
+            what: format!("the arguments of `{executor}` are not JSON: {error}"),
+        })?;
+        let rows = known.bind(version, args, owner)?;
+        Ok((Backing::Query { executor: executor.to_owned(), version, args: args.clone() }, rows))
     }
 
     fn end_of(&self, expiration: &Expiration, from: Timestamp) -> Result<Option<Timestamp>, Error> {
@@ -256,23 +272,21 @@ impl Inner {
         }
     }
 
-    async fn keep(
-        &self,
-        resource: &Resource,
-        kept: Option<Vec<Row>>,
-        live: Option<Arc<dyn Rows>>,
-    ) -> Result<(), Error> {
+    async fn keep(&self, resource: &Resource, keep: Keep) -> Result<(), Error> {
         self.store.save(resource).await?;
-        if let Some(kept) = kept
-            && let Err(error) = self.save_rows(&resource.id, &kept).await
-        {
-            // Half a snapshot must not stay; if this fails too, it goes with its expiry.
-            let _ = self.store.delete(&resource.id).await;
-            return Err(error);
-        }
-        if let Some(rows) = live {
-            let live = LiveRows { rows, expires_at: resource.expires_at };
-            self.live().insert(resource.id.clone(), live);
+        match keep {
+            Keep::Nothing => {}
+            Keep::Closures(rows) => {
+                let live = LiveRows { rows, expires_at: resource.expires_at };
+                self.live().insert(resource.id.clone(), live);
+            }
+            Keep::Rows(rows) => {
+                if let Err(error) = self.save_rows(&resource.id, &rows).await {
+                    // Half a snapshot must not stay; if this fails too, it goes with its expiry.
+                    let _ = self.store.delete(&resource.id).await;
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }

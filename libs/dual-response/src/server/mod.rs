@@ -108,6 +108,11 @@ impl DualResponseServer {
         self.inner.options.uri_of(id)
     }
 
+    /// The id in a URI that [`DualResponseServer::uri_of`] gave, as `resources/read` gets it; none for any other text.
+    pub fn id_of<'a>(&self, uri: &'a str) -> Option<&'a str> {
+        uri.strip_prefix(&self.inner.options.uri_prefix).filter(|id| options::is_id(id))
+    }
+
     /// The HTTP address of a resource; none without REST.
     pub fn url_of(&self, id: &str) -> Option<String> {
         self.inner.options.url_of(id)

@@ -319,7 +319,12 @@ mod tests {
             DualResponseServer::builder("http://localhost/r").uri_scheme(scheme).uri_path(path).build()
         };
         assert_eq!(of("knowledge", "query").unwrap().uri_of("abc"), "knowledge://query/abc");
-        assert_eq!(of("kenning", "rows").unwrap().uri_of("abc"), "kenning://rows/abc");
+        let rows = of("kenning", "rows").unwrap();
+        assert_eq!(rows.uri_of("abc"), "kenning://rows/abc");
+        assert_eq!(rows.id_of("kenning://rows/abc"), Some("abc"));
+        for other in ["kenning://rows/", "kenning://rows/a/b", "kenning://abc", "resource://abc", "abc"] {
+            assert_eq!(rows.id_of(other), None, "{other}");
+        }
         for (scheme, path) in [
             ("http", ""),
             ("ui", ""),

@@ -14,6 +14,18 @@ mod sqlite {
         SqliteStore::from_connection(Connection::open_in_memory().unwrap()).unwrap()
     });
 
+    #[test]
+    fn stores_that_open_a_new_file_together_all_open_it() {
+        for _ in 0..10 {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("rows.db");
+            std::thread::scope(|scope| {
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(|| SqliteStore::open(&file))).collect();
+                all.into_iter().for_each(|store| drop(store.join().unwrap().unwrap()));
+            });
+        }
+    }
+
     #[tokio::test]
     async fn two_stores_on_one_file_see_each_other() {
         let directory = tempfile::tempdir().unwrap();
