@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow, named_params, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row as SqlRow, named_params, params};
 
 use super::record::{COLUMNS, Record, clamped, from_text, to_text, unavailable};
 use crate::server::{Resource, ResourcePatch, ResourceStore, StoreError};
@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS dual_row (
 
 /// How long a step waits while another process writes.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
+/// How long it waits between two tries where SQLite does not wait itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Keeps resources in a SQLite database, in the tables `dual_resource` and `dual_row`.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(unavailable)?;
         connection.busy_timeout(BUSY_WAIT).map_err(unavailable)?;
-        connection.pragma_update(None, "journal_mode", "wal").map_err(unavailable)?;
+        set_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(unavailable)?;
         Self::from_connection(connection)
     }
@@ -227,6 +229,22 @@ impl ResourceStore for SqliteStore {
 
     fn is_durable(&self) -> bool {
         true
+    }
+}
+
+/// The switch to writing ahead does not wait for others by itself, and several processes may make it at once.
+fn set_wal(connection: &Connection) -> Result<(), StoreError> {
+    let since = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "wal") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && since.elapsed() < BUSY_WAIT =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            done => return done.map_err(unavailable),
+        }
     }
 }
 
