@@ -49,7 +49,7 @@ mod postgres {
     mcp_dual_response::store_tests!(if connected());
 
     async fn connected() -> Option<PostgresStore> {
-        let url = std::env::var("DUAL_RESPONSE_POSTGRES_URL").ok()?;
+        let url = std::env::var("POSTGRES_URL").ok()?;
         Some(PostgresStore::connect(&url).await.unwrap())
     }
 
