@@ -23,9 +23,14 @@ export const table = {
     assert.equal(host.calls.length, asked, "the sample costs no call");
     assert.match(await host.view.locator("#expiry").textContent(), /^expires /);
     assert.equal(await host.view.locator("#name").textContent(), reply.resource.name);
+    await host.waitForSize();
     await host.shot("table-light");
+    const paper = () => host.view.locator("body").evaluate((body) => getComputedStyle(body).backgroundColor);
+    const light = await paper();
     await host.setTheme("dark");
+    await host.view.locator("html[style*=dark]").waitFor();
     await host.shot("table-dark");
+    assert.notEqual(await paper(), light);
   },
 
   async "table-sorts-and-pages"(host) {
@@ -81,7 +86,7 @@ export const table = {
     const { metadata: { total_count, columns } } = await host.open("query", QUERY);
     for (const kind of ["ndjson", "csv"]) {
       await host.view.locator(`#${kind}`).click();
-      await host.view.locator("#message", { hasText: "Saved" }).waitFor();
+      await host.view.locator("#message", { hasText: new RegExp(`^Saved .*\\.${kind}\\.$`) }).waitFor();
     }
     const [ndjson, csv] = host.saved.splice(0);
     const rows = ndjson.text.trimEnd().split("\n").map((line) => JSON.parse(line));

@@ -20,6 +20,7 @@ import { table } from "./table.mjs";
 
 const MIME_TYPE = "text/html;profile=mcp-app";
 const CSP = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'none'";
+const BYTES_MAX = { "ui://kenning/table.html": 10 * 1024, "ui://kenning/graph.html": 16 * 1024 };
 const EVERYTHING = { serverTools: {}, downloadFile: {} };
 
 const [command, ...args] = process.argv.slice(2);
@@ -120,14 +121,22 @@ async function openHost() {
       const { contents: [content] } = await client.readResource({ uri });
       assert.equal(content.mimeType, MIME_TYPE);
       assert.deepEqual(content._meta?.ui?.csp?.connectDomains ?? [], [], "a view needs no network");
+      assert.ok(Buffer.byteLength(content.text) <= BYTES_MAX[uri], `${uri} grew to ${Buffer.byteLength(content.text)} bytes`);
+      assert.doesNotMatch(content.text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b/, "data must not become markup");
       result ??= await call(tool, args);
       await page.evaluate((options) => window.openView(options), { sandbox: sandbox.url, html: content.text, result, capabilities, theme, width });
       return result.structuredContent;
+    },
+    // Waits until the frame is as high as the view says it is.
+    async waitForSize() {
+      const height = await view.locator("body").evaluate((body) => body.offsetHeight);
+      await page.waitForFunction((height) => parseInt(document.querySelector("iframe").style.height) === height, height);
     },
     setTheme: (theme) => page.evaluate((theme) => window.setTheme(theme), theme),
     async shot(name) {
       if (!process.env.SCREENSHOTS) return;
       await mkdir(process.env.SCREENSHOTS, { recursive: true });
+      // The frame follows the view's size; only people look at pictures, no assertion waits here.
       await page.waitForTimeout(100);
       await page.screenshot({ path: join(process.env.SCREENSHOTS, `${name}.png`), fullPage: true });
     },
