@@ -20,7 +20,7 @@ import { table } from "./table.mjs";
 
 const MIME_TYPE = "text/html;profile=mcp-app";
 const CSP = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'none'";
-const BYTES_MAX = { "ui://kenning/table.html": 10 * 1024, "ui://kenning/graph.html": 16 * 1024 };
+const BYTES_MAX = { "ui://kenning/table.html": 12 * 1024, "ui://kenning/graph.html": 16 * 1024 };
 const EVERYTHING = { serverTools: {}, downloadFile: {} };
 
 const [command, ...args] = process.argv.slice(2);

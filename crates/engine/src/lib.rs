@@ -13,7 +13,7 @@ mod text;
 mod watch;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -104,6 +104,11 @@ impl Engine {
     /// As it is, but with other vectors.
     pub fn with_embedder(self, embedder: Embedder) -> Engine {
         Engine { embedder: Arc::new(embedder), ..self }
+    }
+
+    /// Where the store is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The clock and the random ids of an ordinary process.

@@ -28,7 +28,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Speak MCP on stdin and stdout
-    Serve,
+    Serve(commands::serve::Serve),
     /// Call a tool and print its reply
     Call(commands::call::Call),
     /// Find entries by words and meaning

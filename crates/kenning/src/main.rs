@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     start_log();
     let config = arguments.config;
     let done = match arguments.command {
-        Some(Command::Serve) => commands::serve::run(&config),
+        Some(Command::Serve(serve)) => commands::serve::run(&config, serve),
         Some(Command::Call(call)) => commands::call::run(&config, call),
         Some(Command::Search(search)) => commands::search::run(&config, search),
         Some(Command::History(history)) => commands::history::run(&config, history),
@@ -29,7 +29,9 @@ fn main() -> ExitCode {
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
         Some(Command::Demo) => commands::demo::run(),
         // People paste only the binary's name into their client's configuration.
-        None if !std::io::stdin().is_terminal() => commands::serve::run(&config),
+        None if !std::io::stdin().is_terminal() => {
+            commands::serve::run(&config, commands::serve::Serve::default())
+        }
         None => Arguments::command().print_help().map(|()| Outcome::Done).map_err(Into::into),
     };
     match done {

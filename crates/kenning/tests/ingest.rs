@@ -51,7 +51,9 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-        for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
+        for name in
+            ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"]
+        {
             command.env_remove(format!("KENNING_{name}"));
         }
         command.current_dir(self.dir.path()).arg("--data-dir").arg(self.data()).args(arguments);

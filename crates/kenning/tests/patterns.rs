@@ -34,7 +34,9 @@ impl Place {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-        for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
+        for name in
+            ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"]
+        {
             command.env_remove(format!("KENNING_{name}"));
         }
         let data = self.dir.path().join("data");

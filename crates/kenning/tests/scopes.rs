@@ -47,7 +47,7 @@ impl Place {
 
 fn kenning(data: &Path, cwd: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
+    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"] {
         command.env_remove(format!("KENNING_{name}"));
     }
     command.envs(environment.iter().copied()).current_dir(cwd);

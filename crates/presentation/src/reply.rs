@@ -35,14 +35,17 @@ pub enum Block {
     },
     /// Where more can be read, for clients that want it.
     Link(Link),
+    /// Where all rows are, as JSON.
+    SetLink(Link),
 }
 
-/// A plain text that is kept for a while.
+/// What is kept for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     pub uri: String,
     pub name: String,
-    pub bytes: u64,
+    /// Where that is known.
+    pub bytes: Option<u64>,
     /// RFC 3339.
     pub last_modified: String,
 }
@@ -56,7 +59,7 @@ impl Reply {
             | Block::Json(text)
             | Block::Plain(text)
             | Block::Hint(text) => Some(text.as_str()),
-            Block::Resource { .. } | Block::Link(_) => None,
+            Block::Resource { .. } | Block::Link(_) | Block::SetLink(_) => None,
         });
         texts.collect::<Vec<_>>().join("\n\n")
     }
@@ -70,7 +73,7 @@ impl Reply {
             | Block::Plain(text)
             | Block::Hint(text) => text.len(),
             Block::Resource { uri, json } => uri.len() + json.len(),
-            Block::Link(link) => link.uri.len() + link.name.len(),
+            Block::Link(link) | Block::SetLink(link) => link.uri.len() + link.name.len(),
         };
         self.blocks.iter().map(bytes).sum()
     }

@@ -5,9 +5,11 @@ mod elicitation;
 mod mcp;
 mod prompts;
 mod resources;
+mod rows;
 mod stdio;
 mod subscriptions;
 mod toolsets;
+mod views;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 pub use mcp::tool_list;
+pub use rows::RowsListener;
 pub use toolsets::{Toolsets, listed_families};
 
 /// How the server was started.
@@ -51,22 +54,31 @@ const GRACE: Duration = Duration::from_millis(800);
 const CALL_GRACE: Duration = Duration::from_secs(5);
 
 /// Serves one client on the standard streams until they end.
-pub async fn serve_stdio(engine: Arc<Engine>, options: Options) -> Result<(), ServerInitializeError> {
+pub async fn serve_stdio(
+    engine: Arc<Engine>,
+    options: Options,
+    rows: Option<RowsListener>,
+) -> Result<(), ServerInitializeError> {
     let (input, output) = rmcp::transport::io::stdio_pipes();
-    serve(engine, options, input, output).await
+    serve(engine, options, rows, input, output).await
 }
 
 /// Serves one client on any pair of streams.
 pub async fn serve(
     engine: Arc<Engine>,
     options: Options,
+    rows: Option<RowsListener>,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ServerInitializeError> {
     let ended = CancellationToken::new();
     let listening = Arc::new(stdio::Listening::default());
     let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone());
-    let server = mcp::Server::new(engine, options, ended.clone());
+    let base_url = rows.as_ref().map(RowsListener::base_url);
+    let server = mcp::Server::new(engine, options, base_url, ended.clone());
+    if let Some(rows) = rows {
+        tokio::spawn(rows.serve(server.sets.clone()));
+    }
     let calls = server.calls.clone();
     let running = match (mcp::Service { server, listening }).serve(transport).await {
         Ok(running) => running,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use kenning_engine::Engine;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, Scratch, Stop, Usage, asked_format, definitions,
-    dispatch, dispatch_answered, find,
+    Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
+    asked_format, definitions, dispatch, dispatch_answered, find,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -22,7 +22,7 @@ use crate::elicitation::{self, Answer, Bound, Way};
 use crate::stdio::Listening;
 use crate::subscriptions::{self, Started, Subscription};
 use crate::toolsets::{Told, listed_families};
-use crate::{Options, ToolNames, Toolsets, prompts, resources};
+use crate::{Options, ToolNames, Toolsets, prompts, resources, views};
 
 /// How many calls run at once; more wait their turn.
 pub(crate) const CALLS_MAX: usize = 64;
@@ -59,16 +59,25 @@ pub(crate) struct Server {
     told: Arc<Told>,
     /// What was found for the client and may be read piece by piece.
     scratch: Arc<Scratch>,
+    pub(crate) sets: Arc<ResultSets>,
     usage: Arc<Usage>,
     ended: CancellationToken,
 }
 
 impl Server {
-    pub(crate) fn new(engine: Arc<Engine>, options: Options, ended: CancellationToken) -> Server {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        options: Options,
+        rows_url: Option<String>,
+        ended: CancellationToken,
+    ) -> Server {
         let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let (scratch, usage) = (Arc::default(), Arc::default());
+        // Whoever may only read writes no file either.
+        let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
+        let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
         let (subscribed, told) = (Mutex::default(), Arc::default());
-        Server { engine, options, calls, subscribed, told, scratch, usage, ended }
+        Server { engine, options, calls, subscribed, told, scratch, sets, usage, ended }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
@@ -78,6 +87,7 @@ impl Server {
         Caller {
             has_graph: self.options.has_graph,
             scratch: self.scratch.clone(),
+            sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
         }
@@ -144,12 +154,15 @@ pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
             Family::Graph => !options.has_graph,
             _ => tool.effect.writes() && options.access == Access::ReadOnly,
         };
-        families.contains(&tool.family) && !is_off
+        // What replies of these name is read with a tool of another family.
+        let has_sets = families.iter().any(|family| matches!(family, Family::Kb | Family::Patterns));
+        let is_listed = families.contains(&tool.family) || (has_sets && tool.name == "read_rows");
+        is_listed && !is_off
     };
     definitions().iter().filter(listed).map(|tool| listed_tool(tool, options.tool_names)).collect()
 }
 
-fn listed_tool(tool: &Definition, names: ToolNames) -> Tool {
+pub(crate) fn listed_tool(tool: &Definition, names: ToolNames) -> Tool {
     let name = match names {
         ToolNames::Portable => tool.name.replace('.', "_"),
         ToolNames::Dotted => tool.name.to_owned(),
@@ -172,6 +185,7 @@ impl ServerHandler for Server {
             .enable_resources_subscribe()
             .enable_prompts()
             .enable_completions()
+            .enable_extensions_with(views::extension())
             .build();
         if self.options.toolsets == Toolsets::Auto
             && let Some(tools) = &mut capabilities.tools
@@ -207,7 +221,10 @@ impl ServerHandler for Server {
         // A store that can't be opened lists what an empty one does; each call says what is wrong.
         let content = self.blocking(|engine| engine.content(None).unwrap_or_default()).await?;
         let families = listed_families(&self.options.toolsets, content);
-        let tools = tool_list(&self.options, &families);
+        let mut tools = tool_list(&self.options, &families);
+        if views::are_shown(&context) {
+            views::dress(&mut tools, self.options.tool_names, self.options.has_graph);
+        }
         let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
         // Newer clients ask to be told.
         if context.meta.protocol_version().is_none() {
@@ -225,7 +242,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = find(&request.name) else {
+        let Some(tool) = find(views::tool_named(&request.name)) else {
             let name = text::quote(&request.name, 64);
             return Err(ErrorData::invalid_params(
                 format!("there is no tool {name}; `tools/list` names them"),
@@ -269,10 +286,14 @@ impl ServerHandler for Server {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         refuse_cursor(request)?;
-        Ok(ListResourcesResult::with_all_items(resources::list())
+        let mut listed = resources::list();
+        if views::are_shown(&context) {
+            listed.extend(views::resources());
+        }
+        Ok(ListResourcesResult::with_all_items(listed)
             .with_ttl_ms(LIST_TTL_MS)
             .with_cache_scope(CacheScope::Private))
     }
@@ -293,12 +314,21 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        if let Some(view) = views::read(&request.uri) {
+            return Ok(ReadResourceResult::new(vec![view]).into());
+        }
         let caller = self.caller(&context);
         let kept = match resources::scratch::read(&caller, &request.uri)? {
             None => resources::diagnostics::read(&caller, &request.uri)?,
             passage => passage,
         };
         if let Some(contents) = kept {
+            return Ok(ReadResourceResult::new(vec![contents]).into());
+        }
+        if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
+            let json = self.blocking(move |_| rows.read(&caller)).await??;
+            let contents =
+                ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = resources::Uri::parse(&request.uri)?;
@@ -495,6 +525,7 @@ fn call_result(reply: Reply) -> CallToolResult {
                 ContentBlock::resource(ResourceContents::text(json, uri).with_mime_type(resources::MIME_TYPE))
             }
             Block::Link(link) => ContentBlock::resource_link(resources::scratch::link(link)),
+            Block::SetLink(link) => ContentBlock::resource_link(resources::rows::link(link)),
         })
         .collect();
     result.structured_content = Some(reply.structured);

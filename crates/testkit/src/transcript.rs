@@ -160,11 +160,17 @@ fn parse_call(line: &str) -> Option<Call> {
 fn ids_in(text: &str) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
-        if kenning_model::Id::parse(word).is_some() && !ids.iter().any(|id| id == word) {
+        if is_id_or_handle(word) && !ids.iter().any(|id| id == word) {
             ids.push(word.to_owned());
         }
     }
     ids
+}
+
+/// A handle is three ids in one.
+fn is_id_or_handle(word: &str) -> bool {
+    let parts = word.as_bytes().chunks(10).filter_map(|part| std::str::from_utf8(part).ok());
+    [10, 30].contains(&word.len()) && parts.filter_map(kenning_model::Id::parse).count() == word.len() / 10
 }
 
 /// Moments such as `2026-01-01T00:01:00Z` differ from run to run.

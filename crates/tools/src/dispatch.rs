@@ -120,7 +120,8 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
             return Err(Stop::invalid(message));
         }
     };
-    let ctx = Context { engine, caller, tool: tool.name, key, has_answered };
+    let asked = (tool.has_sets && caller.sets.is_some()).then(|| arguments.clone());
+    let ctx = Context { engine, caller, tool: tool.name, key, has_answered, arguments: asked, page: None };
     (tool.run)(&ctx, arguments, &known)
 }
 

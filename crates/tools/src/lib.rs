@@ -15,6 +15,7 @@ pub mod memory;
 mod patterns;
 mod schema;
 mod scratch;
+mod sets;
 mod tool;
 mod usage;
 
@@ -22,6 +23,7 @@ pub use code::{Code, Stop};
 pub use dispatch::{Access, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
+pub use sets::{Attached, ResultSets, SETS_FILE};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
     scope_name,

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Stop;
+use crate::sets::{Attached, Pinned, SetMetadata, SetResource};
 
 /// A listing under way: which rows to read, and as of when.
 pub struct Listing<'a> {
@@ -28,6 +29,26 @@ pub struct List<T> {
     pub next_cursor: Option<String>,
     pub total_count: u64,
     pub as_of_tx_id: u64,
+    /// Where all rows are, if these are not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SetResource")]
+    pub resource: Option<SetResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SetMetadata")]
+    pub metadata: Option<SetMetadata>,
+    #[serde(skip)]
+    pub set: Option<Attached>,
+}
+
+impl<T> List<T> {
+    /// With the set that has all rows.
+    pub(crate) fn with(self, set: Option<Attached>) -> List<T> {
+        let (resource, metadata) = match &set {
+            Some(set) => (Some(set.resource.clone()), Some(set.metadata.clone())),
+            None => (None, None),
+        };
+        List { resource, metadata, set, ..self }
+    }
 }
 
 impl<'a> Listing<'a> {
@@ -50,6 +71,12 @@ impl<'a> Listing<'a> {
         Ok(Listing { engine, snapshot: engine.snapshot_at(at)?, asked_at, name, offset, limit })
     }
 
+    /// The rows of a set that are wanted, as of when it was made.
+    pub(crate) fn pinned(engine: &'a Engine, name: String, page: Pinned) -> Result<Listing<'a>, Stop> {
+        let Pinned { at, asked_at, offset, limit } = page;
+        Ok(Listing { engine, snapshot: engine.snapshot_at(Some(at))?, asked_at, name, offset, limit })
+    }
+
     pub fn rows(&self) -> Range<u64> {
         self.offset..self.offset + self.limit
     }
@@ -66,6 +93,14 @@ impl<'a> Listing<'a> {
                 Some(cursor.seal(&self.engine.secret()?, &self.name))
             }
         };
-        Ok(List { items, next_cursor, total_count, as_of_tx_id: at.0 })
+        Ok(List {
+            items,
+            next_cursor,
+            total_count,
+            as_of_tx_id: at.0,
+            resource: None,
+            metadata: None,
+            set: None,
+        })
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{Engine, Error, Snapshot};
-use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, is_name};
+use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, TxId, is_name};
+use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Ask, Block, Link, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
@@ -14,8 +15,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::scratch::Scratch;
+use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
-use crate::{Code, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
+use crate::{Code, Listing, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
 
 /// What the longest prefix of a host leaves of its 64 characters.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
@@ -51,6 +53,28 @@ pub trait Tool {
     /// The address under which a client may keep the reply, for tools that embed it as a resource.
     fn resource(_output: &Self::Output) -> Option<String> {
         None
+    }
+
+    /// What a row of its list consists of, for tools that show a part of one; the rest is in a result set.
+    const COLUMNS: Columns = &[];
+
+    /// The set behind the reply.
+    fn set(_output: &Self::Output) -> Option<&Attached> {
+        None
+    }
+
+    /// The rows of a set, when the call behind it is made again for a page of them.
+    fn rows(ctx: &Context<'_>, input: Self::Input) -> Result<Vec<Map<String, Value>>, Stop> {
+        let mut reply = serde_json::to_value(Self::call(ctx, input)?).unwrap_or_default();
+        let rows = ["items", "patterns"].into_iter().find_map(|field| match reply[field].take() {
+            Value::Array(rows) => Some(rows),
+            _ => None,
+        });
+        let object = |row: Value| match row {
+            Value::Object(row) => Some(row),
+            _ => None,
+        };
+        Ok(rows.unwrap_or_default().into_iter().filter_map(object).collect())
     }
 
     /// What to ask people for, where the edge can.
@@ -128,6 +152,8 @@ pub struct Caller {
     pub has_graph: bool,
     /// What was found for them and may be read piece by piece.
     pub scratch: Arc<Scratch>,
+    /// The rows behind replies that show a part; none where nobody could read them.
+    pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
 }
 
@@ -153,6 +179,7 @@ impl Caller {
             is_owner: false,
             has_graph: true,
             scratch: Arc::default(),
+            sets: None,
             usage: Arc::default(),
         }
     }
@@ -166,7 +193,65 @@ pub struct Context<'a> {
     pub(crate) key: Option<(String, String)>,
     /// Whether people were asked already and some of the arguments are their answer.
     pub(crate) has_answered: bool,
+    /// The arguments as they came, for tools with sets.
+    pub(crate) arguments: Option<Map<String, Value>>,
+    /// The rows that are wanted, where the call behind a set is made again.
+    pub(crate) page: Option<Pinned>,
 }
+
+impl<'a> Context<'a> {
+    /// A page of a list: where the cursor says, or where the rows of a set are wanted.
+    pub(crate) fn listing(
+        &self,
+        name: String,
+        limit: u64,
+        cursor: Option<&str>,
+        at: Option<TxId>,
+    ) -> Result<Listing<'a>, Stop> {
+        match self.page {
+            Some(page) => Listing::pinned(self.engine, name, page),
+            None => Listing::begin(self.engine, name, limit, cursor, at),
+        }
+    }
+
+    /// Rows as far as a reply holds them; the rows of a set are whole.
+    pub(crate) fn fitting<T: Serialize>(
+        &self,
+        rows: Vec<T>,
+        bytes_max: usize,
+        cut: impl Fn(T) -> T,
+    ) -> Vec<T> {
+        match self.page {
+            Some(_) => rows,
+            None => take_rows(rows, bytes_max, cut),
+        }
+    }
+
+    /// The set behind a page that does not show all rows. Arguments that only say which page are no part of it.
+    pub(crate) fn set<T: Tool>(
+        &self,
+        listing: &Listing<'_>,
+        name: &str,
+        total_count: u64,
+    ) -> Option<Attached> {
+        let sets = self.caller.sets.as_ref().filter(|_| self.page.is_none())?;
+        let mut arguments = self.arguments.clone()?;
+        arguments.retain(|name, value| !value.is_null() && !PAGE_ARGUMENTS.contains(&name.as_str()));
+        let asked = Asked {
+            tool: T::NAME.to_owned(),
+            arguments,
+            scope: self.caller.scope.clone(),
+            is_owner: self.caller.is_owner,
+            at: listing.snapshot.at(),
+            asked_at: listing.asked_at,
+        };
+        sets.attach(&asked, name, T::COLUMNS, total_count)
+    }
+}
+
+/// What an argument of one of these names changes is which part of a list is shown, and how.
+const PAGE_ARGUMENTS: [&str; 7] =
+    ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size"];
 
 impl Context<'_> {
     /// The scope that a call names, or the caller's.
@@ -258,6 +343,7 @@ pub(crate) fn count_of(done: &Committed, entity_type: EntityType) -> usize {
 }
 
 type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Ran, Stop>;
+type RunRows = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Vec<Map<String, Value>>, Stop>;
 
 /// What a tool has said, and how often it had something to say again.
 pub(crate) struct Ran {
@@ -273,6 +359,8 @@ pub(crate) struct Row {
     input: fn(bool) -> Map<String, Value>,
     output: fn(Family) -> Map<String, Value>,
     run: Run,
+    rows: RunRows,
+    has_sets: bool,
 }
 
 pub(crate) fn row<T: Tool>() -> Row {
@@ -283,6 +371,8 @@ pub(crate) fn row<T: Tool>() -> Row {
         input: schema::input::<T::Input>,
         output: schema::output::<T::Output>,
         run: run::<T>,
+        rows: |ctx, arguments, known| T::rows(ctx, arguments::parse(arguments, known)?),
+        has_sets: !T::COLUMNS.is_empty(),
     }
 }
 
@@ -290,14 +380,39 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
     let output = T::call(ctx, arguments::parse(arguments, known)?)?;
     let structured = serde_json::to_value(&output)
         .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))?;
-    let reply = Reply {
-        blocks: T::blocks(&output, &structured),
-        structured,
-        meta: T::meta(&output),
-        is_error: false,
-        ask: T::ask(&output),
-    };
+    let mut blocks = T::blocks(&output, &structured);
+    if let Some(set) = T::set(&output) {
+        // In the words that a model reads, wherever these are.
+        let text = blocks.iter_mut().rev().find_map(|block| match block {
+            Block::Text(text) | Block::Hint(text) => Some(text),
+            _ => None,
+        });
+        if let Some(text) = text {
+            text.push_str(&format!("\n{}", set.line()));
+        }
+        blocks.push(Block::SetLink(Link {
+            uri: set.resource.uri.clone(),
+            name: set.resource.name.clone(),
+            bytes: None,
+            last_modified: set.metadata.executed_at.clone(),
+        }));
+    }
+    let reply = Reply { blocks, structured, meta: T::meta(&output), is_error: false, ask: T::ask(&output) };
     Ok(Ran { reply, duplicates: T::duplicates(&output) })
+}
+
+/// Makes a call again for some of its rows.
+pub(crate) fn rerun(
+    engine: &Engine,
+    caller: &Caller,
+    tool: &'static Definition,
+    arguments: Map<String, Value>,
+    page: Pinned,
+) -> Result<Vec<Map<String, Value>>, Stop> {
+    let (key, has_answered) = (None, false);
+    let ctx =
+        Context { engine, caller, tool: tool.name, key, has_answered, arguments: None, page: Some(page) };
+    (tool.rows)(&ctx, arguments, &tool.argument_names())
 }
 
 /// A tool as the edges list it.
@@ -309,6 +424,8 @@ pub struct Definition {
     pub input_schema: Map<String, Value>,
     pub output_schema: Map<String, Value>,
     pub(crate) run: Run,
+    rows: RunRows,
+    pub(crate) has_sets: bool,
 }
 
 impl Definition {
@@ -341,6 +458,8 @@ pub fn definitions() -> &'static [Definition] {
                 input_schema: (row.input)(row.effect.writes()),
                 output_schema: (row.output)(family),
                 run: row.run,
+                rows: row.rows,
+                has_sets: row.has_sets,
             })
             .collect()
     })

@@ -1,16 +1,41 @@
 //! `kenning serve`
 
-use super::Outcome;
+use std::net::SocketAddr;
+
+use clap::Args;
+use kenning_server::RowsListener;
+
+use super::{Outcome, usage};
 use crate::config::Config;
 
-pub fn run(config: &Config) -> anyhow::Result<Outcome> {
+#[derive(Args, Default)]
+pub struct Serve {
+    /// Also serve the rows behind replies over HTTP, here; a loopback address such as 127.0.0.1:8788
+    #[arg(long, env = "KENNING_ROWS_LISTEN", value_name = "ADDR")]
+    rows_listen: Option<SocketAddr>,
+}
+
+pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     let (engine, options) = (config.engine()?, config.options()?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let served = runtime.block_on(async {
         survive_file_limits();
+        let rows = match serve.rows_listen {
+            Some(address) if !address.ip().is_loopback() => {
+                return Err(usage(format!(
+                    "rows are served on this machine only; {address} is no loopback address"
+                )));
+            }
+            // Another session may have the port: memory is worth more than rows over HTTP.
+            Some(address) => RowsListener::bind(address)
+                .await
+                .inspect_err(|error| tracing::warn!("rows are not served over HTTP: {error}"))
+                .ok(),
+            None => None,
+        };
         tokio::select! {
-            served = kenning_server::serve_stdio(engine, options) => served,
-            () = asked_to_stop() => Ok(()),
+            served = kenning_server::serve_stdio(engine, options, rows) => Ok(served?),
+            () = asked_to_stop() => anyhow::Ok(()),
         }
     });
     // Calls that still run may end with the process: what they have not committed is not acknowledged.

@@ -12,7 +12,7 @@ use kenning_testkit::TempStore;
 use serde_json::{Value, json};
 
 use self::rows::{Answers, Asker, Call, Item, Passage, Row, Shows, rows};
-use self::world::{COMMON, Reach, World, markers};
+use self::world::{COMMON, Kind, Reach, World, markers};
 use crate::subscriptions::SOON;
 use crate::{server, start, start_in, text};
 
@@ -107,14 +107,30 @@ fn a_cursor_of_another_scope_is_refused() {
 impl Asker {
     /// Says in each call from which scope it asks.
     fn naming(scope: &str) -> Asker {
-        Asker { name: scope.to_owned(), is_default: false, passages: Vec::new(), of_others: Vec::new() }
+        let (passages, of_others, sets) = (Vec::new(), Vec::new(), Vec::new());
+        Asker { name: scope.to_owned(), is_default: false, passages, of_others, sets }
     }
 
     /// Asks a server that was started for the scope.
     fn of_server(scope: &str, client: &mut Client, of_others: &[Passage]) -> Asker {
-        let passages = passages(client);
-        Asker { name: scope.to_owned(), is_default: true, passages, of_others: of_others.to_vec() }
+        let (passages, sets) = (passages(client), sets(client));
+        Asker { name: scope.to_owned(), is_default: true, passages, of_others: of_others.to_vec(), sets }
     }
+}
+
+/// The sets behind lists of which one row is shown.
+fn sets(client: &mut Client) -> Vec<(String, Kind)> {
+    let lists = [
+        ("query", json!({"content": COMMON, "limit": 1}), Kind::Entry),
+        ("query_graph", json!({"limit": 1}), Kind::Triple),
+        ("search_patterns", json!({"q": COMMON, "difficulty": "beginner", "limit": 1}), Kind::Document),
+        ("kb_search", json!({"query": COMMON, "top_k": 1}), Kind::Section),
+    ];
+    let set = |(tool, arguments, kind): (&str, Value, Kind)| {
+        let reply = client.call(tool, arguments).expect("the server answers");
+        Some((reply["resource"]["uri"].as_str()?.to_owned(), kind))
+    };
+    lists.into_iter().filter_map(set).collect()
 }
 
 /// All that a search finds from where the server was started; nothing where that is gone.

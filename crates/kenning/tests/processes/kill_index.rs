@@ -217,11 +217,15 @@ fn replies(client: &mut Client) -> Vec<String> {
     ];
     let mut reply = |mut question: Value| {
         question["explain"] = json!(true);
-        let reply = client.call_whole("query", question).expect("the server answers");
-        let whole = reply.to_string();
-        match reply["structuredContent"]["next_cursor"].as_str() {
-            Some(cursor) => whole.replace(cursor, "CURSOR"),
-            None => whole,
+        let mut reply = client.call_whole("query", question).expect("the server answers");
+        // Handles and times differ each time.
+        let structured = reply["structuredContent"].take();
+        let items = structured["items"].to_string();
+        let text = reply["content"][0]["text"].as_str().expect("a text");
+        let text = text.split_once("\nAll ").map_or(text, |(text, _)| text);
+        match structured["next_cursor"].as_str() {
+            Some(cursor) => format!("{items} {}", text.replace(cursor, "CURSOR")),
+            None => format!("{items} {text}"),
         }
     };
     questions.into_iter().map(&mut reply).collect()

@@ -8,6 +8,7 @@ mod isolation;
 mod kill;
 mod kill_index;
 mod many;
+mod rows;
 mod subscriptions;
 mod tool_list;
 mod transcripts;
@@ -29,7 +30,7 @@ fn server(dir: &Path) -> Command {
 
 /// What the developer has set for their own sessions must not reach the tests.
 fn without_settings(command: &mut Command) -> &mut Command {
-    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "LOG"] {
+    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"] {
         command.env_remove(format!("KENNING_{name}"));
     }
     command

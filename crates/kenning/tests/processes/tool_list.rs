@@ -69,6 +69,42 @@ fn tools_for_patterns_come_with_a_catalogue_and_bring_no_others() {
 }
 
 #[test]
+fn views_are_for_hosts_that_show_them() {
+    let store = TempStore::new();
+    let ui =
+        json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
+    for era in [Era::Modern, Era::Legacy] {
+        let mut client =
+            Client::start_with(server(store.path()), era, "views", ui.clone()).expect("the server starts");
+        let listed = client.request("tools/list", json!({})).expect("a list");
+        let of = |name: &str| {
+            listed["tools"].as_array().expect("tools").iter().find(|tool| text(&tool["name"]) == name)
+        };
+        assert_eq!(of("query").expect("listed")["_meta"]["ui"]["resourceUri"], "ui://kenning/table.html");
+        assert_eq!(
+            of("query_graph").expect("listed")["_meta"]["ui"]["resourceUri"],
+            "ui://kenning/graph.html"
+        );
+        assert_eq!(of("kenning_rows_page").expect("listed")["_meta"]["ui"]["visibility"], json!(["app"]));
+        assert!(of("graph_expand").is_some(), "a view calls it");
+        let resources = client.request("resources/list", json!({})).expect("a list")["resources"].clone();
+        assert_eq!(resources.as_array().map(Vec::len), Some(5));
+        let page =
+            client.request("resources/read", json!({"uri": "ui://kenning/table.html"})).expect("a page");
+        assert_eq!(page["contents"][0]["mimeType"], "text/html;profile=mcp-app");
+
+        let mut client = start(store.path(), era, "none");
+        let listed = client.request("tools/list", json!({})).expect("a list").to_string();
+        assert!(
+            !listed.contains("ui://") && !listed.contains("kenning_rows_page"),
+            "others hear nothing of them"
+        );
+        let resources = client.request("resources/list", json!({})).expect("a list")["resources"].clone();
+        assert_eq!(resources.as_array().map(Vec::len), Some(3));
+    }
+}
+
+#[test]
 fn only_a_list_that_can_change_is_said_to_change() {
     let store = TempStore::new();
     let mut client = start(store.path(), Era::Modern, "list");

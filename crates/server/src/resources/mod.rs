@@ -1,6 +1,7 @@
 //! What clients can read and watch by address.
 
 pub(crate) mod diagnostics;
+pub(crate) mod rows;
 pub(crate) mod scratch;
 mod uri;
 
@@ -80,7 +81,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     });
     let entry =
         ResourceTemplate::new(ENTRY, "entry").with_description("One entry, whole.").with_mime_type(MIME_TYPE);
-    pages.chain([entry, scratch::template(), diagnostics::template()]).collect()
+    pages.chain([entry, rows::template(), scratch::template(), diagnostics::template()]).collect()
 }
 
 /// What every read returns.

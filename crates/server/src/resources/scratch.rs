@@ -29,10 +29,10 @@ pub(crate) fn link(link: Link) -> Resource {
     // A fraction as priority is no valid number to some clients in this place.
     let mut annotations = Annotations::default().with_audience(vec![Role::Assistant]);
     annotations.last_modified = Some(link.last_modified);
-    Resource::new(link.uri, link.name)
-        .with_mime_type(MIME_TYPE)
-        .with_size(link.bytes)
-        .with_annotations(annotations)
+    let mut resource =
+        Resource::new(link.uri, link.name).with_mime_type(MIME_TYPE).with_annotations(annotations);
+    resource.size = link.bytes;
+    resource
 }
 
 /// None for any other address.

@@ -40,7 +40,7 @@ struct Options {
     max_per_doc: Option<Whole<0, 20>>,
     include_debug: Option<bool>,
     mode: Option<Mode>,
-    /// Default true; false takes the words as written.
+    /// Default true.
     rewrite: Option<bool>,
     scoring: Option<HowScored>,
 }
@@ -70,7 +70,7 @@ struct Diagnostics {
 
 impl Tool for RetrieveEvidence {
     const NAME: &'static str = "kb.retrieve_evidence";
-    const ABOUT: &'static str = "Answer a question from ingested documents: the sentences that answer it, with citations. \
+    const ABOUT: &'static str = "Quote the sentences of ingested documents that answer a question, with citations. \
         Use first for any question about the documentation. Do not use for remembered facts (`query`, `get_task_context`). \
         Returns at most `max_quotes` (default 6, max 12) quotes from the best `top_k` (default 5, max 20) sections; for more around a quote call `kb.expand_excerpt`.";
     const EFFECT: Effect = Effect::Reads;

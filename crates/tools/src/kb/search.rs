@@ -5,7 +5,7 @@ use kenning_presentation::Link;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::sought::{Filters, Manner, Mode, Sought, Source};
 use super::{diagnostics, passage};
@@ -14,8 +14,9 @@ use crate::code::counted;
 use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
+use crate::sets::{Attached, Columns, SetMetadata, SetResource};
 use crate::tool::{Effect, Tool};
-use crate::{Context, Listing, Stop};
+use crate::{Context, Stop};
 
 pub(crate) struct Search;
 
@@ -40,7 +41,7 @@ struct Options {
     include_scores: Option<bool>,
     include_debug: Option<bool>,
     mode: Option<Mode>,
-    /// Default true; false takes the words as written.
+    /// Default true.
     rewrite: Option<bool>,
     scoring: Option<HowScored>,
 }
@@ -75,6 +76,18 @@ pub(crate) struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     diagnostic_id: Option<String>,
+    /// Where all passages are that match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SetResource")]
+    resource: Option<SetResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    total_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SetMetadata")]
+    metadata: Option<SetMetadata>,
+    #[serde(skip)]
+    set: Option<Attached>,
     #[serde(skip)]
     query: String,
     #[serde(skip)]
@@ -115,9 +128,18 @@ const SNIPPET_CHARS_DEFAULT: u64 = 280;
 impl Tool for Search {
     const NAME: &'static str = "kb.search";
     const ABOUT: &'static str = "Find sections of ingested documents; previews are the sentences that answer best. \
-        Use to explore, or to choose what to read. Do not use for a question that wants an answer (`kb.retrieve_evidence`) or for remembered facts (`query`). \
+        Use to explore, or to choose what to read. Do not use for a question (`kb.retrieve_evidence`) or remembered facts (`query`). \
         Returns at most `top_k` (default 5, max 20) results, one per document, never whole text; read with `kb.read_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
+    const COLUMNS: Columns = &[
+        ("rank", "integer"),
+        ("title", "string"),
+        ("path", "string"),
+        ("doc_tag", "string"),
+        ("section_id", "string"),
+        ("score", "number"),
+        ("text", "string"),
+    ];
     type Input = Input;
     type Output = Output;
 
@@ -135,13 +157,8 @@ impl Tool for Search {
             scope.labels()
         );
         let page_size = input.page_size.map_or(TOP_K_DEFAULT, |many| many.0);
-        let listing = Listing::begin(
-            ctx.engine,
-            name,
-            page_size,
-            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
-            None,
-        )?;
+        let listing =
+            ctx.listing(name, page_size, input.cursor.as_ref().map(|cursor| cursor.0.as_str()), None)?;
         let snapshot = &listing.snapshot;
         let sought = Sought::new(ctx, snapshot, &scope, &filters, manner)?;
         let found = sought.find(snapshot, &query, top_k as usize)?;
@@ -179,7 +196,14 @@ impl Tool for Search {
         let is_cut = results.len() < all;
         let page = listing.end(results, found.hits.len() as u64)?;
         let partial = page.next_cursor.is_some();
+        let has_more = found.passages.is_some_and(|passages| passages > page.items.len() as u64);
+        let set = found.passages.filter(|_| has_more);
+        let set = set.and_then(|passages| ctx.set::<Self>(&listing, "Passages", passages));
         Ok(Output {
+            total_count: set.as_ref().map(|set| set.metadata.total_count),
+            resource: set.as_ref().map(|set| set.resource.clone()),
+            metadata: set.as_ref().map(|set| set.metadata.clone()),
+            set,
             results: page.items,
             next_cursor: page.next_cursor,
             partial,
@@ -198,6 +222,38 @@ impl Tool for Search {
             has_graph: ctx.caller.has_graph,
             is_narrowed: sought.is_narrowed(),
         })
+    }
+
+    fn set(output: &Output) -> Option<&Attached> {
+        output.set.as_ref()
+    }
+
+    /// Every passage that matches, best first, whatever its document.
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Map<String, Value>>, Stop> {
+        let options = input.options.unwrap_or_default();
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let manner =
+            Manner { max_per_doc: 0, mode: Mode::VectorOnly, rewrites: options.rewrite.unwrap_or(true) };
+        let listing = ctx.listing(String::new(), 1, None, None)?;
+        let sought = Sought::new(ctx, &listing.snapshot, &scope, &filters, manner)?;
+        let mut rows = Vec::new();
+        for (at, passage) in (listing.rows().start + 1..).zip(sought.passages(
+            &listing.snapshot,
+            &input.query.0,
+            listing.rows(),
+        )?) {
+            let row = json!({
+                "rank": at,
+                "title": passage.section.title(),
+                "path": passage.path,
+                "doc_tag": passage.section.doc_tag,
+                "section_id": passage.id.to_string(),
+                "score": rounded(passage.score),
+                "text": passage.text,
+            });
+            rows.extend(row.as_object().cloned());
+        }
+        Ok(rows)
     }
 
     fn text(output: &Output) -> String {
@@ -241,7 +297,7 @@ impl Tool for Search {
         let link = |found: &Found| Link {
             uri: found.scratch_uri.clone(),
             name: found.title.clone(),
-            bytes: found.size_bytes as u64,
+            bytes: Some(found.size_bytes as u64),
             last_modified: output.at.clone(),
         };
         output.results.iter().map(link).collect()

@@ -2,9 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use kenning_engine::{Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Snapshot};
-use kenning_model::{Id, Record, ScopeId, Section, Timestamp};
+use kenning_engine::{
+    Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Snapshot, passage_ranges,
+};
+use kenning_model::{Id, Record, ScopeId, Section, Timestamp, clean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +87,17 @@ pub(crate) struct Hits {
     /// How many were passed over because their document was there already.
     pub(crate) duplicates: usize,
     pub(crate) is_degraded: bool,
+    /// How many passages match in all; none where that is not known without looking at each.
+    pub(crate) passages: Option<u64>,
+}
+
+/// A passage that matches.
+pub(crate) struct Matching {
+    pub(crate) id: Id,
+    pub(crate) section: Section,
+    pub(crate) path: String,
+    pub(crate) score: f64,
+    pub(crate) text: String,
 }
 
 /// So many passages are looked at first. Where a few documents have them all, each further look is four times as wide, up
@@ -147,13 +161,15 @@ impl Sought {
     fn search(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
         let question =
             SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
-        let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false };
+        let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false, passages: None };
+        let is_by_index = self.path_prefix.is_none() && self.updated_after.is_none();
         // A section comes once, by its best passage.
         let mut known: HashSet<Id> = HashSet::new();
         let (mut start, mut size) = (0, PAGE);
         while found.hits.len() < many && start < LOOKED_AT_MAX {
             let page = snapshot.search_passages(&question, start..start + size)?;
             found.is_degraded |= page.is_degraded;
+            found.passages = is_by_index.then_some(page.total);
             (start, size) = (start + size, size * 4);
             let is_last = start >= page.total;
             for PassageHit { section: id, passage, why } in page.hits {
@@ -186,6 +202,33 @@ impl Sought {
             }
         }
         Ok(found)
+    }
+
+    /// Passages that match, of whatever section.
+    pub(crate) fn passages(
+        &self,
+        snapshot: &Snapshot<'_>,
+        text: &str,
+        rows: Range<u64>,
+    ) -> Result<Vec<Matching>, Stop> {
+        let question =
+            SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
+        let mut passages = Vec::new();
+        for PassageHit { section: id, passage, why } in snapshot.search_passages(&question, rows)?.hits {
+            let section = section(snapshot, id)?;
+            let document = snapshot.document(section.document)?;
+            let path = document.as_ref().and_then(|stored| stored.record.as_document());
+            let whole = clean(&section.text);
+            let range = passage_ranges(&whole).into_iter().nth(passage).unwrap_or(0..whole.len());
+            passages.push(Matching {
+                id,
+                path: path.map(|document| clean(&document.path)).unwrap_or_default(),
+                score: why.total,
+                text: whole[range].to_owned(),
+                section,
+            });
+        }
+        Ok(passages)
     }
 
     /// Puts in what the graph leads to, each where its score says.

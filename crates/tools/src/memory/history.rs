@@ -2,7 +2,8 @@
 
 use kenning_engine::Snapshot;
 use kenning_model::{EntityType, Id, ScopeName, TxId};
-use kenning_presentation::budget::{ROWS_BYTES_MAX, excerpt_bytes, take_rows};
+use kenning_presentation::budget::{ROWS_BYTES_MAX, excerpt_bytes};
+use kenning_storage::View;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -10,8 +11,9 @@ use super::item::{Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
+use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, closure};
-use crate::{Context, List, Listing, Stop};
+use crate::{Context, List, Stop};
 
 pub(crate) struct History;
 
@@ -29,6 +31,8 @@ pub(crate) struct Input {
 }
 
 const LIMIT_DEFAULT: u64 = 20;
+/// Of a transaction, in a set.
+const SET_CHANGES_MAX: usize = 10_000;
 
 impl Tool for History {
     const NAME: &'static str = "history";
@@ -36,6 +40,16 @@ impl Tool for History {
         Use to see who changed what in what the scope sees, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
         Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const COLUMNS: Columns = &[
+        ("tx_id", "integer"),
+        ("at", "datetime"),
+        ("actor", "string"),
+        ("tool", "string"),
+        ("changes", "json"),
+        ("changes_left_out", "integer"),
+        ("undoes", "json"),
+        ("undone_by", "integer"),
+    ];
     type Input = Input;
     type Output = List<TransactionItem>;
 
@@ -44,8 +58,7 @@ impl Tool for History {
         let asked = input.id.as_ref().map(|id| id.0.as_str());
         let entity_type = input.entity_type.map(EntityType::from);
         let since = TxId(input.since_tx_id.map_or(0, |tx| tx.0));
-        let listing = Listing::begin(
-            ctx.engine,
+        let listing = ctx.listing(
             format!("history {scope} {asked:?} {entity_type:?} {since}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
@@ -57,14 +70,23 @@ impl Tool for History {
             true => None,
             false => Some(closure(snapshot, &scope)?),
         };
-        let view = TransactionItem::view(scopes.as_deref());
+        let view = match ctx.page {
+            Some(_) => View { scopes: scopes.as_deref(), changes_max: SET_CHANGES_MAX },
+            None => TransactionItem::view(scopes.as_deref()),
+        };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
         if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
             return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), asked));
         }
         let items = transaction_items(snapshot, &transactions)?;
-        let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
-        listing.end(items, total)
+        let items = ctx.fitting(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
+        let list = listing.end(items, total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Transactions", total));
+        Ok(list.with(set))
+    }
+
+    fn set(output: &List<TransactionItem>) -> Option<&Attached> {
+        output.set.as_ref()
     }
 
     fn text(output: &List<TransactionItem>) -> String {

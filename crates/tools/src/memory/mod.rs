@@ -5,6 +5,7 @@ mod history;
 pub mod item;
 pub mod query;
 mod query_graph;
+mod read_rows;
 mod relate;
 mod store;
 mod undo;
@@ -22,5 +23,6 @@ pub(crate) fn tools() -> Vec<Row> {
         row::<query_graph::QueryGraph>(),
         row::<undo::Undo>(),
         row::<history::History>(),
+        row::<read_rows::ReadRows>(),
     ]
 }

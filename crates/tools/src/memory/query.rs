@@ -2,7 +2,7 @@
 
 use kenning_engine::{Explanation, Question};
 use kenning_model::{ScopeName, TxId};
-use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes, take_rows};
+use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes};
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use super::item::{EntryItem, as_data, entry_items, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
 use crate::code::counted;
+use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, closure};
-use crate::{Context, List, Listing, Stop};
+use crate::{Context, List, Stop};
 
 pub(crate) struct Query;
 
@@ -89,6 +90,25 @@ impl Tool for Query {
         Do not use for links between things (`query_graph`) or past changes (`history`). \
         Returns at most `limit` (default 20, max 200); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const COLUMNS: Columns = &[
+        ("id", "string"),
+        ("topic", "string"),
+        ("content", "string"),
+        ("tags", "json"),
+        ("scope", "string"),
+        ("context", "string"),
+        ("task_sizes", "json"),
+        ("source", "string"),
+        ("actor", "string"),
+        ("confidence", "number"),
+        ("valid_from", "datetime"),
+        ("valid_to", "datetime"),
+        ("status", "string"),
+        ("version", "integer"),
+        ("recorded_at", "datetime"),
+        ("updated_at", "datetime"),
+        ("tx_id", "integer"),
+    ];
     type Input = Input;
     type Output = Output;
 
@@ -104,8 +124,7 @@ impl Tool for Query {
         };
         let (at, suppressed_too) = (asked.at, asked.suppressed_too);
         let words = [asked.topic.as_deref(), asked.content.as_deref()];
-        let listing = Listing::begin(
-            ctx.engine,
+        let listing = ctx.listing(
             listing_name(&scope, words, &asked.tags, at, suppressed_too),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
@@ -129,11 +148,17 @@ impl Tool for Query {
             entry,
         };
         let items = entries.into_iter().zip(explained).map(item).collect();
-        let items = take_rows(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {
+        let items = ctx.fitting(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {
             entry: item.entry.cut_to_fit(),
             ..item
         });
-        Ok(Output { list: listing.end(items, found.total)?, asked, is_degraded: found.is_degraded })
+        let list = listing.end(items, found.total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Entries", found.total));
+        Ok(Output { list: list.with(set), asked, is_degraded: found.is_degraded })
+    }
+
+    fn set(output: &Output) -> Option<&Attached> {
+        output.list.set.as_ref()
     }
 
     fn text(Output { list, asked, .. }: &Output) -> String {

@@ -1,15 +1,16 @@
 //! `query_graph`: look triples up by any of their parts.
 
 use kenning_model::{TxId, fold};
-use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use kenning_presentation::budget::ROWS_BYTES_MAX;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::item::{TripleItem, as_data, place, triple_items};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
+use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, closure};
-use crate::{Context, List, Listing, Stop};
+use crate::{Context, List, Stop};
 
 pub(crate) struct QueryGraph;
 
@@ -33,6 +34,20 @@ impl Tool for QueryGraph {
         Use when you know one end or the relation. Do not use for text (`query`). \
         Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const COLUMNS: Columns = &[
+        ("id", "string"),
+        ("subject", "string"),
+        ("predicate", "string"),
+        ("object", "string"),
+        ("scope", "string"),
+        ("source", "string"),
+        ("actor", "string"),
+        ("confidence", "number"),
+        ("version", "integer"),
+        ("recorded_at", "datetime"),
+        ("updated_at", "datetime"),
+        ("tx_id", "integer"),
+    ];
     type Input = Input;
     type Output = List<TripleItem>;
 
@@ -41,8 +56,7 @@ impl Tool for QueryGraph {
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
         let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
         let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
-        let listing = Listing::begin(
-            ctx.engine,
+        let listing = ctx.listing(
             format!("query_graph {scope} {subject:?} {predicate:?} {object:?} {at:?}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
@@ -53,8 +67,14 @@ impl Tool for QueryGraph {
         let (triples, total) = listing.snapshot.triples(&scopes, fact, listing.rows())?;
         let items = triple_items(&listing.snapshot, &triples)?;
         // A triple is 3 KiB at most, far below what a reply holds.
-        let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
-        listing.end(items, total)
+        let items = ctx.fitting(items, ROWS_BYTES_MAX, |item| item);
+        let list = listing.end(items, total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Triples", total));
+        Ok(list.with(set))
+    }
+
+    fn set(output: &List<TripleItem>) -> Option<&Attached> {
+        output.set.as_ref()
     }
 
     fn text(output: &List<TripleItem>) -> String {

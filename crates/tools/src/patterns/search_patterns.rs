@@ -18,6 +18,7 @@ use super::{
 };
 use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
 use crate::memory::query::degraded;
+use crate::sets::{Attached, Columns, SetColumn, SetMetadata, SetResource};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Listing, Stop};
 
@@ -73,6 +74,15 @@ pub(crate) struct Results {
     #[schemars(with = "String")]
     next_cursor: Option<String>,
     as_of_tx_id: u64,
+    /// Where all matches are, if these are not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SetResource")]
+    resource: Option<SetResource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    total_count: Option<u64>,
+    #[serde(skip)]
+    set: Option<Attached>,
     #[serde(skip)]
     format: Format,
     #[serde(skip)]
@@ -109,6 +119,19 @@ struct Metadata {
     rendered_cards: usize,
     rendered_card_ids: Vec<String>,
     contract_markers: ContractMarkers,
+    /// Of the set behind it, in the words that all sets have.
+    #[serde(rename = "total_count", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    of_set: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<SetColumn>")]
+    columns: Option<Vec<SetColumn>>,
+    #[serde(rename = "executed_at", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    executed_at: Option<String>,
+    #[serde(rename = "expires_at", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    expires_at: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -175,10 +198,18 @@ const FIELD_BYTES_MAX: usize = 8 * 1024;
 
 impl Tool for SearchPatterns {
     const NAME: &'static str = "search_patterns";
-    const ABOUT: &'static str = "Find patterns of the catalogue by words and meaning. Use when how something is best done may be \
+    const ABOUT: &'static str = "Find patterns of the catalogue. Use when how something is best done may be \
         catalogued. Do not use for documents (`kb.search`) or facts (`query`). Returns all matches, the first `limitCards` \
         (default 3) as cards; asks to narrow more than 20. Then `get_pattern`.";
     const EFFECT: Effect = Effect::Reads;
+    const COLUMNS: Columns = &[
+        ("id", "string"),
+        ("title", "string"),
+        ("category", "string"),
+        ("difficulty", "string"),
+        ("description", "string"),
+        ("tags", "json"),
+    ];
     type Input = Input;
     type Output = Told<Results>;
 
@@ -204,13 +235,13 @@ impl Tool for SearchPatterns {
         };
         let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
         let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
-        let listing = Listing::begin(ctx.engine, asked.listing_name(ctx), limit, cursor, None)?;
+        let listing = ctx.listing(asked.listing_name(ctx), limit, cursor, None)?;
         let snapshot = &listing.snapshot;
         let scopes = scopes(ctx, snapshot)?;
         let found = snapshot.search_patterns(&asked.question(&scopes))?;
         let has_filter = asked.category.is_some() || asked.difficulty.is_some();
         // Whoever goes on or was asked already wants to see them.
-        let is_wanted = cursor.is_some() || ctx.has_answered;
+        let is_wanted = cursor.is_some() || ctx.has_answered || ctx.page.is_some();
         if found.ids.len() > TOO_BROAD
             && !has_filter
             && !is_wanted
@@ -223,19 +254,30 @@ impl Tool for SearchPatterns {
             false => None,
         };
         let rows = listing.rows();
-        let mut page = Page { first: rows.start, ..Page::default() };
+        let mut page = Page { first: rows.start, is_bounded: ctx.page.is_none(), ..Page::default() };
         for id in found.ids.iter().skip(rows.start as usize).take((rows.end - rows.start) as usize) {
             if !page.take(snapshot, *id, asked.has_panel)? {
                 break;
             }
         }
+        let found_total = found.ids.len() as u64;
         let question = Answered { asked, found, discovery };
         loop {
-            let results = question.results(&listing, &page)?;
+            let mut results = question.results(&listing, &page)?;
+            if results.next_cursor.is_some() {
+                results.attach(ctx.set::<Self>(&listing, "Patterns", found_total));
+            }
             // Rows are reckoned by themselves; what stands around them is found out here.
-            if results.fits() || !page.shorten() {
+            if !page.is_bounded || results.fits() || !page.shorten() {
                 return Ok(Told::answer(results));
             }
+        }
+    }
+
+    fn set(output: &Told<Results>) -> Option<&Attached> {
+        match output {
+            Told::Answer(results) => results.set.as_ref(),
+            Told::NeedsInput(_) => None,
         }
     }
 
@@ -328,12 +370,19 @@ impl Answered {
                     cards: markers.cards,
                     version: VERSION,
                 },
+                of_set: None,
+                columns: None,
+                executed_at: None,
+                expires_at: None,
             },
             patterns: list.items,
             discovery: discovery.clone(),
             provenance: panel,
             next_cursor: list.next_cursor,
             as_of_tx_id: list.as_of_tx_id,
+            resource: None,
+            total_count: None,
+            set: None,
             format: asked.format,
             markdown,
             is_degraded: found.is_degraded,
@@ -349,6 +398,18 @@ impl Answered {
 }
 
 impl Results {
+    fn attach(&mut self, set: Option<Attached>) {
+        let Some(set) = set else { return };
+        self.resource = Some(set.resource.clone());
+        self.total_count = Some(set.metadata.total_count);
+        let SetMetadata { total_count, columns, executed_at, expires_at } = set.metadata.clone();
+        self.metadata.of_set = Some(total_count);
+        self.metadata.columns = Some(columns);
+        self.metadata.executed_at = Some(executed_at);
+        self.metadata.expires_at = Some(expires_at);
+        self.set = Some(set);
+    }
+
     fn fits(&self) -> bool {
         let structured = json_bytes(self);
         let markdown: usize = self.markdown.iter().map(String::len).sum();
@@ -363,6 +424,8 @@ impl Results {
 struct Page {
     /// How many are on the pages before it.
     first: u64,
+    /// By what a reply holds; the rows of a set are whole.
+    is_bounded: bool,
     rows: Vec<Row>,
     bytes: usize,
 }
@@ -392,11 +455,11 @@ impl Page {
         let mut summary = Summary::new(document, pattern, usize::MAX);
         let line = index_line(&summary, &pattern.summary);
         let around = line.len() + origin.as_ref().map_or(0, |origin| 2 * json_bytes(origin));
-        if json_bytes(&summary) + around > ROWS_BYTES_MAX {
+        if self.is_bounded && json_bytes(&summary) + around > ROWS_BYTES_MAX {
             summary = Summary::new(document, pattern, FIELD_BYTES_MAX);
         }
         let bytes = json_bytes(&summary) + around;
-        if !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
+        if self.is_bounded && !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
             return Ok(false);
         }
         self.bytes += bytes;

@@ -6,4 +6,5 @@ mod long_sections;
 mod patterns;
 mod published;
 mod session;
+mod sets;
 mod transcripts;

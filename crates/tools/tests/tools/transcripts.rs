@@ -11,15 +11,16 @@ use kenning_presentation::Reply;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
 use kenning_testkit::transcript::{Call, Player, Transcript};
-use kenning_tools::{Access, Caller, Scratch, definitions, dispatch, find};
+use kenning_tools::{Access, Caller, ResultSets, Scratch, definitions, dispatch, find};
 use serde_json::{Map, Value, json};
 
 use crate::patterns;
 
 /// A minute passes from call to call.
 struct InProcess {
-    engine: Engine,
+    engine: Arc<Engine>,
     scratch: Arc<Scratch>,
+    sets: Arc<ResultSets>,
     minutes: Arc<AtomicI64>,
     _store: TempStore,
 }
@@ -34,8 +35,9 @@ impl InProcess {
             kenning_testkit::fixed_start() + passed
         };
         let sources = Sources { now: Arc::new(now), ..kenning_testkit::fixed_sources() };
-        let engine = Engine::new(store.path().to_owned(), sources);
-        InProcess { engine, scratch: Arc::default(), minutes, _store: store }
+        let engine = Arc::new(Engine::new(store.path().to_owned(), sources));
+        let sets = Arc::new(ResultSets::new(engine.clone(), None, None));
+        InProcess { engine, scratch: Arc::default(), sets, minutes, _store: store }
     }
 }
 
@@ -49,6 +51,7 @@ impl Player for InProcess {
             is_owner: false,
             has_graph: true,
             scratch: self.scratch.clone(),
+            sets: Some(self.sets.clone()),
             usage: Arc::default(),
         };
         let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));

@@ -41,6 +41,8 @@ pub struct Asker {
     pub passages: Vec<Passage>,
     /// What the searches of another have found, whose server still runs.
     pub of_others: Vec<Passage>,
+    /// Behind lists of this caller, and what they are of.
+    pub sets: Vec<(String, Kind)>,
 }
 
 /// A section that is kept for whoever found it.
@@ -100,6 +102,7 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "get_task_context", Stored(get_task_context)),
         row(Tool, "get_namespaces", Stored(get_namespaces)),
         row(Tool, "undo", Stored(undo)),
+        row(Tool, "read_rows", OfServer(read_rows)),
         row(Tool, "search_patterns", OfServer(search_patterns)),
         row(Tool, "get_pattern", OfServer(get_pattern)),
         row(Tool, "kb_search", OfServer(kb_search)),
@@ -141,6 +144,7 @@ pub fn rows() -> Vec<Row> {
             Stored(transactions_with_parameters),
         ),
         row(Template, "knowledge://entries/{id}", Stored(entry)),
+        row(Template, "kenning://rows/{id}{?offset,limit,sort}", OfServer(rows_of_sets)),
         row(Template, "kenning://scratch/{session_id}/{passage_id}", OfServer(scratch)),
         row(Template, "kenning://diagnostics/{diagnostic_id}", OfServer(diagnostics)),
         row(Prompt, "ingest_memory", Stored(|_, asker| vec![prompt("ingest_memory", "text", asker)])),
@@ -158,6 +162,8 @@ pub fn rows() -> Vec<Row> {
         row(Completion, "session_id", Stored(|_, asker| completions("session_id", asker))),
         row(Completion, "passage_id", Stored(|_, asker| completions("passage_id", asker))),
         row(Completion, "diagnostic_id", Stored(|_, asker| completions("diagnostic_id", asker))),
+        row(Completion, "offset", Stored(|_, asker| completions("offset", asker))),
+        row(Completion, "sort", Stored(|_, asker| completions("sort", asker))),
         row(Completion, "limit", Stored(|_, asker| completions("limit", asker))),
         row(Completion, "cursor", Stored(|_, asker| completions("cursor", asker))),
         row(Completion, "content", Stored(|_, asker| completions("content", asker))),
@@ -266,6 +272,48 @@ fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let keys: Vec<&str> = of_kind(world, Kind::Entry).map(|mark| mark.key.as_str()).collect();
     calls.extend(keys.chunks(QUERIES_MAX).map(|queries| ask(json!({"queries": queries}), Shows::Some)));
     calls
+}
+
+/// The rows of a set are those of the list that it is behind.
+fn read_rows<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments, shows| kb("read_rows", arguments, Reach::Live(NOW), shows);
+    let none = json!({"resource": "kenning://rows/none", "offset": 0, "limit": 1, "sort": {"field": "id"}});
+    let mut calls = vec![kb("read_rows", none, Reach::Nothing, Shows::Refusal)];
+    for (uri, kind) in &asker.sets {
+        calls.push(ask(json!({"resource": uri, "limit": 1000}), shows_of(*kind)));
+        let sort = match kind {
+            Kind::Section => json!({"field": "score", "order": "desc"}),
+            _ => json!({"field": "id"}),
+        };
+        calls.push(ask(json!({"resource": uri, "limit": 1000, "sort": sort}), shows_of(*kind)));
+        calls.push(ask(json!({"resource": uri, "offset": 1, "limit": 1}), Shows::Some));
+    }
+    calls
+}
+
+fn rows_of_sets<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let read = |uri: String, reach, shows| Call {
+        method: "resources/read",
+        params: json!({"uri": uri}),
+        reach,
+        shows,
+    };
+    let mut calls = vec![read("kenning://rows/none".to_owned(), Reach::Nothing, Shows::Refusal)];
+    for (uri, kind) in &asker.sets {
+        calls.push(read(format!("{uri}?limit=1000"), Reach::Live(NOW), shows_of(*kind)));
+        calls.push(read(format!("{uri}?offset=1&limit=1&sort="), Reach::Live(NOW), Shows::Some));
+    }
+    calls
+}
+
+/// A path may have a word of a document's first title, which no row has.
+fn shows_of<'a>(kind: Kind) -> Shows<'a> {
+    match kind {
+        Kind::Entry => ENTRIES,
+        Kind::Triple => TRIPLES,
+        Kind::Section => SECTIONS,
+        Kind::Document => ANY_DOCUMENT,
+    }
 }
 
 /// Every document is a pattern too.
