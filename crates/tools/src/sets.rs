@@ -11,10 +11,10 @@ use kenning_model::{Timestamp, TxId};
 use kenning_presentation::budget::json_bytes;
 use mcp_dual_response::server::{
     Backing, DualResponseServer, Error, Executor, MemoryStore, PageRequest, Principal, Resource,
-    ResourceStore, ServerBuilder, SqliteStore,
+    ResourceStore, ServerBuilder, SqliteStore, sort_rows,
 };
 use mcp_dual_response::wire::{Page, PageQuery};
-use mcp_dual_response::{BoxError, Column, Order, Row, Sort, rusqlite};
+use mcp_dual_response::{BoxError, Column, Row, rusqlite};
 use moka::sync::Cache;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -262,11 +262,12 @@ impl Opened {
             Some(file) => durable(file),
             None => Arc::new(MemoryStore::new()),
         };
+        let again = Again::new(engine.clone());
         let with = |builder: ServerBuilder| {
             let clock = engine.clone();
             builder
                 .shared_store(store.clone())
-                .executor(Again::new(engine.clone()))
+                .executor(again.clone())
                 .uri_scheme("kenning")
                 .uri_path("rows")
                 .page_rows(ROWS_DEFAULT, ROWS_MAX)
@@ -368,6 +369,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Refused(Stop);
 
 /// Makes the call again that a set is behind.
+#[derive(Clone)]
 struct Again {
     engine: Arc<Engine>,
     sorted: Cache<String, Sorted>,
@@ -445,10 +447,6 @@ fn read_sorted(
 ) -> Result<Vec<Row>, Stop> {
     let key = json!([asked, page.sort]).to_string();
     let sort = || {
-        let too_many = || {
-            let message = "`sort`: there are too many rows to be sorted; narrow the question".to_owned();
-            Stop::invalid(message)
-        };
         let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
             let more = read(engine, asked, rows.len() as u64, ROWS_MAX)?;
@@ -458,45 +456,16 @@ fn read_sorted(
             bytes += more.iter().map(json_bytes).sum::<usize>();
             rows.extend(more);
             if rows.len() > SORTED_ROWS_MAX || bytes > SORTED_BYTES_MAX {
-                return Err(too_many());
+                return Err(Stop::invalid(
+                    "`sort`: there are too many rows to be sorted; narrow the question",
+                ));
             }
         }
-        rows.sort_by(|one, other| in_order(&page.sort, one, other));
+        sort_rows(&mut rows, &page.sort);
         Ok(Sorted { rows: Arc::new(rows), bytes })
     };
     // Whoever asks for the same waits for the one who sorts.
     let Sorted { rows, .. } = sorted.try_get_with(key, sort).map_err(|stop: Arc<Stop>| (*stop).clone())?;
     let at = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(rows.len());
     Ok(rows[at(page.offset)..at(page.offset.saturating_add(page.limit))].to_vec())
-}
-
-fn in_order(sort: &[Sort], one: &Row, other: &Row) -> std::cmp::Ordering {
-    use std::cmp::Ordering::{Equal, Greater, Less};
-    for Sort { field, order, .. } in sort {
-        let [one, other] = [one, other].map(|row| row.get(field).filter(|value| !value.is_null()));
-        // What is missing comes last either way.
-        let ordering = match (one, other) {
-            (None, None) => Equal,
-            (None, Some(_)) => return Greater,
-            (Some(_), None) => return Less,
-            (Some(one), Some(other)) => match *order {
-                Order::Desc => compared(other, one),
-                _ => compared(one, other),
-            },
-        };
-        if ordering != Equal {
-            return ordering;
-        }
-    }
-    Equal
-}
-
-fn compared(one: &Value, other: &Value) -> std::cmp::Ordering {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => {
-            one.as_f64().unwrap_or(0.0).total_cmp(&other.as_f64().unwrap_or(0.0))
-        }
-        (Value::String(one), Value::String(other)) => one.cmp(other),
-        (one, other) => one.to_string().cmp(&other.to_string()),
-    }
 }

@@ -36,6 +36,7 @@ pub use options::ServerBuilder;
 pub use page::PageRequest;
 pub use resource::{Backing, Principal, Resource, ResourcePatch, SCHEMA_VERSION};
 pub use response::{ContentStyle, DualResponse};
+pub use snapshot::sort_rows;
 pub use store::ResourceStore;
 pub use stores::memory::MemoryStore;
 #[cfg(feature = "postgres")]

@@ -70,7 +70,7 @@ impl SnapshotRows {
     async fn sorted(&self, sort: &[Sort]) -> Result<&[Row], BoxError> {
         let rows = self.sorted.get_or_try_init(|| async {
             let mut rows = self.store.rows(&self.id, 0, self.total_count).await?;
-            rows.sort_by(|a, b| compare_rows(a, b, sort));
+            sort_rows(&mut rows, sort);
             Ok::<_, BoxError>(rows)
         });
         Ok(rows.await?)
@@ -98,6 +98,11 @@ impl Rows for SnapshotRows {
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>> {
         Box::pin(async { Ok(self.total_count) })
     }
+}
+
+/// Puts rows in an order, for an executor whose source can't. Missing values come last.
+pub fn sort_rows(rows: &mut [Row], sort: &[Sort]) {
+    rows.sort_by(|a, b| compare_rows(a, b, sort));
 }
 
 fn compare_rows(a: &Row, b: &Row, sort: &[Sort]) -> Ordering {
