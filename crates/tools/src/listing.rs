@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Stop;
-use crate::sets::{Attached, Pinned, SetMetadata, SetResource};
+use crate::sets::{Attached, Pinned};
 
 /// A listing under way: which rows to read, and as of when.
 pub struct Listing<'a> {
@@ -30,24 +30,14 @@ pub struct List<T> {
     pub total_count: u64,
     pub as_of_tx_id: u64,
     /// Where all rows are, if these are not all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "SetResource")]
-    pub resource: Option<SetResource>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "SetMetadata")]
-    pub metadata: Option<SetMetadata>,
-    #[serde(skip)]
+    #[serde(flatten)]
     pub set: Option<Attached>,
 }
 
 impl<T> List<T> {
     /// With the set that has all rows.
     pub(crate) fn with(self, set: Option<Attached>) -> List<T> {
-        let (resource, metadata) = match &set {
-            Some(set) => (Some(set.resource.clone()), Some(set.metadata.clone())),
-            None => (None, None),
-        };
-        List { resource, metadata, set, ..self }
+        List { set, ..self }
     }
 }
 
@@ -81,6 +71,12 @@ impl<'a> Listing<'a> {
         self.offset..self.offset + self.limit
     }
 
+    /// Those of all that are on the page.
+    pub(crate) fn page_of<'b, T>(&self, all: &'b [T]) -> impl Iterator<Item = &'b T> + use<'b, T> {
+        let Range { start, end } = self.rows();
+        all.iter().skip(start as usize).take((end - start) as usize)
+    }
+
     /// Closes the page after the rows that are really shown.
     pub fn end<T>(&self, items: Vec<T>, total_count: u64) -> Result<List<T>, Stop> {
         let offset = self.offset + items.len() as u64;
@@ -93,14 +89,6 @@ impl<'a> Listing<'a> {
                 Some(cursor.seal(&self.engine.secret()?, &self.name))
             }
         };
-        Ok(List {
-            items,
-            next_cursor,
-            total_count,
-            as_of_tx_id: at.0,
-            resource: None,
-            metadata: None,
-            set: None,
-        })
+        Ok(List { items, next_cursor, total_count, as_of_tx_id: at.0, set: None })
     }
 }

@@ -45,9 +45,10 @@ const CLEANUP_EVERY: SignedDuration = SignedDuration::from_mins(1);
 const BUSY_MAX: Duration = Duration::from_millis(250);
 const MIME_TYPE: &str = "application/json";
 
-/// What a reply says of the set behind it.
+// What a reply says of the set behind it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Attached {
+    /// Where all rows are, if these are not all.
     pub resource: SetResource,
     pub metadata: SetMetadata,
 }

@@ -59,7 +59,7 @@ pub trait Tool {
     const COLUMNS: Columns = &[];
 
     /// The set behind the reply.
-    fn set(_output: &Self::Output) -> Option<&Attached> {
+    fn set(_output: &Self::Output) -> Option<Attached> {
         None
     }
 

@@ -14,7 +14,7 @@ use crate::code::counted;
 use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
-use crate::sets::{Attached, Columns, SetMetadata, SetResource};
+use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -76,17 +76,11 @@ pub(crate) struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     diagnostic_id: Option<String>,
-    /// Where all passages are that match.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "SetResource")]
-    resource: Option<SetResource>,
+    /// Of passages, if there are more than these.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     total_count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "SetMetadata")]
-    metadata: Option<SetMetadata>,
-    #[serde(skip)]
+    #[serde(flatten)]
     set: Option<Attached>,
     #[serde(skip)]
     query: String,
@@ -201,8 +195,6 @@ impl Tool for Search {
         let set = set.and_then(|passages| ctx.set::<Self>(&listing, "Passages", passages));
         Ok(Output {
             total_count: set.as_ref().map(|set| set.metadata.total_count),
-            resource: set.as_ref().map(|set| set.resource.clone()),
-            metadata: set.as_ref().map(|set| set.metadata.clone()),
             set,
             results: page.items,
             next_cursor: page.next_cursor,
@@ -224,8 +216,8 @@ impl Tool for Search {
         })
     }
 
-    fn set(output: &Output) -> Option<&Attached> {
-        output.set.as_ref()
+    fn set(output: &Output) -> Option<Attached> {
+        output.set.clone()
     }
 
     /// Every passage that matches, best first, whatever its document.

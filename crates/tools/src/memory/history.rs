@@ -85,8 +85,8 @@ impl Tool for History {
         Ok(list.with(set))
     }
 
-    fn set(output: &List<TransactionItem>) -> Option<&Attached> {
-        output.set.as_ref()
+    fn set(output: &List<TransactionItem>) -> Option<Attached> {
+        output.set.clone()
     }
 
     fn text(output: &List<TransactionItem>) -> String {

@@ -157,8 +157,8 @@ impl Tool for Query {
         Ok(Output { list: list.with(set), asked, is_degraded: found.is_degraded })
     }
 
-    fn set(output: &Output) -> Option<&Attached> {
-        output.list.set.as_ref()
+    fn set(output: &Output) -> Option<Attached> {
+        output.list.set.clone()
     }
 
     fn text(Output { list, asked, .. }: &Output) -> String {

@@ -73,8 +73,8 @@ impl Tool for QueryGraph {
         Ok(list.with(set))
     }
 
-    fn set(output: &List<TripleItem>) -> Option<&Attached> {
-        output.set.as_ref()
+    fn set(output: &List<TripleItem>) -> Option<Attached> {
+        output.set.clone()
     }
 
     fn text(output: &List<TripleItem>) -> String {

@@ -3,19 +3,18 @@
 use std::collections::BTreeSet;
 
 use kenning_engine::{PatternQuestion, Piece, SectionKind, Snapshot, pieces};
-use kenning_model::{Document, Pattern, ScopeId, Section, fold};
+use kenning_model::{ScopeId, Section, fold};
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::card::{card, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Ask, Block, Format};
-use kenning_storage::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::needs_input::{Needs, NeedsInput};
 use super::provenance::Provenance;
-use super::{NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, pattern_of, scopes};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, scopes};
 use crate::arguments::{Given, NAME_BYTES_MAX};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -177,14 +176,10 @@ impl Tool for GetPattern {
             true => None,
             false => snapshot.pattern(&scopes, &id)?,
         };
-        let Some((stored, document, pattern)) = stored.as_ref().and_then(|stored| {
-            let (document, pattern) = pattern_of(stored)?;
-            Some((stored, document, pattern))
-        }) else {
-            return Ok(Told::needs(unknown_id(&snapshot, &scopes, &id, format)?));
-        };
-        let details = Details::read(&snapshot, stored, document, pattern, &scopes, format)?;
-        Ok(Told::answer(details.fitted()))
+        match stored.as_ref().and_then(Known::of) {
+            Some(known) => Ok(Told::answer(Details::read(&snapshot, &known, &scopes, format)?.fitted())),
+            None => Ok(Told::needs(unknown_id(&snapshot, &scopes, &id, format)?)),
+        }
     }
 
     fn text(output: &Told<Details>) -> String {
@@ -203,12 +198,11 @@ impl Tool for GetPattern {
 impl Details {
     fn read(
         snapshot: &Snapshot<'_>,
-        stored: &Stored,
-        document: &Document,
-        pattern: &Pattern,
+        known: &Known<'_>,
         scopes: &[ScopeId],
         format: Format,
     ) -> Result<Details, Stop> {
+        let Known { stored, document, pattern } = known;
         let (mut sections, mut examples, mut section_ids) = (Vec::new(), Vec::new(), Vec::new());
         for of_it in snapshot.sections_of(stored.id)? {
             let Some(section) = of_it.record.as_section().filter(|section| !section.text.trim().is_empty())
@@ -239,7 +233,6 @@ impl Details {
             avoid_when: pattern.avoid_when.as_deref().map(clean),
         };
         let has_guidance = guidance.use_when.is_some() || guidance.avoid_when.is_some();
-        let names = snapshot.scope_names(&[document.scope])?;
         Ok(Details {
             kind: "patternDetails:v1",
             id: clean(&pattern.id),
@@ -253,7 +246,7 @@ impl Details {
             sections,
             examples,
             related_patterns: pattern.related.iter().map(|id| clean(id)).collect(),
-            provenance: Provenance::new(stored, document, &names),
+            provenance: Provenance::new(snapshot, known)?,
             truncated: None,
             format,
             known_related,

@@ -108,9 +108,18 @@ fn scopes(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Vec<ScopeId>, St
     closure(snapshot, &ctx.scope_name(None)?)
 }
 
-fn pattern_of(stored: &Stored) -> Option<(&Document, &Pattern)> {
-    let document = stored.record.as_document()?;
-    Some((document, document.pattern.as_deref()?))
+/// A document that is a pattern.
+struct Known<'a> {
+    stored: &'a Stored,
+    document: &'a Document,
+    pattern: &'a Pattern,
+}
+
+impl Known<'_> {
+    fn of(stored: &Stored) -> Option<Known<'_>> {
+        let document = stored.record.as_document()?;
+        Some(Known { stored, document, pattern: document.pattern.as_deref()? })
+    }
 }
 
 /// A pattern by what it is called.
@@ -135,8 +144,8 @@ fn named(snapshot: &Snapshot<'_>, ids: &[Id]) -> Result<Vec<Named>, Stop> {
     let mut named = Vec::new();
     for id in ids.iter().take(SUGGESTIONS) {
         let stored = snapshot.document(*id)?;
-        let of_it = stored.as_ref().and_then(pattern_of);
-        named.extend(of_it.map(|(document, pattern)| Named::new(&pattern.id, &document.title)));
+        let known = stored.as_ref().and_then(Known::of);
+        named.extend(known.map(|known| Named::new(&known.pattern.id, &known.document.title)));
     }
     Ok(named)
 }

@@ -1,13 +1,13 @@
 //! Where a pattern is from. Paths are below what was taken in, never those of a machine.
 
-use kenning_model::{Document, ScopeNames};
+use kenning_engine::Snapshot;
 use kenning_presentation::card::value;
 use kenning_presentation::text::clean;
-use kenning_storage::Stored;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::moment;
+use super::{Known, moment};
+use crate::Stop;
 
 pub(super) const MARKER: &str = "v1";
 
@@ -25,17 +25,18 @@ pub(super) struct Provenance {
 }
 
 impl Provenance {
-    pub(super) fn new(stored: &Stored, document: &Document, names: &ScopeNames) -> Provenance {
-        Provenance {
+    pub(super) fn new(snapshot: &Snapshot<'_>, known: &Known<'_>) -> Result<Provenance, Stop> {
+        let document = known.document;
+        Ok(Provenance {
             source: clean(&document.source),
             timestamp: moment(document.updated_at.unwrap_or(document.recorded_at)),
             version: document.version.to_string(),
             marker: MARKER,
             path: clean(&document.path),
-            scope: names.of(document.scope),
+            scope: snapshot.scope_names(&[document.scope])?.of(document.scope),
             actor: clean(&document.actor),
-            tx_id: stored.tx_id.0,
-        }
+            tx_id: known.stored.tx_id.0,
+        })
     }
 
     pub(super) fn line(&self) -> String {

@@ -1,7 +1,7 @@
 //! `search_patterns`: all patterns that match, the best of them as cards.
 
 use kenning_engine::{Counts, FoundPatterns, Overview, PatternQuestion, Snapshot};
-use kenning_model::{Document, Id, Pattern, ScopeId, fold};
+use kenning_model::{Id, ScopeId, fold};
 use kenning_presentation::budget::{REPLY_BYTES_MAX, json_bytes};
 use kenning_presentation::card::{self, Markers, VERSION, card, index, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
@@ -13,12 +13,10 @@ use serde_json::{Map, Value};
 
 use super::needs_input::{Needs, NeedsInput};
 use super::provenance::{MARKER, Provenance};
-use super::{
-    NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, pattern_of, scopes,
-};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, scopes};
 use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
 use crate::memory::query::degraded;
-use crate::sets::{Attached, Columns, SetColumn, SetMetadata, SetResource};
+use crate::sets::{Attached, Columns, SetMetadata, SetResource};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Listing, Stop};
 
@@ -82,8 +80,6 @@ pub(crate) struct Results {
     #[schemars(with = "u64")]
     total_count: Option<u64>,
     #[serde(skip)]
-    set: Option<Attached>,
-    #[serde(skip)]
     format: Format,
     #[serde(skip)]
     markdown: Vec<String>,
@@ -119,19 +115,9 @@ struct Metadata {
     rendered_cards: usize,
     rendered_card_ids: Vec<String>,
     contract_markers: ContractMarkers,
-    /// Of the set behind it, in the words that all sets have.
-    #[serde(rename = "total_count", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
-    of_set: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<SetColumn>")]
-    columns: Option<Vec<SetColumn>>,
-    #[serde(rename = "executed_at", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    executed_at: Option<String>,
-    #[serde(rename = "expires_at", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    expires_at: Option<String>,
+    /// In the words that all sets have.
+    #[serde(flatten)]
+    of_set: Option<SetMetadata>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -214,26 +200,16 @@ impl Tool for SearchPatterns {
     type Output = Told<Results>;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Results>, Stop> {
-        let format = Format::from(input.format.unwrap_or_default());
-        let category = input.category.map(|category| category.0);
-        let q = clean(&input.q.map(|q| q.0).unwrap_or_default()).trim().to_owned();
-        if q.is_empty() && input.cursor.is_some() {
+        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.clone());
+        let cursor = cursor.as_deref();
+        let asked = Asked::new(input);
+        if asked.q.is_empty() && cursor.is_some() {
             let message = "`q`: a cursor goes on with the question that it came from; repeat all arguments of the first page";
             return Err(Stop::invalid(message));
         }
-        if q.is_empty() {
-            return Ok(Told::needs(missing_query(format, &overview(ctx, category.as_deref())?)));
+        if asked.q.is_empty() {
+            return Ok(Told::needs(missing_query(asked.format, &overview(ctx, asked.category.as_deref())?)));
         }
-        let asked = Asked {
-            q,
-            category,
-            difficulty: input.difficulty,
-            limit: input.limit.map(|limit| limit.0),
-            format,
-            cards: input.limit_cards.map_or(CARDS_DEFAULT, |cards| cards.0) as usize,
-            has_panel: input.include_provenance_panel.unwrap_or(false),
-        };
-        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
         let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
         let listing = ctx.listing(asked.listing_name(ctx), limit, cursor, None)?;
         let snapshot = &listing.snapshot;
@@ -241,11 +217,11 @@ impl Tool for SearchPatterns {
         let found = snapshot.search_patterns(&asked.question(&scopes))?;
         let has_filter = asked.category.is_some() || asked.difficulty.is_some();
         // Whoever goes on or was asked already wants to see them.
-        let is_wanted = cursor.is_some() || ctx.has_answered || ctx.page.is_some();
+        let is_wanted = cursor.is_some() || ctx.has_answered;
         if found.ids.len() > TOO_BROAD
             && !has_filter
             && !is_wanted
-            && let Some(needs) = too_broad(format, &found)
+            && let Some(needs) = too_broad(asked.format, &found)
         {
             return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids)?)));
         }
@@ -253,9 +229,8 @@ impl Tool for SearchPatterns {
             true => Some(Discovery::new(snapshot, &asked, &scopes)?),
             false => None,
         };
-        let rows = listing.rows();
-        let mut page = Page { first: rows.start, is_bounded: ctx.page.is_none(), ..Page::default() };
-        for id in found.ids.iter().skip(rows.start as usize).take((rows.end - rows.start) as usize) {
+        let mut page = Page { first: listing.rows().start, ..Page::default() };
+        for id in listing.page_of(&found.ids) {
             if !page.take(snapshot, *id, asked.has_panel)? {
                 break;
             }
@@ -268,17 +243,30 @@ impl Tool for SearchPatterns {
                 results.attach(ctx.set::<Self>(&listing, "Patterns", found_total));
             }
             // Rows are reckoned by themselves; what stands around them is found out here.
-            if !page.is_bounded || results.fits() || !page.shorten() {
+            if results.fits() || !page.shorten() {
                 return Ok(Told::answer(results));
             }
         }
     }
 
-    fn set(output: &Told<Results>) -> Option<&Attached> {
-        match output {
-            Told::Answer(results) => results.set.as_ref(),
-            Told::NeedsInput(_) => None,
+    fn set(output: &Told<Results>) -> Option<Attached> {
+        let Told::Answer(results) = output else { return None };
+        Some(Attached { resource: results.resource.clone()?, metadata: results.metadata.of_set.clone()? })
+    }
+
+    /// Whole, and without what people see of a page.
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Map<String, Value>>, Stop> {
+        let asked = Asked::new(input);
+        let listing = ctx.listing(asked.listing_name(ctx), 1, None, None)?;
+        let snapshot = &listing.snapshot;
+        let found = snapshot.search_patterns(&asked.question(&scopes(ctx, snapshot)?))?;
+        let mut rows = Vec::new();
+        for id in listing.page_of(&found.ids) {
+            let stored = stored_pattern(snapshot, *id)?;
+            let summary = Known::of(&stored).map(|known| Summary::new(&known, usize::MAX));
+            rows.extend(summary.and_then(|row| serde_json::to_value(row).ok()?.as_object().cloned()));
         }
+        Ok(rows)
     }
 
     fn text(output: &Told<Results>) -> String {
@@ -312,6 +300,18 @@ struct Asked {
 }
 
 impl Asked {
+    fn new(input: Input) -> Asked {
+        Asked {
+            q: clean(&input.q.map(|q| q.0).unwrap_or_default()).trim().to_owned(),
+            category: input.category.map(|category| category.0),
+            difficulty: input.difficulty,
+            limit: input.limit.map(|limit| limit.0),
+            format: input.format.unwrap_or_default().into(),
+            cards: input.limit_cards.map_or(CARDS_DEFAULT, |cards| cards.0) as usize,
+            has_panel: input.include_provenance_panel.unwrap_or(false),
+        }
+    }
+
     fn question<'a>(&'a self, scopes: &'a [ScopeId]) -> PatternQuestion<'a> {
         PatternQuestion {
             scopes,
@@ -371,9 +371,6 @@ impl Answered {
                     version: VERSION,
                 },
                 of_set: None,
-                columns: None,
-                executed_at: None,
-                expires_at: None,
             },
             patterns: list.items,
             discovery: discovery.clone(),
@@ -382,7 +379,6 @@ impl Answered {
             as_of_tx_id: list.as_of_tx_id,
             resource: None,
             total_count: None,
-            set: None,
             format: asked.format,
             markdown,
             is_degraded: found.is_degraded,
@@ -399,15 +395,10 @@ impl Answered {
 
 impl Results {
     fn attach(&mut self, set: Option<Attached>) {
-        let Some(set) = set else { return };
-        self.resource = Some(set.resource.clone());
-        self.total_count = Some(set.metadata.total_count);
-        let SetMetadata { total_count, columns, executed_at, expires_at } = set.metadata.clone();
-        self.metadata.of_set = Some(total_count);
-        self.metadata.columns = Some(columns);
-        self.metadata.executed_at = Some(executed_at);
-        self.metadata.expires_at = Some(expires_at);
-        self.set = Some(set);
+        let Some(Attached { resource, metadata }) = set else { return };
+        self.resource = Some(resource);
+        self.total_count = Some(metadata.total_count);
+        self.metadata.of_set = Some(metadata);
     }
 
     fn fits(&self) -> bool {
@@ -424,8 +415,6 @@ impl Results {
 struct Page {
     /// How many are on the pages before it.
     first: u64,
-    /// By what a reply holds; the rows of a set are whole.
-    is_bounded: bool,
     rows: Vec<Row>,
     bytes: usize,
 }
@@ -440,26 +429,20 @@ struct Row {
 impl Page {
     /// False where it has no more room.
     fn take(&mut self, snapshot: &Snapshot<'_>, id: Id, has_panel: bool) -> Result<bool, Stop> {
-        let stored = snapshot.document(id)?;
-        let Some((stored, document, pattern)) = stored.as_ref().and_then(|stored| {
-            let (document, pattern) = pattern_of(stored)?;
-            Some((stored, document, pattern))
-        }) else {
-            let what = format!("pattern {id} is in the log but not in its table");
-            return Err(kenning_engine::Error::Damaged { what }.into());
-        };
+        let stored = stored_pattern(snapshot, id)?;
+        let Some(known) = Known::of(&stored) else { return Err(missing(id)) };
         let origin = match has_panel {
-            true => Some(origin(snapshot, stored, document, pattern)?),
+            true => Some(origin(snapshot, &known)?),
             false => None,
         };
-        let mut summary = Summary::new(document, pattern, usize::MAX);
-        let line = index_line(&summary, &pattern.summary);
+        let mut summary = Summary::new(&known, usize::MAX);
+        let line = index_line(&summary, &known.pattern.summary);
         let around = line.len() + origin.as_ref().map_or(0, |origin| 2 * json_bytes(origin));
-        if self.is_bounded && json_bytes(&summary) + around > ROWS_BYTES_MAX {
-            summary = Summary::new(document, pattern, FIELD_BYTES_MAX);
+        if json_bytes(&summary) + around > ROWS_BYTES_MAX {
+            summary = Summary::new(&known, FIELD_BYTES_MAX);
         }
         let bytes = json_bytes(&summary) + around;
-        if self.is_bounded && !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
+        if !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
             return Ok(false);
         }
         self.bytes += bytes;
@@ -475,18 +458,21 @@ impl Page {
     }
 }
 
-fn origin(
-    snapshot: &Snapshot<'_>,
-    stored: &Stored,
-    document: &Document,
-    pattern: &Pattern,
-) -> Result<Origin, Stop> {
-    let names = snapshot.scope_names(&[document.scope])?;
-    Ok(Origin { id: clean(&pattern.id), provenance: Provenance::new(stored, document, &names) })
+/// What the index found is in the log.
+fn stored_pattern(snapshot: &Snapshot<'_>, id: Id) -> Result<Stored, Stop> {
+    snapshot.document(id)?.ok_or_else(|| missing(id))
+}
+
+fn missing(id: Id) -> Stop {
+    kenning_engine::Error::Damaged { what: format!("pattern {id} is in the log but not in its table") }.into()
+}
+
+fn origin(snapshot: &Snapshot<'_>, known: &Known<'_>) -> Result<Origin, Stop> {
+    Ok(Origin { id: clean(&known.pattern.id), provenance: Provenance::new(snapshot, known)? })
 }
 
 impl Summary {
-    fn new(document: &Document, pattern: &Pattern, bytes_max: usize) -> Summary {
+    fn new(Known { document, pattern, .. }: &Known<'_>, bytes_max: usize) -> Summary {
         let text = |text: &str, share: usize| cut(&clean(text), bytes_max / share);
         let tags_max = if bytes_max == usize::MAX { usize::MAX } else { COUNTS_MAX };
         Summary {
