@@ -1,5 +1,5 @@
-// What the views are shown: made, not drawn at random, so that every run sees the same. A test stores it in a real
-// server; the stand-in server answers from it.
+// What the views are shown: made, not drawn at random, so that every run sees the same. The test stores it
+// before it looks.
 
 export const TAG = "view-test";
 export const MARKUP = '<img src=x onerror="parent.postMessage(1)"><b>bold</b>';

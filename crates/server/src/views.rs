@@ -17,6 +17,10 @@ const ROWS_TOOL: &str = "kenning_rows_page";
 const TABLE: &str = "ui://kenning/table.html";
 const GRAPH: &str = "ui://kenning/graph.html";
 
+/// What both views say to their host, in place of `HOST_MARK`: a view is one file.
+const HOST: &str = include_str!("../views/host.js");
+const HOST_MARK: &str = "/* host.js */";
+
 struct View {
     uri: &'static str,
     name: &'static str,
@@ -61,7 +65,8 @@ pub(crate) fn resources() -> impl Iterator<Item = Resource> {
 /// None for any other address.
 pub(crate) fn read(uri: &str) -> Option<ResourceContents> {
     let view = VIEWS.iter().find(|view| view.uri == uri)?;
-    let contents = ResourceContents::text(view.html, uri).with_mime_type(MIME_TYPE);
+    let html = view.html.replace(HOST_MARK, HOST);
+    let contents = ResourceContents::text(html, uri).with_mime_type(MIME_TYPE);
     // It fetches nothing by itself, so no origin is named.
     Some(contents.with_meta(meta(json!({"prefersBorder": true}))))
 }
