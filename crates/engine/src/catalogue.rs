@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::RwLock;
 
 use kenning_model::{Document, EntityType, Id, Record, ScopeId, TxId, fold};
-use kenning_retrieval::Least;
+use kenning_retrieval::{By, Least};
 use kenning_storage::{Error, Stored};
 
-use crate::Snapshot;
+use crate::{Sight, Snapshot};
 use crate::search::{Asked, PatternLabel};
 
 #[derive(Default)]
@@ -80,25 +80,25 @@ impl State {
     }
 }
 
-/// The catalogue as who sees these scopes sees it at a transaction. Of patterns of one id the nearest is there.
+/// The part of the catalogue that is in sight. Of patterns of one id the nearest is there.
 struct View<'a> {
     state: &'a State,
-    at: TxId,
-    scopes: &'a [ScopeId],
+    sight: &'a Sight,
 }
 
 impl<'a> View<'a> {
     fn seen(&self, id: Id) -> Option<&'a Known> {
-        let is_live = |known: &&Known| known.from <= self.at && known.to.is_none_or(|to| to > self.at);
+        let at = self.sight.at;
+        let is_live = |known: &&Known| known.from <= at && known.to.is_none_or(|to| to > at);
         let known = self.state.versions.get(&id)?.iter().rev().find(is_live)?;
-        self.scopes.contains(&known.scope).then_some(known)
+        self.sight.sees(known.scope).then_some(known)
     }
 
     /// The document that has the pattern of this id.
     fn named(&self, pattern: &str) -> Option<Id> {
         let ids = self.state.by_pattern.get(pattern)?;
         let of_it = |id: &Id| self.seen(*id).filter(|known| known.pattern == pattern);
-        let distance = |known: &Known| self.scopes.iter().position(|scope| *scope == known.scope);
+        let distance = |known: &Known| self.sight.distance(known.scope);
         let candidates =
             ids.iter().filter_map(|id| of_it(id).map(|known| (distance(known), &known.place, *id)));
         candidates.min().map(|(_, _, id)| id)
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
 /// What patterns are sought.
 #[derive(Clone, Copy)]
 pub struct PatternQuestion<'a> {
-    pub scopes: &'a [ScopeId],
+    pub sight: &'a Sight,
     pub text: &'a str,
     pub category: Option<&'a str>,
     pub difficulty: Option<&'a str>,
@@ -177,17 +177,19 @@ impl Snapshot<'_> {
         let category = question.category.map(|name| vec![PatternLabel::Category.of(name)]);
         let difficulty = question.difficulty.map(|name| vec![PatternLabel::Difficulty.of(name)]);
         let asked = Asked {
-            scopes: question.scopes,
+            sight: question.sight,
             title: None,
             text: Some(question.text),
             labels: category.into_iter().chain(difficulty).collect(),
             visible_at: None,
+            by: By::WordsAndMeaning,
             as_written: false,
+            known_words_only: false,
             least: if question.loosely { Least::Some } else { Least::Half },
             explain: false,
         };
-        let matches = self.patterns().search(self.reader(), self.at(), &asked, 0..u64::MAX)?;
-        self.with_catalogue(question.scopes, |view| {
+        let matches = self.patterns().search(self.reader(), &asked, 0..u64::MAX)?;
+        self.with_catalogue(question.sight, |view| {
             let key = fold(question.text.trim());
             let (mut named, mut ids) = (Vec::new(), Vec::with_capacity(matches.hits.len()));
             let (mut categories, mut difficulties) = (Tally::default(), Tally::default());
@@ -210,14 +212,14 @@ impl Snapshot<'_> {
     }
 
     /// The document that is the pattern of this id.
-    pub fn pattern(&self, scopes: &[ScopeId], id: &str) -> Result<Option<Stored>, Error> {
-        let document = self.with_catalogue(scopes, |view| view.named(id))?;
+    pub fn pattern(&self, sight: &Sight, id: &str) -> Result<Option<Stored>, Error> {
+        let document = self.with_catalogue(sight, |view| view.named(id))?;
         document.map_or(Ok(None), |document| self.document(document))
     }
 
-    pub fn catalogue(&self, scopes: &[ScopeId], category: Option<&str>) -> Result<Overview, Error> {
+    pub fn catalogue(&self, sight: &Sight, category: Option<&str>) -> Result<Overview, Error> {
         let category = category.map(fold);
-        self.with_catalogue(scopes, |view| {
+        self.with_catalogue(sight, |view| {
             let [mut categories, mut difficulties, mut tags] = [(); 3].map(|()| Tally::default());
             let mut overview = Overview::default();
             for (_, known) in view.all() {
@@ -240,7 +242,8 @@ impl Snapshot<'_> {
 
     /// Patterns of this source that share an id with others of the scope.
     pub fn patterns_of_one_id(&self, scope: ScopeId, source: &str) -> Result<Vec<OfOneId>, Error> {
-        self.with_catalogue(&[scope], |view| {
+        let here = Sight { at: self.at(), scopes: vec![scope] };
+        self.with_catalogue(&here, |view| {
             let mut shared = Vec::new();
             for (pattern, ids) in view.state.by_pattern.iter().filter(|(_, ids)| ids.len() > 1) {
                 let Some(first) = view.named(pattern).and_then(|first| view.seen(first)) else { continue };
@@ -258,13 +261,13 @@ impl Snapshot<'_> {
         })
     }
 
-    fn with_catalogue<T>(&self, scopes: &[ScopeId], look: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
+    fn with_catalogue<T>(&self, sight: &Sight, look: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
         let Catalogue(lock) = self.known_patterns();
-        let at = self.at();
+        let at = sight.at;
         {
             let state = lock.read().unwrap_or_else(|poisoned| poisoned.into_inner());
             if state.at >= at {
-                return Ok(look(View { state: &state, at, scopes }));
+                return Ok(look(View { state: &state, sight }));
             }
         }
         let mut state = lock.write().unwrap_or_else(|poisoned| {
@@ -285,7 +288,7 @@ impl Snapshot<'_> {
             }
             state.at = at;
         }
-        Ok(look(View { state: &state, at, scopes }))
+        Ok(look(View { state: &state, sight }))
     }
 }
 

@@ -4,11 +4,11 @@
 use std::cell::LazyCell;
 use std::hash::{Hash, Hasher};
 
-use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
+use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean};
 use kenning_storage::Error;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::Snapshot;
+use crate::{Sight, Snapshot};
 use crate::likeness::{ALIKE_MIN, Statement};
 
 const SIMILAR_MAX: usize = 3;
@@ -31,7 +31,7 @@ const ASKED_MAX: usize = 1024;
 
 /// What is about to be stored, and where it will be seen.
 pub struct Similar<'a> {
-    pub scopes: &'a [ScopeId],
+    pub sight: &'a Sight,
     pub topic: &'a str,
     pub content: &'a str,
 }
@@ -150,7 +150,7 @@ impl<'a> Asked<'a> {
         snapshot: &Snapshot<'_>,
         now: Timestamp,
     ) -> Result<Vec<Id>, Error> {
-        let Similar { scopes, topic, content } = self.question;
+        let Similar { sight, topic, content } = self.question;
         let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
         let mut compared = 0;
@@ -162,7 +162,7 @@ impl<'a> Asked<'a> {
             let Some(entry) = stored.record.as_entry() else { continue };
             let valid =
                 entry.valid_from.is_none_or(|from| from <= now) && entry.valid_to.is_none_or(|to| now < to);
-            if !valid || !scopes.contains(&entry.scope) {
+            if !valid || !sight.sees(entry.scope) {
                 continue;
             }
             compared += 1;

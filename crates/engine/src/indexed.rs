@@ -17,14 +17,14 @@ use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Hit, Index, Known, Limits, Prepared, Sight, Version, Writer,
+    Directory, Document, Embedder, Hit, Index, Known, Limits, Version, Writer,
 };
 use kenning_storage::{Applied, Error, Reader, Storage};
 
 use crate::duplicates;
 use crate::search::{Asked, Explanation};
 use crate::text::Said;
-use crate::{Rebuilt, Snapshot, locked};
+use crate::{Rebuilt, Sight, Snapshot, locked};
 
 /// How many changes are prepared together, on as many threads as there are cores.
 const BATCH: usize = 1024;
@@ -85,12 +85,17 @@ pub(crate) struct Matches {
     pub hits: Vec<Match>,
     pub total: u64,
     pub is_degraded: bool,
+    pub is_meaningful: bool,
 }
 
 pub(crate) struct Match {
     pub id: Id,
     /// Which of the passages of a section it is; an entry is one.
     pub passage: usize,
+    pub score: f32,
+    /// As `kenning_retrieval::Hit` has them.
+    pub cosine: f32,
+    pub has_word: bool,
     pub explanation: Option<Explanation>,
 }
 
@@ -145,15 +150,14 @@ impl Indexed {
         }
     }
 
-    /// Answers as of `at`, after the index has read the log at least that far.
+    /// Answers as of the moment of the sight, after the index has read the log at least that far.
     pub(crate) fn search(
         self: &Arc<Self>,
         reader: &dyn Reader,
-        at: TxId,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        self.until_read(|| self.try_search(reader, at, question, page.clone()))
+        self.until_read(|| self.try_search(reader, question, page.clone()))
     }
 
     /// The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
@@ -176,15 +180,18 @@ impl Indexed {
         Ok(read()?)
     }
 
-    /// The terms of a question and how rare each is among what was live at `at`.
+    /// The terms of a question and how rare each is in sight.
     pub(crate) fn rarities(
         self: &Arc<Self>,
         reader: &dyn Reader,
-        at: TxId,
+        sight: &Sight,
         text: &str,
     ) -> Result<Vec<Rarity>, Error> {
-        self.until_read(|| match &*self.level(reader, at)? {
-            Some(State { index, .. }) => Ok(index.rarities(text, at.0)?),
+        let groups = sight.groups();
+        let within =
+            kenning_retrieval::Sight { at: sight.at.0, groups: &groups, labels: &[], valid_at: None };
+        self.until_read(|| match &*self.level(reader, sight.at)? {
+            Some(State { index, .. }) => Ok(index.rarities(text, &within)?),
             None => Ok(Vec::new()),
         })
     }
@@ -192,22 +199,23 @@ impl Indexed {
     fn try_search(
         self: &Arc<Self>,
         reader: &dyn Reader,
-        at: TxId,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
+        let at = question.sight.at;
         let state = self.level(reader, at)?;
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
-        let groups: Vec<u32> = question.scopes.iter().map(|scope| scope.0).collect();
+        let groups = question.sight.groups();
         let valid_at = question.visible_at.map(|now| now.as_millisecond());
         let asked = kenning_retrieval::Question {
             title: question.title,
             text: question.text,
-            sight: Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
-            by: By::WordsAndMeaning,
+            sight: kenning_retrieval::Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
+            by: question.by,
             as_written: question.as_written,
+            known_words_only: question.known_words_only,
             least: question.least,
             explain: question.explain,
         };
@@ -216,10 +224,14 @@ impl Indexed {
         let found = |hit: &Hit| Match {
             id: Id::from_bits(hit.key),
             passage: (hit.key >> PASSAGE_SHIFT) as usize,
+            score: hit.score,
+            cosine: hit.cosine,
+            has_word: hit.has_word,
             explanation: explain(hit),
         };
         let hits = results.hits.iter().map(found).collect();
-        let matches = Matches { hits, total: results.total, is_degraded: results.is_degraded };
+        let kenning_retrieval::Results { total, is_degraded, is_meaningful, .. } = results;
+        let matches = Matches { hits, total, is_degraded, is_meaningful };
         let is_wanting = index.tail().changes() >= TAIL_MAX || results.is_degraded;
         drop(state);
         if is_wanting {
@@ -541,11 +553,11 @@ fn append(
     while at < to.0 {
         let (first, before) = (TxId(at + 1), tail.changes());
         let end = TxId(to.0.min(at + stride));
-        feed(reader, of, first..end.next(), embedder, &mut |tx, key, before, after| {
+        feed(reader, of, first..end.next(), embedder, &mut |tx, key, ends, after| {
             if stop.load(Ordering::Acquire) {
                 return Err(kenning_retrieval::Error::Stopped.into());
             }
-            tail.change(tx.0, key, before, after);
+            tail.change(tx.0, key, ends, after);
             Ok(())
         })?;
         // Transactions of one change are read by thousands, those of a load one by one.
@@ -570,8 +582,8 @@ impl State {
     ) -> Result<(), Failed> {
         if self.at < to {
             let range = self.at.next()..to.next();
-            feed(reader, of, range, embedder, &mut |tx, key, before, after| {
-                Ok(self.index.change(tx.0, key, before, after)?)
+            feed(reader, of, range, embedder, &mut |tx, key, ends, after| {
+                Ok(self.index.change(tx.0, key, ends, after)?)
             })?;
             self.at = to;
         }
@@ -579,8 +591,8 @@ impl State {
     }
 }
 
-/// What takes in a change: the transaction, the key, the version that ends and the one that begins.
-type Take<'a> = &'a mut dyn FnMut(TxId, u64, Option<&Prepared>, Option<Version>) -> Result<(), Failed>;
+/// What takes in a change: the transaction, the key, whether a version ends, and the version that begins.
+type Take<'a> = &'a mut dyn FnMut(TxId, u64, bool, Option<Version>) -> Result<(), Failed>;
 
 /// A key is an id and, above its fifty bits, the number of a passage.
 const PASSAGE_SHIFT: u32 = 50;
@@ -592,7 +604,8 @@ fn key(id: Id, passage: usize) -> u64 {
 struct Change {
     tx: TxId,
     id: Id,
-    before: Option<Said>,
+    /// How many passages the version has that ends.
+    before: usize,
     after: Option<Said>,
 }
 
@@ -609,7 +622,7 @@ fn feed(
     reader.changes(&[of], range, &mut |tx, _, id, after| {
         if failed.is_none() {
             let after = after.map(Said::from);
-            batch.push(Change { tx, id, before: None, after });
+            batch.push(Change { tx, id, before: 0, after });
             if batch.len() == BATCH {
                 failed = flush(reader, of, &mut batch, embedder, take).err();
             }
@@ -634,25 +647,23 @@ fn flush(
         }
         // The first version of an id follows none.
         if change.after.as_ref().is_none_or(|said| said.record.version() > 1) {
-            change.before = Said::read(reader, of, change.id, TxId(change.tx.0 - 1))?;
+            let before = Said::read(reader, of, change.id, TxId(change.tx.0 - 1))?;
+            change.before = before.map_or(0, |said| said.texts().len());
         }
     }
     let prepared = prepare(batch, embedder)?;
-    for (change, (before, after)) in batch.drain(..).zip(prepared) {
-        let many = before.len().max(after.len());
+    for (change, after) in batch.drain(..).zip(prepared) {
+        let many = change.before.max(after.len());
         let mut after = after.into_iter();
         for passage in 0..many {
-            take(change.tx, key(change.id, passage), before.get(passage), after.next())?;
+            take(change.tx, key(change.id, passage), passage < change.before, after.next())?;
         }
     }
     Ok(())
 }
 
-/// The passages of the version that ends and of the one that begins.
-type PreparedChange = (Vec<Prepared>, Vec<Version>);
-
 /// Breaking texts into words and vectors is most of the work, and each text is its own.
-fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>, Failed> {
+fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<Vec<Version>>, Failed> {
     static THREADS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     let one = |change: &Change| prepare_one(change, embedder, batch.len() <= EMBEDDED_AT_ONCE);
@@ -672,9 +683,9 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<PreparedChange>,
     })
 }
 
-fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<PreparedChange, Failed> {
-    let before = change.before.iter().flat_map(Said::texts).map(|text| text.prepared(embedder)).collect();
-    let Some(said) = &change.after else { return Ok((before, Vec::new())) };
+/// The passages of the version that begins.
+fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<Vec<Version>, Failed> {
+    let Some(said) = &change.after else { return Ok(Vec::new()) };
     let record = &said.record;
     let (mut limits, mut marks) = (Limits::NONE, Vec::new());
     if let Record::Entry(entry) = record {
@@ -696,7 +707,7 @@ fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<
         }
         after.push(Version { group, limits, marks: marks.clone(), prepared });
     }
-    Ok((before, after))
+    Ok(after)
 }
 
 /// Hands the text of a version to `take`.

@@ -8,7 +8,9 @@ mod ingest;
 mod likeness;
 mod linked;
 mod search;
+mod sight;
 mod snapshot;
+mod task;
 mod text;
 mod watch;
 
@@ -29,13 +31,16 @@ pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
-pub use kenning_retrieval::{Embedder, passage_ranges};
+pub use kenning_retrieval::{By, Embedder, passage_ranges};
 pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
 pub use search::{
-    EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
+    EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel,
+    SectionQuestion,
 };
+pub use sight::Sight;
 pub use snapshot::{Content, Snapshot};
+pub use task::{TaskMatches, TaskMatch};
 
 /// In the data directory; whatever is in it can be made again.
 pub const INDEX_DIR: &str = "index";

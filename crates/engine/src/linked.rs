@@ -3,10 +3,10 @@
 use std::sync::RwLock;
 
 use kenning_graph::{Graph, View};
-use kenning_model::{EntityType, ScopeId};
+use kenning_model::EntityType;
 use kenning_storage::Error;
 
-use crate::Snapshot;
+use crate::{Sight, Snapshot};
 
 /// What edges are read from, and what says where sections are.
 const READ: &[EntityType] = &[EntityType::Triple, EntityType::Document, EntityType::Section];
@@ -51,8 +51,8 @@ impl Linked {
 }
 
 impl Snapshot<'_> {
-    /// Walks the graph as who sees these scopes sees it.
-    pub fn graph<T>(&self, scopes: &[ScopeId], walk: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
-        self.linked().with(self, |graph| walk(graph.view(self.at(), scopes)))
+    /// Walks the part of the graph that is in sight.
+    pub fn graph<T>(&self, sight: &Sight, walk: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
+        self.linked().with(self, |graph| walk(graph.view(sight.at, &sight.scopes)))
     }
 }

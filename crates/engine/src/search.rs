@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use kenning_model::{Id, ScopeId, Timestamp, fold};
+use kenning_model::{Id, Timestamp, fold};
 use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
-use kenning_retrieval::{Least, Why};
+use kenning_retrieval::{By, Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
-use crate::Snapshot;
+use crate::{Sight, Snapshot};
 use crate::indexed::Match;
 
 /// What is sought. Words of one field are alternatives; both fields must match when both are given.
 pub struct Question<'a> {
-    pub scopes: &'a [ScopeId],
+    pub sight: &'a Sight,
     /// Words sought in the topic.
     pub topic: Option<&'a str>,
     /// Words sought anywhere, and their meaning.
@@ -21,21 +21,24 @@ pub struct Question<'a> {
     pub tags: &'a [String],
     /// `None` takes suppressed and expired entries too.
     pub visible_at: Option<Timestamp>,
-    /// Leaves out what matches but says little about the matter.
-    pub relevant_only: bool,
+    pub by: By,
+    /// Leaves words out of account that nothing in sight has, unless there are no others.
+    pub known_words_only: bool,
     /// Whether hits say why they matched.
     pub explain: bool,
 }
 
 /// What the index is asked, of whatever it is.
 pub(crate) struct Asked<'a> {
-    pub scopes: &'a [ScopeId],
+    pub sight: &'a Sight,
     pub title: Option<&'a str>,
     pub text: Option<&'a str>,
     /// Of each of these, one must be there.
     pub labels: Vec<Vec<String>>,
     pub visible_at: Option<Timestamp>,
+    pub by: By,
     pub as_written: bool,
+    pub known_words_only: bool,
     pub least: Least,
     pub explain: bool,
 }
@@ -43,13 +46,15 @@ pub(crate) struct Asked<'a> {
 impl<'a> From<&Question<'a>> for Asked<'a> {
     fn from(question: &Question<'a>) -> Asked<'a> {
         Asked {
-            scopes: question.scopes,
+            sight: question.sight,
             title: question.topic,
             text: question.content,
             labels: question.tags.iter().map(|tag| vec![fold(tag)]).collect(),
             visible_at: question.visible_at,
+            by: question.by,
             as_written: false,
-            least: if question.relevant_only { Least::Relevant } else { Least::Some },
+            known_words_only: question.known_words_only,
+            least: Least::Some,
             explain: question.explain,
         }
     }
@@ -103,7 +108,7 @@ pub enum Scoring {
 
 /// What is sought in documents.
 pub struct SectionQuestion<'a> {
-    pub scopes: &'a [ScopeId],
+    pub sight: &'a Sight,
     pub text: &'a str,
     /// Of each list one must hold; an empty list holds for all.
     pub only: &'a [(SectionLabel, Vec<String>)],
@@ -157,14 +162,21 @@ impl Explanation {
 
 impl Snapshot<'_> {
     /// The sentences of these texts, best first, that answer the question. Words are as rare as they are in entries.
-    pub fn quotes(&self, question: &str, sources: &[Source<'_>], most: Most) -> Result<Vec<Quote>, Error> {
-        let rarities = self.indexed().rarities(self.reader(), self.at(), question)?;
+    pub fn quotes(
+        &self,
+        sight: &Sight,
+        question: &str,
+        sources: &[Source<'_>],
+        most: Most,
+    ) -> Result<Vec<Quote>, Error> {
+        let rarities = self.indexed().rarities(self.reader(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
     }
 
     /// The same for sections of documents.
     pub fn section_quotes(
         &self,
+        sight: &Sight,
         question: &str,
         sources: &[Source<'_>],
         most: Most,
@@ -173,7 +185,7 @@ impl Snapshot<'_> {
         if scoring == Scoring::Overlap {
             return Ok(overlapping(question, sources, most));
         }
-        let rarities = self.sections().rarities(self.reader(), self.at(), question)?;
+        let rarities = self.sections().rarities(self.reader(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
     }
 
@@ -186,16 +198,18 @@ impl Snapshot<'_> {
         let only = question.only.iter().filter(|(_, values)| !values.is_empty());
         let labels = only.map(|(label, values)| values.iter().map(|value| label.of(value)).collect());
         let asked = Asked {
-            scopes: question.scopes,
+            sight: question.sight,
             title: None,
             text: Some(question.text),
             labels: labels.collect(),
             visible_at: None,
+            by: By::WordsAndMeaning,
             as_written: question.as_written,
+            known_words_only: false,
             least: Least::Some,
             explain: true,
         };
-        let matches = self.sections().search(self.reader(), self.at(), &asked, page)?;
+        let matches = self.sections().search(self.reader(), &asked, page)?;
         let hit = |found: Match| PassageHit {
             section: found.id,
             passage: found.passage,
@@ -206,22 +220,16 @@ impl Snapshot<'_> {
         Ok(FoundPassages { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 
-    /// The ids of the best matches, best first, and whether words alone decided.
-    pub fn ranked(&self, question: &Question<'_>, many: u64) -> Result<(Vec<Id>, bool), Error> {
-        let matches = self.indexed().search(self.reader(), self.at(), &question.into(), 0..many)?;
-        Ok((matches.hits.into_iter().map(|found| found.id).collect(), matches.is_degraded))
-    }
-
     /// One page of the matches, best first; newest first when there is nothing to rank by.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Found, Error> {
         if question.topic.is_none() && question.content.is_none() && question.tags.is_empty() {
             let filter =
-                EntryFilter { scopes: question.scopes, at: self.at(), visible_at: question.visible_at };
+                EntryFilter { scopes: &question.sight.scopes, at: question.sight.at, visible_at: question.visible_at };
             let hits = self.reader().entries(&filter, page)?;
             let hits = hits.into_iter().map(|stored| EntryHit { stored, explanation: None }).collect();
             return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });
         }
-        let matches = self.indexed().search(self.reader(), self.at(), &question.into(), page)?;
+        let matches = self.indexed().search(self.reader(), &question.into(), page)?;
         let mut hits = Vec::with_capacity(matches.hits.len());
         for Match { id, explanation, .. } in matches.hits {
             let missing =

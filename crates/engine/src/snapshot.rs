@@ -10,7 +10,7 @@ use kenning_storage::{
     TripleFilter, View, find_scope,
 };
 
-use crate::Opened;
+use crate::{Opened, Sight};
 use crate::catalogue::Catalogue;
 use crate::indexed::Indexed;
 use crate::linked::Linked;
@@ -116,9 +116,9 @@ impl<'a> Snapshot<'a> {
         find_scope(&*self.reader, name, self.at)
     }
 
-    /// What a scope sees, nearest first.
-    pub fn closure(&self, scope: ScopeId) -> Result<Vec<ScopeId>, Error> {
-        self.reader.closure(scope, self.at)
+    /// What a scope sees.
+    pub fn sight(&self, scope: ScopeId) -> Result<Sight, Error> {
+        Ok(Sight { at: self.at, scopes: self.reader.closure(scope, self.at)? })
     }
 
     /// What these scopes are called; deleted ones by their last name.
@@ -139,17 +139,18 @@ impl<'a> Snapshot<'a> {
     /// Live triples with these folded values, newest first, and how many there are.
     pub fn triples(
         &self,
-        scopes: &[ScopeId],
+        sight: &Sight,
         [subject, predicate, object]: [Option<&str>; 3],
         page: Range<u64>,
     ) -> Result<(Vec<Stored>, u64), Error> {
         if subject.is_none() && object.is_none() {
             // No end to begin at.
-            let filter = TripleFilter { scopes, at: self.at, subject, predicate, object };
+            let filter =
+                TripleFilter { scopes: &sight.scopes, at: sight.at, subject, predicate, object };
             return Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?));
         }
         let along: Vec<String> = predicate.iter().map(|name| (*name).to_owned()).collect();
-        let found = self.graph(scopes, |view| view.along(&along).triples(subject, object))?;
+        let found = self.graph(sight, |view| view.along(&along).triples(subject, object))?;
         let shown = found.iter().skip(page.start as usize).take((page.end - page.start) as usize);
         let mut triples = Vec::new();
         for id in shown {
@@ -175,12 +176,12 @@ impl<'a> Snapshot<'a> {
     /// Topics that begin with the prefix, for completion.
     pub fn topics(
         &self,
-        scopes: &[ScopeId],
+        sight: &Sight,
         prefix: &str,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<String>, Error> {
-        let filter = EntryFilter { scopes, at: self.at, visible_at: Some(now) };
+        let filter = EntryFilter { scopes: &sight.scopes, at: sight.at, visible_at: Some(now) };
         self.reader.topics(&filter, prefix, limit)
     }
 }

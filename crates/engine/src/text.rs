@@ -60,21 +60,20 @@ fn section_of(record: Record) -> Option<Section> {
 pub(crate) struct Text {
     title: String,
     body: String,
+    context: String,
     labels: Vec<String>,
 }
 
 impl Text {
     fn of_entry(entry: &Entry) -> Text {
-        // What its author says about an entry is as good as what stands in it.
-        let mut body = clean(&entry.content);
-        for more in entry.context.iter().chain(&entry.tags) {
-            body.push('\n');
-            body.push_str(&clean(more));
-        }
+        // The author's search words are as good as what stands in the entry.
+        let about = entry.context.iter().chain(&entry.tags);
+        let context: Vec<String> = about.map(|words| clean(words)).collect();
         let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
         labels.sort();
         labels.dedup();
-        Text { title: clean(&entry.topic), body, labels }
+        let (title, body) = (clean(&entry.topic), clean(&entry.content));
+        Text { title, body, context: context.join("\n"), labels }
     }
 
     /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
@@ -93,6 +92,7 @@ impl Text {
         let passage = |range: Range<usize>| Text {
             title: title.clone(),
             body: format!("{}{tags}", &text[range]),
+            context: String::new(),
             labels: labels.clone(),
         };
         ranges.into_iter().map(passage).collect()
@@ -115,11 +115,12 @@ impl Text {
         }
         let mut labels = vec![PatternLabel::Category.of(&pattern.category)];
         labels.extend(pattern.difficulty.iter().map(|difficulty| PatternLabel::Difficulty.of(difficulty)));
-        Some(Text { title: clean(&document.title), body, labels })
+        Some(Text { title: clean(&document.title), body, context: String::new(), labels })
     }
 
     pub(crate) fn document(&self) -> kenning_retrieval::Document<'_> {
-        kenning_retrieval::Document { title: &self.title, body: &self.body, labels: &self.labels }
+        let Text { title, body, context, labels } = self;
+        kenning_retrieval::Document { title, body, context, labels, ..Default::default() }
     }
 
     pub(crate) fn prepared(&self, embedder: &Embedder) -> Prepared {

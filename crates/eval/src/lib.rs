@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{Embedder, Engine, Found, Most, Question, Source};
+use kenning_engine::{By, Embedder, Engine, Found, Most, Question, Sight, Source};
 use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -92,8 +92,10 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
     let sources: Vec<Source<'_>> =
         entries.iter().map(|entry| Source { title: &entry.topic, text: &entry.content }).collect();
+    let snapshot = engine.snapshot()?;
+    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
     let quotes =
-        engine.snapshot()?.quotes(&asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
+        snapshot.quotes(&sight, &asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
     let texts: Vec<&str> =
         quotes.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
     Ok(measure::answers(&texts, &asked.answers))
@@ -106,16 +108,19 @@ fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec
 }
 
 fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Found> {
+    let snapshot = engine.snapshot()?;
+    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
     let question = Question {
-        scopes,
+        sight: &sight,
         topic: None,
         content: Some(&asked.text),
         tags: &[],
         visible_at: Some(engine.now()),
-        relevant_only: false,
+        by: By::WordsAndMeaning,
+        known_words_only: false,
         explain: false,
     };
-    Ok(engine.snapshot()?.search(&question, 0..5 * DEPTH as u64)?)
+    Ok(snapshot.search(&question, 0..5 * DEPTH as u64)?)
 }
 
 /// The names of a set's scopes as numbers.

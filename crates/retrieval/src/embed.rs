@@ -22,10 +22,10 @@ const HEADER_BYTES: usize = 16;
 const ROW_BYTES: usize = DIM / 2;
 
 struct Rows {
+    words: Vec<&'static str>,
     ids: FxHashMap<&'static str, Token>,
     /// Where the rows begin, behind one scale for each.
     first: usize,
-    many: usize,
 }
 
 static ROWS: LazyLock<Rows> = LazyLock::new(|| {
@@ -33,53 +33,17 @@ static ROWS: LazyLock<Rows> = LazyLock::new(|| {
     let many = number(4);
     assert!(&TABLE[..4] == b"SE02" && number(8) == DIM && number(12) == 4, "the table is the one we ship");
     let first = HEADER_BYTES + (2 * many).next_multiple_of(4);
-    let ids = VOCABULARY.lines().zip(0..).collect();
-    Rows { ids, first, many }
+    let words: Vec<&str> = VOCABULARY.lines().collect();
+    let ids = words.iter().copied().zip(0..).collect();
+    Rows { words, ids, first }
 });
-
-/// In how many passages each token of the vocabulary stands: what makes a word of a question rare. Counts of parts
-/// add up, so the count of a part may be negative where it takes back what another has.
-#[derive(Clone, Debug, Default)]
-pub struct TokenCounts {
-    passages: i64,
-    df: Vec<i32>,
-}
-
-impl TokenCounts {
-    /// Counts a passage with these distinct tokens `times` over; -1 takes it back.
-    pub fn add(&mut self, tokens: impl IntoIterator<Item = Token>, times: i32) {
-        self.passages += i64::from(times);
-        tokens.into_iter().for_each(|token| self.add_token(token, times));
-    }
-
-    pub(crate) fn add_token(&mut self, token: Token, times: i32) {
-        self.df.resize(ROWS.many, 0);
-        if let Some(df) = self.df.get_mut(usize::from(token)) {
-            *df += times;
-        }
-    }
-
-    pub(crate) fn add_passages(&mut self, many: i64) {
-        self.passages += many;
-    }
-
-    pub(crate) fn passages(&self) -> i64 {
-        self.passages
-    }
-
-    /// The tokens that count for anything.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = (Token, i32)> {
-        self.df.iter().zip(0..).filter(|(df, _)| **df != 0).map(|(df, token)| (token, *df))
-    }
-
-    fn df(&self, token: Token) -> i32 {
-        self.df.get(usize::from(token)).copied().unwrap_or(0)
-    }
-}
 
 /// The distinct tokens of a text and how often each stands there.
 pub fn tokens(text: &str) -> Vec<(Token, u32)> {
-    let mut ids = ids(text);
+    counted(ids(text))
+}
+
+fn counted(mut ids: Vec<Token>) -> Vec<(Token, u32)> {
     ids.sort_unstable();
     let mut counted: Vec<(Token, u32)> = Vec::new();
     for id in ids {
@@ -105,13 +69,35 @@ pub fn passage_vector(tokens: &[(Token, u32)]) -> [f32; DIM] {
     sum(tokens, |_| 1.0)
 }
 
-/// The vector of a question: rare words count for more. What all the counts say together decides what is rare.
-pub fn question_vector(tokens: &[(Token, u32)], counts: &[&TokenCounts]) -> [f32; DIM] {
-    let passages = counts.iter().map(|counts| counts.passages).sum::<i64>() as f32;
-    sum(tokens, |token| {
-        let df = counts.iter().map(|counts| counts.df(token)).sum::<i32>() as f32;
-        (1.0 + (passages - df + 0.5) / (df + 0.5)).ln()
-    })
+/// The vector of a question: each word counts by its weight. A token that several words have counts by the largest.
+pub fn question_vector(words: &[(String, f32)]) -> [f32; DIM] {
+    let mut weights: FxHashMap<Token, f32> = FxHashMap::default();
+    let mut all = Vec::new();
+    for (word, weight) in words {
+        let from = all.len();
+        each_word(word, &mut |part| {
+            pieces(part, |piece| ROWS.ids.get(piece).copied(), &mut all);
+        });
+        for token in &all[from..] {
+            let known = weights.entry(*token).or_default();
+            *known = known.max(*weight);
+        }
+    }
+    sum(&counted(all), |token| weights.get(&token).copied().unwrap_or(0.0))
+}
+
+/// The row of a word that the vocabulary has as a whole.
+pub(crate) fn row_of(word: &str) -> Option<Token> {
+    ROWS.ids.get(word).copied()
+}
+
+pub(crate) fn word_of(row: Token) -> &'static str {
+    ROWS.words.get(usize::from(row)).copied().unwrap_or_default()
+}
+
+/// Every row of the vocabulary with its text; pieces of words begin with `##`.
+pub fn words() -> impl Iterator<Item = (Token, &'static str)> {
+    (0..).zip(ROWS.words.iter().copied())
 }
 
 fn sum(tokens: &[(Token, u32)], weight: impl Fn(Token) -> f32) -> [f32; DIM] {
@@ -160,8 +146,8 @@ mod tests {
         assert_eq!(hex(TABLE), IDENTITY);
         let vocabulary = "469d1d48fde31f69325ef2cf1b7445af9e503ac55dcb43e6abbc2909b84b9458";
         assert_eq!(hex(VOCABULARY.as_bytes()), vocabulary);
-        assert_eq!((ROWS.many, ROWS.ids.len()), (56_522, 56_522));
-        assert_eq!(TABLE.len(), ROWS.first + ROWS.many * ROW_BYTES);
+        assert_eq!((ROWS.words.len(), ROWS.ids.len()), (56_522, 56_522));
+        assert_eq!(TABLE.len(), ROWS.first + ROWS.words.len() * ROW_BYTES);
     }
 
     #[test]

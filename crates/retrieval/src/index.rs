@@ -5,22 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use rustc_hash::FxHashMap;
 
-use crate::document::Prepared;
-use crate::embed::TokenCounts;
 use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::memory::{Memory, Version};
 use crate::part::Place;
-use crate::score::Population;
 use crate::segment::{Open, Segment};
 
 #[derive(Default)]
 pub struct Index {
     pub(crate) segments: Vec<Open>,
     pub(crate) tail: Memory,
-    /// Of the segments together.
-    pub(crate) population: Population,
-    pub(crate) counts: TokenCounts,
     pub(crate) embedder: Arc<Embedder>,
 }
 
@@ -38,10 +32,6 @@ impl Index {
     ) -> Result<Index, Error> {
         let mut index = Index { tail: Memory::after(next_place), embedder, ..Index::default() };
         for segment in segments {
-            let counts = segment.counts()?;
-            index.counts.add_passages(counts.passages());
-            counts.tokens().for_each(|(token, times)| index.counts.add_token(token, times));
-            index.population = index.population.plus(segment.totals.population);
             let closings = segment.closings()?;
             closings.into_iter().try_for_each(|(key, to)| index.end(key, to))?;
             index.segments.push(Open::new(segment));
@@ -49,16 +39,10 @@ impl Index {
         Ok(index)
     }
 
-    /// A version begins or ends, or one follows another, at `at`: what happens later is told later. `before` is the
-    /// version that ends, if there is one.
-    pub fn change(
-        &mut self,
-        at: u64,
-        key: u64,
-        before: Option<&Prepared>,
-        after: Option<Version>,
-    ) -> Result<(), Error> {
-        if self.tail.change(at, key, before, after) {
+    /// A version begins or ends, or one follows another, at `at`: what happens later is told later. `ends` says that there
+    /// was a version before.
+    pub fn change(&mut self, at: u64, key: u64, ends: bool, after: Option<Version>) -> Result<(), Error> {
+        if self.tail.change(at, key, ends, after) {
             self.end(key, at)?;
         }
         Ok(())
@@ -90,13 +74,7 @@ impl Index {
 
     /// How many of them are live.
     pub fn live(&self) -> u64 {
-        self.population.plus(self.tail.population).many as u64
-    }
-
-    /// When anything last began or ended.
-    pub(crate) fn newest(&self) -> u64 {
-        let segments = self.segments.iter().map(|open| open.segment.totals.last);
-        segments.fold(self.tail.newest, u64::max)
+        (self.segments.iter().map(Open::live).sum::<usize>() + self.tail.live()) as u64
     }
 }
 

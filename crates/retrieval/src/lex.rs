@@ -44,26 +44,62 @@ pub fn stop_words(text: &str) -> Vec<Arc<str>> {
     found
 }
 
-/// The terms of a question. One that is made of stop words alone is taken as it stands, and finds titles.
+/// The terms of a question; see `question_words`.
 pub fn question_terms(text: &str) -> Vec<Arc<str>> {
-    let found = terms(text);
-    if !found.is_empty() {
-        return found;
-    }
-    let mut all = Vec::new();
-    each_run(text, |run| each_word(run, &mut |word| all.push(stem(word))));
-    all
+    question_words(text).into_iter().map(|word| word.term).collect()
 }
 
-/// The terms of a question that is meant as it is written: each run whole, identifiers too.
-pub fn written_terms(text: &str) -> Vec<Arc<str>> {
+/// A word of a question, in lower case, and the term that it is sought by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionWord {
+    pub word: String,
+    pub term: Arc<str>,
+}
+
+/// The words of a question in order, without stop words. A question that is made of stop words alone is taken as it
+/// stands, and finds titles.
+pub fn question_words(text: &str) -> Vec<QuestionWord> {
+    let (mut words, mut all) = (Vec::new(), Vec::new());
+    each_run(text, |run| {
+        each_word(run, &mut |word| match term(word) {
+            Some(term) => words.push(QuestionWord { word: word.to_owned(), term }),
+            None => all.push(QuestionWord { word: word.to_owned(), term: stem(word) }),
+        });
+    });
+    if words.is_empty() { all } else { words }
+}
+
+/// The words of a question by which its meaning is judged, in lower case and in order: stop words too, identifiers cut
+/// at their joiners. Each comes with its pieces, if it has any (`getUserName`: get, user, name).
+pub(crate) fn meaning_words(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut words = Vec::new();
+    each_run(text, |run| {
+        for part in run.split(JOINERS).filter(|part| !part.is_empty()) {
+            let pieces = pieces(part).iter().map(|piece| piece.to_lowercase()).collect();
+            words.push((part.to_lowercase(), pieces));
+        }
+    });
+    words
+}
+
+/// The term of a single word, whether or not it is a stop word.
+pub(crate) fn term_of(word: &str) -> Arc<str> {
+    stem(word)
+}
+
+pub(crate) fn is_stop(word: &str) -> bool {
+    is_stop_word(word)
+}
+
+/// The words of a question that is meant as it is written: each run whole, identifiers too.
+pub fn written_words(text: &str) -> Vec<QuestionWord> {
     let mut written = Vec::new();
     each_run(text, |run| {
         let mut is_first = true;
         // The whole comes first.
         each_word(run, &mut |word| {
             if std::mem::take(&mut is_first) || run.contains(is_unspaced) {
-                written.push(stem(word));
+                written.push(QuestionWord { word: word.to_owned(), term: stem(word) });
             }
         });
     });

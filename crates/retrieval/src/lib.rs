@@ -17,6 +17,8 @@ mod pages;
 mod part;
 mod passage;
 mod postings;
+mod question;
+mod related;
 mod score;
 mod search;
 mod segment;

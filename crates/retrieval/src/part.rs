@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::embed::Token;
 use crate::error::Error;
 use crate::postings::Frequency;
 use crate::vectors::Quantised;
@@ -43,6 +42,7 @@ pub(crate) type Doc = u32;
 
 /// The stretches of a part that a question looks at. Scores are kept for these only, one behind the other: the place
 /// of a text among them is its `local` number.
+#[derive(Clone)]
 pub(crate) struct Stretches {
     pub docs: Vec<Range<Doc>>,
     /// The local number of the first text of each.
@@ -107,31 +107,20 @@ impl Stretches {
     }
 }
 
-/// What changed in a part after the moment of a question: take back what came and bring back what went, and the counts
-/// of today are those of then.
-#[derive(Default)]
-pub(crate) struct Drift {
-    /// Live today and not then, in order.
-    pub came: Vec<Doc>,
-    /// Live then and not today, in order.
-    pub went: Vec<Doc>,
-}
-
-/// A term of a part.
+/// Where a part keeps a term; only the part knows what the number means.
 #[derive(Clone, Copy)]
-pub(crate) struct Term {
-    /// How many live texts have it, less those it takes back from older parts.
-    pub live: i32,
-    /// Where to look; the part knows.
-    pub at: u64,
-}
+pub(crate) struct Term(pub u64);
 
 pub(crate) trait Part {
-    /// Where everything lies that may be seen; what else lies there is told by `hidden`.
+    /// Where everything lies that may be seen; `absent` and `limited` name the rest of what lies there.
     fn stretches(&self, sight: &Sight<'_>) -> Stretches;
 
-    /// Names the texts in the stretches that may not be seen, by their local number. Labels are not looked at.
-    fn hidden(&self, sight: &Sight<'_>, within: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error>;
+    /// Names the versions in the stretches that are not live at the moment, or are in a group that is not in sight, by
+    /// their local number. Statistics leave them out.
+    fn absent(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) -> Result<(), Error>;
+
+    /// Names the versions in the stretches that are suppressed or not valid. Statistics count them, answers leave them out.
+    fn limited(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32));
 
     fn term(&self, text: &str) -> Option<Term>;
 
@@ -155,8 +144,8 @@ pub(crate) trait Part {
     /// All texts of the part.
     fn whole(&self) -> Stretches;
     fn length(&self, doc: Doc) -> u32;
+    /// The lengths of all texts in the stretches together.
+    fn lengths(&self, within: &Stretches) -> i64;
     fn place(&self, doc: Doc) -> Place;
     fn key(&self, doc: Doc) -> u64;
-    fn drift(&self, at: u64) -> Result<Drift, Error>;
-    fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error>;
 }

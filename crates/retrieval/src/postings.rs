@@ -13,21 +13,26 @@ const BLOCK: usize = BitPacker4x::BLOCK_LEN;
 /// A row of the table: the block's last text, and where the block ends, counted from the end of the table.
 const ROW: usize = 8;
 
-/// How often a term stands in a text, at most 7 times in its title and 31 times in the rest: more says nothing more.
+/// How often a term stands in a text: at most 7 times in its title, 31 times in its body and 7 times in the text before
+/// it. More often says hardly anything more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Frequency(u8);
+pub(crate) struct Frequency(u16);
 
 impl Frequency {
-    pub(crate) fn new(title: usize, body: usize) -> Frequency {
-        Frequency((title.min(7) << 5 | body.min(31)) as u8)
+    pub(crate) fn new(title: usize, body: usize, neighbour: usize) -> Frequency {
+        Frequency((title.min(7) << 8 | body.min(31) << 3 | neighbour.min(7)) as u16)
     }
 
     pub(crate) fn title(self) -> u32 {
-        u32::from(self.0 >> 5)
+        u32::from(self.0 >> 8)
     }
 
     pub(crate) fn body(self) -> u32 {
-        u32::from(self.0 & 31)
+        u32::from(self.0 >> 3 & 31)
+    }
+
+    pub(crate) fn neighbour(self) -> u32 {
+        u32::from(self.0 & 7)
     }
 }
 
@@ -101,7 +106,7 @@ impl Postings {
                 }
                 false => docs.iter().for_each(|doc| out.extend_from_slice(&doc.to_le_bytes())),
             }
-            out.extend(self.frequencies[rows.clone()].iter().map(|frequency| frequency.0));
+            out.extend(self.frequencies[rows.clone()].iter().flat_map(|frequency| frequency.0.to_le_bytes()));
             out.extend_from_slice(&self.link_counts[rows.clone()]);
             let many: usize = self.link_counts[rows].iter().map(|count| 2 * usize::from(*count)).sum();
             out.extend_from_slice(&self.links[link..link + many]);
@@ -189,7 +194,8 @@ impl Table {
                     own = rest;
                 }
             }
-            let (frequencies, rest) = own.split_at_checked(many).ok_or_else(short)?;
+            let (frequencies, rest) = own.split_at_checked(2 * many).ok_or_else(short)?;
+            let frequencies = frequencies.as_chunks::<2>().0;
             let (link_counts, links) = rest.split_at_checked(many).ok_or_else(short)?;
             each(Block { docs: &docs[..many], frequencies, link_counts, links });
         }
@@ -200,7 +206,7 @@ impl Table {
 /// Some texts of a list, in order.
 pub(crate) struct Block<'a> {
     pub docs: &'a [u32],
-    frequencies: &'a [u8],
+    frequencies: &'a [[u8; 2]],
     link_counts: &'a [u8],
     links: &'a [u8],
 }
@@ -215,13 +221,14 @@ impl Block<'_> {
     ) {
         let (docs, frequencies) = (&self.docs[rows.clone()], &self.frequencies[rows.clone()]);
         if !with_links {
-            docs.iter().zip(frequencies).for_each(|(doc, frequency)| each(*doc, Frequency(*frequency), &[]));
+            let frequencies = frequencies.iter().map(|two| Frequency(u16::from_le_bytes(*two)));
+            docs.iter().zip(frequencies).for_each(|(doc, frequency)| each(*doc, frequency, &[]));
             return;
         }
         let mut links = &self.links[2 * sum(&self.link_counts[..rows.start])..];
         for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(&self.link_counts[rows]) {
             let (own, rest) = links.split_at(2 * usize::from(*count));
-            each(*doc, Frequency(*frequency), own);
+            each(*doc, Frequency(u16::from_le_bytes(*frequency)), own);
             links = rest;
         }
     }
@@ -246,7 +253,7 @@ mod tests {
             let mut list = Postings::default();
             for number in 0..many as u32 {
                 let links: Vec<u8> = (0..2 * (number % 4)).map(|link| (number * 7 + link) as u8).collect();
-                list.push(number * 3, Frequency::new(number as usize % 9, number as usize % 40), &links);
+                list.push(number * 3, Frequency::new(number as usize % 9, number as usize % 40, number as usize % 3), &links);
             }
             let mut bytes = Vec::new();
             list.encode(&mut bytes);
@@ -267,11 +274,12 @@ mod tests {
                 table.each_block(wanted, bytes, &mut each).expect("readable");
                 let expected: Vec<_> = (0..many as u32)
                     .filter(|number| stretch.contains(&(number * 3)))
-                    .map(|n| (n * 3, Frequency::new(n as usize % 9, n as usize % 40), n as usize % 4))
+                    .map(|n| (n * 3, Frequency::new(n as usize % 9, n as usize % 40, n as usize % 3), n as usize % 4))
                     .collect();
                 assert_eq!(found, expected, "{many} {stretch:?}");
             }
         }
-        assert_eq!((Frequency::new(9, 40).title(), Frequency::new(9, 40).body()), (7, 31));
+        let most = Frequency::new(9, 40, 5);
+        assert_eq!((most.title(), most.body(), most.neighbour()), (7, 31, 5));
     }
 }

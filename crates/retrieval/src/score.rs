@@ -12,23 +12,27 @@ const LENGTH_MIN: f32 = 30.0;
 /// A word in the title counts as so many in the text.
 pub const TITLE_WEIGHT: u32 = 3;
 /// What two words side by side add to what they say one by one.
-pub const BIGRAM_WEIGHT: f32 = 0.2;
+pub const BIGRAM_WEIGHT: f32 = 0.3;
 /// The share of meaning in a score, the rest is words.
 pub const DENSE_WEIGHT: f32 = 0.40;
+
+/// What a word of the text before counts, beside a word of the text itself: fitted on conversations (`docs/figures.md`).
+pub const NEIGHBOUR_WEIGHT: f32 = 0.3;
+/// The words of a text count fully when it has this much of the question's weight. Without this bar one chance word in a
+/// small store would count as much as a text that has every word.
+pub const LEXICAL_FULL: f32 = 0.6;
+/// What a related word counts, times the cosine of the two words.
+pub const RELATED_WEIGHT: f32 = 0.7;
 
 /// Smaller stores are taken to be this large when a text is judged by itself.
 const RARITY_MANY: i64 = 500;
 
-/// How much of a question's weight a text has, plus its cosine: from here on it is relevant. Measured on
-/// `crates/eval/tests/relevance.tsv`, with what comes of it in `docs/figures.md`. How often a word stands in a text and how
-/// long that is do not count, so what is relevant does not change with what else is stored.
-pub const RELEVANT: f32 = 0.68;
+/// A text that has this share of a question's weight in words has half of it.
+pub const HALF: f32 = 0.50;
 /// A word in the title says more about the matter.
 pub const TITLE_SHARE: f32 = 1.4;
-/// The same where there are no vectors: half of it.
-pub const RELEVANT_BY_WORDS: f32 = 0.50;
 
-/// What the words are measured against: the texts that are live at the moment of the question.
+/// What the words are measured against: the texts in sight that are live at the moment of the question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {
     pub many: i64,
@@ -36,19 +40,15 @@ pub struct Population {
 }
 
 impl Population {
-    /// `times` is -1 to take a text back.
-    pub fn add(&mut self, length: u32, times: i64) {
-        self.many += times;
-        self.length += times * i64::from(length);
-    }
-
-    pub fn plus(self, other: Population) -> Population {
-        Population { many: self.many + other.many, length: self.length + other.length }
-    }
 
     /// How much a term tells that `df` of the texts have.
     pub fn idf(self, df: f32) -> f32 {
         (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()
+    }
+
+    /// As `idf`, for a word of a question; one that nobody uses is no rarer than if one text in sight had it and no other.
+    pub fn idf_of(self, df: i64) -> f32 {
+        if df == 0 { (1.0 + self.many as f32).ln() } else { self.idf(df as f32) }
     }
 
     /// How much a term tells that `df` of the texts have, for what is judged by itself and not beside others: in a store
@@ -75,12 +75,6 @@ impl Worth {
         Worth { idf: weight * population.idf(df) * (K1 + 1.0), per_length: K1 * B / population.mean_length() }
     }
 
-    /// Two terms side by side are as rare as if they met by chance: to know how often they meet would take a look at
-    /// every text there is, and finds no better (`docs/figures.md`).
-    pub fn of_pair(df: [f32; 2], population: Population) -> Worth {
-        Worth::new((df[0] * df[1] / (population.many as f32).max(1.0)).floor(), BIGRAM_WEIGHT, population)
-    }
-
     /// What it adds to the score of a text of this length in which it stands so often.
     pub fn of(&self, frequency: f32, length: u32) -> f32 {
         let length = (length as f32).max(LENGTH_MIN);
@@ -89,9 +83,12 @@ impl Worth {
 }
 
 /// How often a term counts in a text.
-pub(crate) fn counted(frequency: Frequency, title_only: bool) -> u32 {
-    let title = TITLE_WEIGHT * frequency.title();
-    if title_only { title } else { title + frequency.body() }
+pub(crate) fn counted(frequency: Frequency, title_only: bool) -> f32 {
+    let title = (TITLE_WEIGHT * frequency.title()) as f32;
+    if title_only {
+        return title;
+    }
+    title + frequency.body() as f32 + NEIGHBOUR_WEIGHT * frequency.neighbour() as f32
 }
 
 /// In these a cosine is summed up.
@@ -135,13 +132,16 @@ impl Spread {
     }
 
     /// `exact` is the cosine of the nearest by all that is known of its vector. Without vectors the words alone decide.
-    pub fn fusion(&self, exact: f32, with_dense: bool) -> Fusion {
+    /// `weight` is what all words of the question are worth together.
+    pub fn fusion(&self, exact: f32, with_dense: bool, weight: f32) -> Fusion {
         let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
         // Where all are equally near, meaning says nothing.
         let says = f64::from(self.nearest) - mean > APART_MIN && f64::from(exact) > mean;
         let per_cosine = if says { 1.0 / (f64::from(exact) - mean) } else { 0.0 };
         let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
-        let per_lexical = if self.lexical_max > 0.0 { 1.0 / self.lexical_max } else { 0.0 };
+        // Where there is nothing but words, the best of them is as good as it gets.
+        let full = if with_dense { self.lexical_max.max(LEXICAL_FULL * weight) } else { self.lexical_max };
+        let per_lexical = if full > 0.0 { 1.0 / full } else { 0.0 };
         Fusion { per_lexical, mean: mean as f32, per_cosine: per_cosine as f32, dense_weight }
     }
 }

@@ -2,25 +2,20 @@
 //! the same order of additions, so an answer depends on the texts alone and not on where they lie.
 
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use crate::document::{LABEL, label_term};
-use crate::embed;
+use crate::document::label_term;
 use crate::error::Error;
-use crate::evidence::Rarity;
 use crate::index::Index;
 use crate::lanes::{count_above, largest};
-use crate::lex;
-use crate::part::{Doc, Drift, Part, Place, Sight, Stretches, Term};
-use crate::postings::{Link, count_links, link_to};
-use crate::score::{
-    Fusion, HIDDEN, Population, RELEVANT, RELEVANT_BY_WORDS, Spread, TITLE_SHARE, Worth, counted,
-};
-use crate::trigrams::{dice, trigram_bits, trigrams};
-use crate::vectors::Quantised;
+use crate::part::{Doc, Part, Place, Sight, Stretches};
+use crate::question::{Ask, AskedWord, Survey, SurveyedPart, Variant, VariantKind, title_share};
+use crate::score::{Fusion, HALF, HIDDEN, Spread, counted};
 
 /// How many of the best are compared a second time, with all that is known of their vectors.
 const RESCORED: usize = 20;
+/// So many of the nearest texts match by a meaning that would be too far away for others.
+const NEAREST: usize = 5;
 /// The score of what does not match.
 const NO_MATCH: f32 = -1.0;
 /// So many texts at a time: what is counted for them fits into the second cache of a processor. Tests share out what
@@ -38,8 +33,10 @@ pub struct Question<'a> {
     pub text: Option<&'a str>,
     pub sight: Sight<'a>,
     pub by: By,
-    /// Takes the words as they stand: identifiers whole, and no lookalike for a word that nobody uses.
+    /// Takes the words as they stand: identifiers whole, no lookalikes, no related words.
     pub as_written: bool,
+    /// Leaves words out of account that nothing in sight has, unless there are no others.
+    pub known_words_only: bool,
     /// How much of the question a match has at least.
     pub least: Least,
     /// Whether hits say why they match.
@@ -54,8 +51,6 @@ pub enum Least {
     Some,
     /// Half of its weight in words, or a meaning that is near enough for a long text.
     Half,
-    /// So much of both together that it is about the same matter.
-    Relevant,
 }
 
 /// What a question goes by.
@@ -71,6 +66,10 @@ pub struct Hit {
     pub place: Place,
     pub key: u64,
     pub score: f32,
+    /// How near it is in meaning, from -1 to 1.
+    pub cosine: f32,
+    /// Whether it has a word of the question that is not in nearly every text.
+    pub has_word: bool,
     /// If the question asked for it, and there was anything to rank by.
     pub why: Option<Why>,
 }
@@ -80,7 +79,7 @@ pub struct Why {
     /// Relative to the best of all hits, as they enter the score.
     pub lexical: f32,
     pub dense: f32,
-    /// The terms of the question that it has.
+    /// The terms of the question that it has, and what it has in their place.
     pub matched: Vec<String>,
 }
 
@@ -90,31 +89,16 @@ pub struct Results {
     pub total: u64,
     /// Meaning was asked for, but not all vectors are there yet.
     pub is_degraded: bool,
-}
-
-/// One side of a question: a text that is sought somewhere.
-struct Ask {
-    title_only: bool,
-    terms: Vec<AskedTerm>,
-    vector: Vec<f32>,
-    quantised: Quantised,
-}
-
-struct AskedTerm {
-    text: Arc<str>,
-    /// Where each part has it.
-    found: Vec<Option<Term>>,
-    worth: Worth,
-    /// How much of the question a text has that has this term, from 0 to 1.
-    share: f32,
-    /// What comes after it in the question.
-    pairs: Vec<(Link, Worth)>,
+    /// Whether a text without a word of the question can be judged by its meaning.
+    pub is_meaningful: bool,
 }
 
 /// What the sides of a question say about some texts of one part.
 struct Scored {
     part: u32,
     within: Stretches,
+    /// The local number, among all of the part, of its first text.
+    first: u32,
     sides: Vec<Side>,
     has_vectors: bool,
 }
@@ -131,7 +115,7 @@ impl Scored {
 struct Side {
     lexical: Vec<f32>,
     cosines: Vec<f32>,
-    /// How much of the question each has; empty unless that is asked.
+    /// How much of the question's weight each has in words; empty unless a match needs that.
     shares: Vec<f32>,
     spread: Spread,
 }
@@ -154,9 +138,6 @@ impl Candidate {
     }
 }
 
-/// A term that looks like another: where each part has it, how many texts do, and its weight.
-type Alike = (Arc<str>, Vec<Option<Term>>, i64, f32);
-
 /// Runs the same code for every part, of whatever kind it is.
 macro_rules! in_part {
     ($index:expr, $number:expr, $part:ident => $body:expr) => {
@@ -169,18 +150,19 @@ macro_rules! in_part {
         }
     };
 }
+pub(crate) use in_part;
 
 impl Index {
     /// Every version that is live at the moment, may be seen, and shares a word with the question or means much the
     /// same; without a text, everything that may be seen, newest first.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Results, Error> {
-        let then = Then::new(self, question.sight.at)?;
+        let survey = Survey::new(self, &question.sight)?;
         let sides = [(question.title, true), (question.text, false)];
         let asks = sides
             .into_iter()
-            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &then)))
+            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &survey)))
             .collect::<Result<Vec<Ask>, Error>>()?;
-        let mut scored = self.score_all(question, &asks)?;
+        let mut scored = self.score_all(question, &survey, &asks)?;
         let has_vectors = scored.iter().all(|scored| scored.has_vectors);
         if !has_vectors {
             let cosines =
@@ -197,10 +179,7 @@ impl Index {
             by: question.by,
             by_meaning,
             least: question.least,
-            floor: match question.least {
-                Least::Half => self.embedder.floor_of_many(),
-                _ => self.embedder.floor(),
-            },
+            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, &scored, question.least)).collect(),
         };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
@@ -211,22 +190,33 @@ impl Index {
         for candidate in &best[page] {
             hits.push(self.hit(&judge, &scored, candidate, question.explain)?);
         }
-        Ok(Results { hits, total, is_degraded: question.by != By::Words && !has_vectors })
+        let is_degraded = question.by != By::Words && !has_vectors;
+        Ok(Results { hits, total, is_degraded, is_meaningful: asks.iter().all(|ask| ask.is_meaningful) })
     }
 
     /// Everything that may be seen, in shares whose scores stay near the processor, and on several threads where
     /// there is much.
-    fn score_all(&self, question: &Question<'_>, asks: &[Ask]) -> Result<Vec<Scored>, Error> {
+    fn score_all(
+        &self,
+        question: &Question<'_>,
+        survey: &Survey,
+        asks: &[Ask],
+    ) -> Result<Vec<Scored>, Error> {
         static THREADS: LazyLock<usize> =
             LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let mut shares = Vec::new();
-        for number in 0..=self.segments.len() as u32 {
-            let within = in_part!(self, number, part => part.stretches(&question.sight));
-            let many = within.many.div_ceil(SHARE);
-            shares.extend(within.shares(many).into_iter().map(|within| (number, within)));
+        for (surveyed, number) in survey.parts.iter().zip(0..) {
+            let many = surveyed.within.many.div_ceil(SHARE);
+            let mut first = 0;
+            for within in surveyed.within.clone().shares(many) {
+                let next = first + within.many;
+                shares.push(Share { part: number, surveyed, first, within });
+                first = next;
+            }
         }
-        let score = |(number, within): (u32, Stretches)| in_part!(self, number, part => score(part, number, within, question, asks));
-        let many: u32 = shares.iter().map(|(_, within)| within.many).sum();
+        let score =
+            |share: Share<'_>| in_part!(self, share.part, part => score(part, share, question, asks));
+        let many: u32 = shares.iter().map(|share| share.within.many).sum();
         // Words alone take less time than it takes to share them out.
         if question.by == By::Words || many < THREAD_MIN || *THREADS == 1 {
             return shares.into_iter().map(score).collect();
@@ -234,8 +224,7 @@ impl Index {
         let mut each: Vec<Vec<_>> = (0..*THREADS).map(|_| Vec::new()).collect();
         for share in shares {
             // To whom has the least.
-            let burden =
-                |shares: &Vec<(u32, Stretches)>| shares.iter().map(|share| share.1.many).sum::<u32>();
+            let burden = |shares: &Vec<Share<'_>>| shares.iter().map(|share| share.within.many).sum::<u32>();
             let least = (0..each.len()).min_by_key(|at| burden(&each[*at])).unwrap_or(0);
             each[least].push(share);
         }
@@ -255,12 +244,26 @@ impl Index {
         })
     }
 
+    /// As near as this is a match: what the embedder says, or less for the few nearest.
+    fn floor(&self, ask: &Ask, side: usize, scored: &[Scored], least: Least) -> f32 {
+        if !ask.is_meaningful {
+            return f32::MAX;
+        }
+        match least {
+            Least::Half => self.embedder.floor_of_many(),
+            Least::Some => {
+                let nearest = nearest(scored.iter().map(|scored| &scored.sides[side].cosines[..]));
+                self.embedder.floor().min(nearest.max(self.embedder.floor_of_nearest()))
+            }
+        }
+    }
+
     /// What is usual among all that one side of the question may see.
     fn fusion(&self, ask: &Ask, side: usize, scored: &[Scored], by_meaning: bool) -> Result<Fusion, Error> {
         let spreads = scored.iter().map(|scored| scored.sides[side].spread);
         let spread = spreads.fold(Spread::NONE, Spread::plus);
         if !by_meaning || spread.nearest == HIDDEN {
-            return Ok(spread.fusion(0.0, by_meaning));
+            return Ok(spread.fusion(0.0, by_meaning, ask.weight));
         }
         // The nearest, the newest of equals: what lies where must not decide.
         let mut nearest: Option<(Place, u32, Doc)> = None;
@@ -279,7 +282,7 @@ impl Index {
             Some((_, number, doc)) => in_part!(self, number, part => part.exact_cosine(doc, &ask.vector)?),
             None => 0.0,
         };
-        Ok(spread.fusion(exact, by_meaning))
+        Ok(spread.fusion(exact, by_meaning, ask.weight))
     }
 
     /// The best of all, enough of them for the page and for a second look, and how many matches there are.
@@ -375,158 +378,67 @@ impl Index {
         explain: bool,
     ) -> Result<Hit, Error> {
         let key = in_part!(self, candidate.part, part => part.key(candidate.doc));
-        let hit = Hit { place: candidate.place, key, score: candidate.score, why: None };
+        let scored_here = &scored[candidate.scored as usize];
+        let cosines = scored_here.sides.last().map_or(&[][..], |side| &side.cosines);
+        let cosine = cosines.get(candidate.local as usize).copied().unwrap_or(0.0);
+        let has_word = judge.asks.iter().any(|ask| {
+            ask.has_word(candidate.part, scored_here.first + candidate.local)
+        });
+        let (place, score) = (candidate.place, candidate.score);
+        let hit = Hit { place, key, score, cosine, has_word, why: None };
         if !explain || judge.asks.is_empty() {
             return Ok(hit);
         }
         let shares = self.shares(judge, scored, candidate)?;
         let mean =
             |share: fn(&(f32, f32, f32)) -> f32| shares.iter().map(share).sum::<f32>() / shares.len() as f32;
-        let matched = self.matched(judge.asks, candidate)?;
+        let matched = matched(judge.asks, candidate.part, scored_here.first + candidate.local);
         Ok(Hit {
             why: Some(Why { lexical: mean(|share| share.0), dense: mean(|share| share.1), matched }),
             ..hit
         })
     }
+}
 
-    fn ask(&self, text: &str, title_only: bool, question: &Question<'_>, then: &Then) -> Result<Ask, Error> {
-        let sequence = match question.as_written {
-            true => lex::written_terms(text),
-            false => lex::question_terms(text),
-        };
-        let mut asked = sequence.clone();
-        asked.sort();
-        asked.dedup();
-        let mut known: Vec<(Arc<str>, i64)> = Vec::new();
-        let mut terms = Vec::new();
-        let mut weight = 0.0;
-        for term in asked {
-            let found = self.find(&term);
-            let df = then.df(self, &found)?;
-            let share = then.population.rarity(df as f32);
-            weight += share;
-            match df {
-                0 if question.as_written => {}
-                0 => {
-                    for (text, found, df, likeness) in self.lookalikes(&term, then)? {
-                        let worth = Worth::new(df as f32, likeness, then.population);
-                        terms.push(AskedTerm {
-                            text,
-                            found,
-                            worth,
-                            share: likeness * share,
-                            pairs: Vec::new(),
-                        });
-                    }
-                }
-                df => {
-                    let worth = Worth::new(df as f32, 1.0, then.population);
-                    terms.push(AskedTerm { text: term.clone(), found, worth, share, pairs: Vec::new() });
-                    known.push((term, df));
-                }
+/// The cosine of the last of the few nearest texts, or of the farthest if there are fewer.
+fn nearest<'a>(cosines: impl Iterator<Item = &'a [f32]>) -> f32 {
+    let mut best = [HIDDEN; NEAREST];
+    for block in cosines.flat_map(|cosines| cosines.chunks(BLOCK)) {
+        // Most blocks have none that is near enough.
+        if largest(block, HIDDEN) <= best[NEAREST - 1] {
+            continue;
+        }
+        for cosine in block.iter().filter(|cosine| **cosine > HIDDEN) {
+            if *cosine > best[NEAREST - 1] {
+                best[NEAREST - 1] = *cosine;
+                best.sort_unstable_by(|a, b| b.total_cmp(a));
             }
         }
-        terms.iter_mut().for_each(|term| term.share /= weight);
-        if !title_only {
-            let df =
-                |term: &Arc<str>| known.iter().find(|(known, _)| known == term).map(|(_, df)| *df as f32);
-            let mut pairs: Vec<&[Arc<str>]> = sequence.windows(2).collect();
-            pairs.sort();
-            pairs.dedup();
-            for pair in pairs {
-                if let (Some(one), Some(other)) = (df(&pair[0]), df(&pair[1]))
-                    && let Some(term) = terms.iter_mut().find(|term| term.text == pair[0])
-                {
-                    let worth = Worth::of_pair([one, other], then.population);
-                    term.pairs.push((link_to(&pair[1]), worth));
-                }
-            }
-        }
-        let vector = match question.by {
-            By::Words => Vec::new(),
-            _ => self.embedder.question(text, &[&self.counts, &self.tail.counts, &then.counts])?,
-        };
-        Ok(Ask { title_only, terms, quantised: Quantised::new(&vector), vector })
     }
+    best[NEAREST - 1]
+}
 
-    /// The terms of a question, each once, and how rare each is at a moment; the rarest is what nobody uses.
-    pub fn rarities(&self, text: &str, at: u64) -> Result<Vec<Rarity>, Error> {
-        let then = Then::new(self, at)?;
-        let mut terms = lex::question_terms(text);
-        terms.sort();
-        terms.dedup();
-        let rarity = |term: Arc<str>| {
-            let df = then.df(self, &self.find(&term))?;
-            Ok(Rarity { term, idf: then.population.idf(df as f32) })
-        };
-        terms.into_iter().map(rarity).collect()
-    }
+/// The terms of a question that a text has, or what it has in their place.
+fn matched(asks: &[Ask], part: u32, local: u32) -> Vec<String> {
+    let words = asks.iter().flat_map(|ask| &ask.words);
+    let shown = |(variant, _): (&Variant, f32)| match variant.kind {
+        VariantKind::Related => format!("{} (related word)", variant.text),
+        VariantKind::Itself | VariantKind::Lookalike => variant.text.to_string(),
+    };
+    let mut matched: Vec<String> =
+        words.filter_map(|word| word.in_text(part, local)).map(shown).collect();
+    matched.sort();
+    matched.dedup();
+    matched
+}
 
-    /// For a word that nobody uses, up to three that look like it, each with how many texts have it and its weight.
-    fn lookalikes(&self, term: &str, then: &Then) -> Result<Vec<Alike>, Error> {
-        const CHARS_MIN: usize = 4;
-        const DICE_MIN: f32 = 0.45;
-        const MANY: usize = 3;
-        const WEIGHT: f32 = 0.9;
-        if term.chars().count() < CHARS_MIN {
-            return Ok(Vec::new());
-        }
-        let (asked, bits) = (trigrams(term), trigram_bits(term));
-        // What looks alike shares trigrams, and shared trigrams are shared bits; a few may fall on one bit.
-        let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
-        let mut alike: Vec<(f32, Arc<str>)> = Vec::new();
-        let mut look = |known: &str, known_bits: u64| {
-            let near = known.len().abs_diff(term.len()) <= 2 && known.len() >= CHARS_MIN;
-            if near && (known_bits & bits).count_ones() >= bits_min && !known.starts_with(LABEL) {
-                let dice = dice(&asked, &trigrams(known));
-                if dice >= DICE_MIN {
-                    alike.push((dice, known.into()));
-                }
-            }
-        };
-        self.segments.iter().for_each(|segment| segment.each_term(&mut look));
-        self.tail.each_term(&mut look);
-        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        alike.dedup();
-        let mut found = Vec::new();
-        for (dice, known) in alike {
-            let places = self.find(&known);
-            let df = then.df(self, &places)?;
-            if df > 0 && found.len() < MANY {
-                found.push((known, places, df, WEIGHT * dice));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Where each part has a term.
-    fn find(&self, text: &str) -> Vec<Option<Term>> {
-        let segments = self.segments.iter().map(|segment| segment.term(text));
-        segments.chain([self.tail.term(text)]).collect()
-    }
-
-    fn matched(&self, asks: &[Ask], candidate: &Candidate) -> Result<Vec<String>, Error> {
-        let here = Stretches::one(candidate.doc..candidate.doc + 1);
-        let mut matched = Vec::new();
-        for ask in asks {
-            for asked in &ask.terms {
-                let mut has = false;
-                if let Some(term) = &asked.found[candidate.part as usize] {
-                    in_part!(self, candidate.part, part => {
-                        part.postings(term, &here, false, &mut |_, _, frequency, _| {
-                            has |= counted(frequency, ask.title_only) > 0;
-                        })?;
-                    });
-                }
-                if has {
-                    matched.push(asked.text.to_string());
-                }
-            }
-        }
-        matched.sort();
-        matched.dedup();
-        Ok(matched)
-    }
+/// Some of the texts of a part that are in sight, to be scored on one thread.
+struct Share<'a> {
+    part: u32,
+    surveyed: &'a SurveyedPart,
+    /// The local number, among all of the part, of its first text.
+    first: u32,
+    within: Stretches,
 }
 
 /// Turns what is known of texts into scores.
@@ -536,8 +448,8 @@ struct Judge<'a> {
     by: By,
     by_meaning: bool,
     least: Least,
-    /// As near as this is a match.
-    floor: f32,
+    /// As near as this is a match, for each side.
+    floors: Vec<f32>,
 }
 
 impl Judge<'_> {
@@ -592,19 +504,14 @@ impl Judge<'_> {
             for (local, out) in locals.zip(out) {
                 let (lexical, cosine) = (lexical[local], cosines.get(local).copied().unwrap_or(0.0));
                 let by_meaning = self.by_meaning && !self.asks[side].title_only;
-                let is_enough = match (self.least, by_meaning) {
-                    (Least::Relevant, true) => shares[local] + cosine >= RELEVANT,
-                    (Least::Half, true) => shares[local] >= RELEVANT_BY_WORDS || cosine >= self.floor,
-                    (_, false) => shares[local] >= RELEVANT_BY_WORDS,
-                    (Least::Some, true) => true,
-                };
+                let is_enough = shares[local] >= HALF || (by_meaning && cosine >= self.floors[side]);
                 *out = if is_enough { fusion.total(lexical, cosine) } else { NO_MATCH };
             }
             return;
         }
         let floor = match self.by {
             By::Meaning => -1.5,
-            _ if self.by_meaning && !self.asks[side].title_only => self.floor,
+            _ if self.by_meaning && !self.asks[side].title_only => self.floors[side],
             _ => f32::MAX,
         };
         match (lexical.is_empty(), cosines.is_empty()) {
@@ -632,14 +539,17 @@ impl Judge<'_> {
 
 fn score(
     part: &impl Part,
-    number: u32,
-    within: Stretches,
+    share: Share<'_>,
     question: &Question<'_>,
     asks: &[Ask],
 ) -> Result<Scored, Error> {
+    let Share { part: number, surveyed, first, within } = share;
     let many = within.many as usize;
     let mut hidden = Vec::new();
-    part.hidden(&question.sight, &within, &mut |local| hidden.push(local))?;
+    if surveyed.has_absent() {
+        hidden.extend((0..within.many).filter(|local| surveyed.is_absent(first + local)));
+    }
+    part.limited(&question.sight, &within, &mut |local| hidden.push(local));
     hide_unlabelled(part, question.sight.labels, &within, &mut hidden)?;
     let mut has_vectors = true;
     let mut sides = Vec::with_capacity(asks.len());
@@ -647,8 +557,11 @@ fn score(
         let (mut lexical, mut cosines, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         if question.by != By::Meaning || question.least != Least::Some {
             lexical = vec![0.0; many];
-            shares = vec![0.0; if question.least == Least::Some { 0 } else { many }];
-            score_words(part, number, ask, &within, &mut lexical, &mut shares)?;
+            score_words(ask, number, first, &mut lexical);
+        }
+        if question.least != Least::Some {
+            shares = vec![0.0; many];
+            score_shares(ask, number, first, &mut shares);
         }
         if question.by != By::Words {
             cosines = vec![0.0; many];
@@ -668,38 +581,82 @@ fn score(
         }
         *spread = Spread::of(lexical, cosines);
     }
-    Ok(Scored { part: number, within, sides, has_vectors })
+    Ok(Scored { part: number, within, first, sides, has_vectors })
 }
 
-fn score_words(
-    part: &impl Part,
-    number: u32,
-    ask: &Ask,
-    within: &Stretches,
-    lexical: &mut [f32],
-    shares: &mut [f32],
-) -> Result<(), Error> {
-    for asked in &ask.terms {
-        let Some(term) = &asked.found[number as usize] else { continue };
-        part.postings(term, within, !asked.pairs.is_empty(), &mut |local, doc, frequency, links| {
-            let often = counted(frequency, ask.title_only);
-            if often > 0 {
-                let length = part.length(doc);
-                let mut score = asked.worth.of(often as f32, length);
-                for (link, worth) in &asked.pairs {
-                    let often = count_links(links, *link);
-                    if often > 0 {
-                        score += worth.of(often as f32, length);
-                    }
-                }
-                lexical[local as usize] += score;
-                if let Some(of) = shares.get_mut(local as usize) {
-                    *of += if frequency.title() > 0 { TITLE_SHARE * asked.share } else { asked.share };
-                }
+/// Adds what each word of the question says of each text: the best of its variants, and the words beside it.
+fn score_words(ask: &Ask, part: u32, first: u32, lexical: &mut [f32]) {
+    let locals = first..first + lexical.len() as u32;
+    // What the variants of one word say: the best of them, and what comes beside the word itself.
+    let mut says: Vec<[f32; 2]> = Vec::new();
+    for word in &ask.words {
+        let mut add = |local: usize, score: f32| {
+            if !word.is_everywhere || lexical[local] > 0.0 {
+                lexical[local] += score;
             }
-        })?;
+        };
+        if let [only] = &word.variants[..] {
+            each_score(word, only, ask, part, &locals, &mut |local, score, beside| add(local, score + beside));
+            continue;
+        }
+        says.resize(locals.len(), [0.0; 2]);
+        let mut touched = Vec::new();
+        for variant in &word.variants {
+            each_score(word, variant, ask, part, &locals, &mut |local, score, beside| {
+                let [best, sum] = &mut says[local];
+                if *best == 0.0 {
+                    touched.push(local);
+                }
+                *best = best.max(score);
+                *sum += beside;
+            });
+        }
+        for local in touched {
+            let [best, beside] = std::mem::take(&mut says[local]);
+            add(local, best + beside);
+        }
     }
-    Ok(())
+}
+
+/// What one variant of a word says of each text that has it, and what the words after it add.
+fn each_score(
+    word: &AskedWord,
+    variant: &Variant,
+    ask: &Ask,
+    part: u32,
+    locals: &Range<u32>,
+    each: &mut impl FnMut(usize, f32, f32),
+) {
+    let found = &variant.found[part as usize];
+    for at in found.range(locals) {
+        let posting = &found.postings[at];
+        let score = variant.worth.of(counted(posting.frequency, ask.title_only), posting.length);
+        let mut beside = 0.0;
+        for (worth, often) in word.bigrams.iter().zip(&found.bigrams) {
+            if often[at] > 0 {
+                beside += worth.of(f32::from(often[at]), posting.length);
+            }
+        }
+        each((posting.local - locals.start) as usize, score, beside);
+    }
+}
+
+/// How much of the question's weight each text has in words.
+fn score_shares(ask: &Ask, part: u32, first: u32, shares: &mut [f32]) {
+    let locals = first..first + shares.len() as u32;
+    let mut best: Vec<f32> = vec![0.0; shares.len()];
+    for word in &ask.words {
+        for variant in &word.variants {
+            let found = &variant.found[part as usize];
+            for posting in &found.postings[found.range(&locals)] {
+                let best = &mut best[(posting.local - first) as usize];
+                *best = best.max(variant.likeness * title_share(posting.frequency));
+            }
+        }
+        for (share, best) in shares.iter_mut().zip(&mut best) {
+            *share += word.share * std::mem::take(best);
+        }
+    }
 }
 
 fn hide_unlabelled(
@@ -718,54 +675,4 @@ fn hide_unlabelled(
         hidden.extend(has.iter().zip(0..).filter(|(has, _)| !**has).map(|(_, local)| local));
     }
     Ok(())
-}
-
-/// The counts of the moment for which a question is asked: those of today, less what came since, and with what went.
-struct Then {
-    population: Population,
-    /// What has to be added to the counts of today.
-    counts: embed::TokenCounts,
-    /// Of each part; empty when the question is for today.
-    drifts: Vec<Drift>,
-}
-
-impl Then {
-    fn new(index: &Index, at: u64) -> Result<Then, Error> {
-        let mut population = index.population.plus(index.tail.population);
-        let mut counts = embed::TokenCounts::default();
-        let mut drifts = Vec::new();
-        if at < index.newest() {
-            for number in 0..=index.segments.len() as u32 {
-                in_part!(index, number, part => {
-                    let drift = part.drift(at)?;
-                    for (docs, times) in [(&drift.came, -1), (&drift.went, 1)] {
-                        for doc in docs {
-                            population.add(part.length(*doc), i64::from(times));
-                            part.tokens(*doc, &mut |tokens| counts.add(tokens.iter().copied(), times))?;
-                        }
-                    }
-                    drifts.push(drift);
-                });
-            }
-        }
-        Ok(Then { population, counts, drifts })
-    }
-
-    /// How many texts had a term that each part has there.
-    fn df(&self, index: &Index, found: &[Option<Term>]) -> Result<i64, Error> {
-        let mut df = 0;
-        for (number, term) in found.iter().enumerate() {
-            let Some(term) = term else { continue };
-            df += i64::from(term.live);
-            let Some(drift) = self.drifts.get(number) else { continue };
-            if drift.came.is_empty() && drift.went.is_empty() {
-                continue;
-            }
-            in_part!(index, number, part => part.postings(term, &part.whole(), false, &mut |_, doc, _, _| {
-                df += i64::from(drift.went.binary_search(&doc).is_ok());
-                df -= i64::from(drift.came.binary_search(&doc).is_ok());
-            })?);
-        }
-        Ok(df)
-    }
 }

@@ -25,7 +25,7 @@ pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
 pub use sets::{Attached, ResultSets, SETS_FILE};
 pub use tool::{
-    Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
+    Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, sight, definitions, families,
     scope_name,
 };
 pub use usage::{Counted, Usage};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kenning_engine::{Engine, Error, Snapshot};
+use kenning_engine::{Engine, Error, Sight, Snapshot};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
@@ -331,9 +331,9 @@ pub(crate) fn scope_name_in(
     })
 }
 
-/// What the scope of this name sees, nearest first.
-pub fn closure(snapshot: &Snapshot<'_>, name: &ScopeName) -> Result<Vec<ScopeId>, Stop> {
-    Ok(snapshot.closure(snapshot.scope(name)?)?)
+/// What the scope of this name sees.
+pub fn sight(snapshot: &Snapshot<'_>, name: &ScopeName) -> Result<Sight, Stop> {
+    Ok(snapshot.sight(snapshot.scope(name)?)?)
 }
 
 /// How many things of a type a transaction removed.

@@ -6,7 +6,6 @@ use crate::error::{Error, damaged};
 use crate::pages::Pages;
 use crate::part::{Doc, Limits};
 use crate::postings::hash;
-use crate::score::Population;
 
 #[derive(Clone, Copy)]
 pub(super) enum Section {
@@ -21,9 +20,6 @@ pub(super) enum Section {
     Times,
     ByKey,
     Limits,
-    Tokens,
-    TokenEnds,
-    Counts,
     Closings,
     Marks,
     MarkStarts,
@@ -64,39 +60,23 @@ pub(crate) struct Totals {
     /// The transactions of which it tells.
     pub first: u64,
     pub last: u64,
-    /// What it adds to the counts of the whole index; see `TokenCounts`.
-    pub population: Population,
-    pub counted_passages: i64,
 }
 
 impl Totals {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Totals { docs, passages, first, last, population, counted_passages } = self;
+        let Totals { docs, passages, first, last } = self;
         let mut bytes = Vec::new();
-        bytes.extend_from_slice(&docs.to_le_bytes());
-        bytes.extend_from_slice(&passages.to_le_bytes());
-        for long in
-            [*first, *last, population.many as u64, population.length as u64, *counted_passages as u64]
-        {
-            bytes.extend_from_slice(&long.to_le_bytes());
-        }
+        [docs, passages].into_iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        [first, last].into_iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Totals, Error> {
-        if bytes.len() != 48 {
+        if bytes.len() != 24 {
             return Err(damaged("the totals of a segment are not all there"));
         }
         let short = numbers(&bytes[..8]);
-        let at = |number: usize| long(&bytes[8 + 8 * number..16 + 8 * number]);
-        Ok(Totals {
-            docs: short[0],
-            passages: short[1],
-            first: at(0),
-            last: at(1),
-            population: Population { many: at(2) as i64, length: at(3) as i64 },
-            counted_passages: at(4) as i64,
-        })
+        Ok(Totals { docs: short[0], passages: short[1], first: long(&bytes[8..16]), last: long(&bytes[16..]) })
     }
 }
 
@@ -104,7 +84,6 @@ impl Totals {
 pub(super) struct Entry<'a> {
     pub text: &'a [u8],
     pub many: u32,
-    pub live: i32,
     /// Of the list, from the first list on.
     pub offset: u64,
     pub size: u32,
@@ -112,7 +91,7 @@ pub(super) struct Entry<'a> {
 }
 
 const LENGTH: usize = 2;
-const FIXED: usize = 28;
+const FIXED: usize = 24;
 
 impl<'a> Entry<'a> {
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Entry<'a>> {
@@ -123,17 +102,16 @@ impl<'a> Entry<'a> {
         Some(Entry {
             text,
             many: short(0),
-            live: short(4) as i32,
-            size: short(8),
-            offset: long(&fixed[12..20]),
-            trigrams: long(&fixed[20..28]),
+            size: short(4),
+            offset: long(&fixed[8..16]),
+            trigrams: long(&fixed[16..24]),
         })
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.text.len() as u16).to_le_bytes());
         out.extend_from_slice(self.text);
-        for short in [self.many, self.live as u32, self.size] {
+        for short in [self.many, self.size] {
             out.extend_from_slice(&short.to_le_bytes());
         }
         out.extend_from_slice(&self.offset.to_le_bytes());

@@ -13,13 +13,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::embed::{Token, TokenCounts};
 use crate::error::{Error, damaged};
-use crate::memory::NEVER;
 use crate::pages::Pages;
-use crate::part::{Doc, Drift, Limits, Part, Place, Sight, Stretches, Term};
+use crate::part::{Doc, Limits, Part, Place, Sight, Stretches, Term};
 use crate::postings::{Block, Frequency, Postings, Table};
-use crate::score::Population;
 use crate::vectors::{Quantised, exact_cosine};
 
 pub use embed::TextOf;
@@ -119,17 +116,6 @@ impl Segment {
         self.file.read(self.sections.range(Section::Closings), format::long_pairs)
     }
 
-    pub(crate) fn counts(&self) -> Result<TokenCounts, Error> {
-        let mut counts = TokenCounts::default();
-        counts.add_passages(self.totals.counted_passages);
-        self.file.read(self.sections.range(Section::Counts), |bytes| {
-            for [token, times] in format::numbers(bytes).as_chunks::<2>().0 {
-                counts.add_token(*token as Token, *times as i32);
-            }
-        })?;
-        Ok(counts)
-    }
-
     /// The live text with this key.
     fn find(&self, key: u64) -> Result<Option<Doc>, Error> {
         const ROW: u64 = 12;
@@ -173,17 +159,6 @@ impl Segment {
     fn vectors(&self) -> Result<&Vectors, Error> {
         self.vectors.get().ok_or_else(|| damaged("vectors are missing"))
     }
-
-    fn passage_tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
-        let ends = self.sections.range(Section::TokenEnds);
-        let from = ends.start + 4 * u64::from(passage);
-        let ends = self.file.read(from..from + 8, format::numbers)?;
-        let tokens = self.sections.range(Section::Tokens);
-        let range = tokens.start + 2 * u64::from(ends[0])..tokens.start + 2 * u64::from(ends[1]);
-        self.file.read(range, |bytes| {
-            bytes.as_chunks::<2>().0.iter().map(|two| Token::from_le_bytes(*two)).collect()
-        })
-    }
 }
 
 impl Group {
@@ -220,6 +195,12 @@ impl Open {
                 Ok(true)
             }
         }
+    }
+
+    /// How many versions are live.
+    pub(crate) fn live(&self) -> usize {
+        let groups = self.segment.groups.iter().filter(|group| group.is_live);
+        groups.map(|group| group.docs.len()).sum::<usize>() - self.ended.len()
     }
 
     fn ended_at(&self, doc: Doc) -> Option<u64> {
@@ -259,22 +240,26 @@ impl Part for Open {
         Stretches::new(docs)
     }
 
-    fn hidden(&self, sight: &Sight<'_>, within: &Stretches, hide: &mut dyn FnMut(u32)) -> Result<(), Error> {
+    fn absent(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) -> Result<(), Error> {
         if sight.at < self.segment.totals.last {
             let times = self.segment.times()?;
             for (stretch, first) in within.iter() {
                 for (doc, local) in stretch.clone().zip(first..) {
                     let (from, to) = times[doc as usize];
                     if sight.at < from || to <= sight.at {
-                        hide(local);
+                        each(local);
                     }
                 }
             }
         }
-        let ended = self.ended.iter().filter(|(_, to)| *to <= sight.at).map(|(doc, _)| doc);
-        let limited = self.segment.limits.iter().filter(|(_, limits)| !limits.allow(sight.valid_at));
-        ended.chain(limited.map(|(doc, _)| doc)).filter_map(|doc| within.local(*doc)).for_each(hide);
+        let ended = self.ended.iter().filter(|(_, to)| *to <= sight.at);
+        ended.filter_map(|(doc, _)| within.local(*doc)).for_each(each);
         Ok(())
+    }
+
+    fn limited(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) {
+        let limited = self.segment.limits.iter().filter(|(_, limits)| !limits.allow(sight.valid_at));
+        limited.filter_map(|(doc, _)| within.local(*doc)).for_each(each);
     }
 
     fn term(&self, text: &str) -> Option<Term> {
@@ -284,7 +269,7 @@ impl Part for Open {
             let at = (*segment.slots.get(slot)?).checked_sub(1)? as usize;
             let entry = segment.entry_at(at)?;
             if entry.text == text {
-                return Some(Term { live: entry.live, at: at as u64 });
+                return Some(Term(at as u64));
             }
             slot = (slot + 1) % segment.slots.len();
         }
@@ -306,7 +291,7 @@ impl Part for Open {
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
         let segment = &self.segment;
-        let entry = segment.entry_at(term.at as usize).ok_or_else(|| damaged("a term that is not there"))?;
+        let entry = segment.entry_at(term.0 as usize).ok_or_else(|| damaged("a term that is not there"))?;
         if entry.many == 0 || within.docs.is_empty() {
             return Ok(());
         }
@@ -395,36 +380,17 @@ impl Part for Open {
         self.segment.lengths[doc as usize]
     }
 
+    fn lengths(&self, within: &Stretches) -> i64 {
+        let lengths = |stretch: &Range<Doc>| &self.segment.lengths[stretch.start as usize..stretch.end as usize];
+        within.docs.iter().flat_map(lengths).map(|length| i64::from(*length)).sum()
+    }
+
     fn place(&self, doc: Doc) -> Place {
         self.segment.places[doc as usize]
     }
 
     fn key(&self, doc: Doc) -> u64 {
         self.segment.keys[doc as usize]
-    }
-
-    fn drift(&self, at: u64) -> Result<Drift, Error> {
-        let mut drift = Drift::default();
-        if at < self.segment.totals.last {
-            for (&(from, to), doc) in self.segment.times()?.iter().zip(0..) {
-                let to = self.ended_at(doc).unwrap_or(to);
-                match to == NEVER {
-                    true if from > at => drift.came.push(doc),
-                    false if from <= at && at < to => drift.went.push(doc),
-                    _ => {}
-                }
-            }
-        } else {
-            drift.went.extend(self.ended.iter().filter(|(_, to)| at < *to).map(|(doc, _)| doc));
-        }
-        Ok(drift)
-    }
-
-    fn tokens(&self, doc: Doc, each: &mut dyn FnMut(&[Token])) -> Result<(), Error> {
-        for passage in self.segment.passages(&(doc..doc + 1)) {
-            each(&self.segment.passage_tokens(passage)?);
-        }
-        Ok(())
     }
 }
 
@@ -474,7 +440,7 @@ impl Source for Open {
         let mut at = 0;
         Box::new(std::iter::from_fn(move || {
             let entry = self.segment.entry_at(at)?;
-            let term = Term { live: entry.live, at: at as u64 };
+            let term = Term(at as u64);
             at += entry.bytes();
             Some((entry.text(), term))
         }))
@@ -484,10 +450,6 @@ impl Source for Open {
         Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, links| {
             out.push(doc, frequency, links);
         })
-    }
-
-    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
-        self.segment.passage_tokens(passage)
     }
 
     fn has_vectors(&self) -> bool {
@@ -503,14 +465,6 @@ impl Source for Open {
         self.segment.file.read(marks, |bytes| {
             format::numbers(bytes).as_chunks::<2>().0.iter().map(|[mark, doc]| (*mark, *doc)).collect()
         })
-    }
-
-    fn population(&self) -> Population {
-        self.segment.totals.population
-    }
-
-    fn counts(&self) -> Result<TokenCounts, Error> {
-        self.segment.counts()
     }
 
     fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {

@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustc_hash::FxHashSet;
 
-use crate::embed::{Token, TokenCounts};
 use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::memory::{Memory, NEVER};
 use crate::pages::PagesWriter;
 use crate::part::{Doc, Limits, Part, Place, Term};
 use crate::postings::{Frequency, Postings};
-use crate::score::Population;
 use crate::trigrams::trigram_bits;
 use crate::vectors::Quantised;
 
@@ -28,13 +26,10 @@ pub(crate) trait Source {
     /// In order.
     fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a>;
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error>;
-    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error>;
     fn has_vectors(&self) -> bool;
     fn vector(&self, passage: u32) -> Result<Quantised, Error>;
     /// The marks of texts, in no order.
     fn marks(&self) -> Result<Vec<(u32, Doc)>, Error>;
-    fn population(&self) -> Population;
-    fn counts(&self) -> Result<TokenCounts, Error>;
     /// Keys of texts in still older parts that ended, and when.
     fn closings(&self) -> Result<Vec<(u64, u64)>, Error>;
 }
@@ -134,16 +129,6 @@ pub(crate) fn write(
         format::encode_limits(doc, &row.limits, &mut limits);
     }
     file.section(&limits)?;
-    write_tokens(&mut file, sources, &order)?;
-    let mut counts = TokenCounts::default();
-    let mut population = Population::default();
-    for source in sources {
-        let own = source.counts()?;
-        counts.add_passages(own.passages());
-        own.tokens().for_each(|(token, times)| counts.add_token(token, times));
-        population = population.plus(source.population());
-    }
-    file.numbers(counts.tokens().flat_map(|(token, times)| [u32::from(token), times as u32]))?;
     file.longs(closings(sources, &order)?.into_iter().flat_map(|(key, to)| [key, to]))?;
     let marks = Marks::new(marks(sources, &order)?);
     file.section(&marks.pairs())?;
@@ -154,8 +139,6 @@ pub(crate) fn write(
         passages,
         first: span.first,
         last: span.last,
-        population,
-        counted_passages: counts.passages(),
     };
     file.section(&totals.encode())?;
     file.finish()?;
@@ -231,12 +214,10 @@ fn write_lists(
         if stop.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
-        let mut live = 0;
         merged.clear();
         links_of_all.clear();
         for ((head, source), numbers) in heads.iter_mut().zip(sources).zip(&order.numbers) {
             let Some((_, term)) = head.next_if(|(next, _)| *next == text) else { continue };
-            live += term.live;
             own.clear();
             source.postings(&term, &mut own)?;
             own.each(&mut |doc, frequency, links| {
@@ -245,7 +226,7 @@ fn write_lists(
                 merged.push((numbers[doc as usize], frequency, from..links_of_all.len()));
             });
         }
-        if merged.is_empty() && live == 0 {
+        if merged.is_empty() {
             continue;
         }
         merged.sort_unstable_by_key(|(doc, _, _)| *doc);
@@ -257,24 +238,12 @@ fn write_lists(
         list.encode(&mut bytes);
         terms += 1;
         let (many, size, offset) = (merged.len() as u32, bytes.len() as u32, file.out.at());
-        Entry { text: text.as_bytes(), many, live, offset, size, trigrams: trigram_bits(text) }
+        Entry { text: text.as_bytes(), many, offset, size, trigrams: trigram_bits(text) }
             .encode(&mut dictionary);
         file.out.write(&bytes)?;
     }
     file.end_section();
     Ok((dictionary, terms))
-}
-
-fn write_tokens(file: &mut File, sources: &[&dyn Source], order: &Order) -> Result<(), Error> {
-    let (mut ends, mut many) = (vec![0], 0);
-    for (source, passage) in order.passages() {
-        let own = sources[source as usize].tokens(passage)?;
-        many += own.len() as u32;
-        ends.push(many);
-        file.out.write(&own.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>())?;
-    }
-    file.end_section();
-    file.numbers(ends)
 }
 
 /// The marks of what is live, by its new number.
@@ -322,29 +291,17 @@ impl Source for Memory {
         })
     }
 
-    fn tokens(&self, passage: u32) -> Result<Vec<Token>, Error> {
-        Ok(self.passage(passage).tokens.to_vec())
-    }
-
     fn has_vectors(&self) -> bool {
         Memory::has_vectors(self)
     }
 
     fn vector(&self, passage: u32) -> Result<Quantised, Error> {
-        self.passage(passage).vector.clone().ok_or_else(|| damaged("vectors are missing"))
+        Memory::vector(self, passage).cloned().ok_or_else(|| damaged("vectors are missing"))
     }
 
     fn marks(&self) -> Result<Vec<(u32, Doc)>, Error> {
         let rows = self.rows.iter().zip(0..);
         Ok(rows.flat_map(|(row, doc)| row.marks.iter().map(move |mark| (*mark, doc))).collect())
-    }
-
-    fn population(&self) -> Population {
-        self.population
-    }
-
-    fn counts(&self) -> Result<TokenCounts, Error> {
-        Ok(self.counts.clone())
     }
 
     fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {

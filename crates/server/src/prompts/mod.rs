@@ -7,7 +7,7 @@ mod retrieve_context;
 use kenning_engine::Engine;
 use kenning_model::fold;
 use kenning_presentation::text;
-use kenning_tools::{Caller, Stop, closure, scope_name};
+use kenning_tools::{Caller, Stop, sight, scope_name};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptResult, JsonObject, Prompt,
@@ -101,11 +101,11 @@ pub(crate) fn complete(
 fn topics(engine: &Engine, scope: &str, typed: &str) -> Result<Vec<String>, Stop> {
     let snapshot = engine.snapshot()?;
     // Where there is no such scope there is nothing to offer, and whoever is still typing needs no error.
-    let Ok(scopes) = scope_name(scope).and_then(|name| closure(&snapshot, &name)) else {
+    let Ok(sight) = scope_name(scope).and_then(|name| sight(&snapshot, &name)) else {
         return Ok(Vec::new());
     };
     // One more than is shown, to know whether there are more.
-    let topics = snapshot.topics(&scopes, typed, engine.now(), CompletionInfo::MAX_VALUES + 1)?;
+    let topics = snapshot.topics(&sight, typed, engine.now(), CompletionInfo::MAX_VALUES + 1)?;
     Ok(topics.iter().map(|topic| text::clean(topic)).collect())
 }
 

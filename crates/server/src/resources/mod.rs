@@ -5,12 +5,12 @@ pub(crate) mod rows;
 pub(crate) mod scratch;
 mod uri;
 
-use kenning_engine::{Engine, Error, Question, Snapshot, Stored};
+use kenning_engine::{By, Engine, Error, Question, Snapshot, Stored};
 use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, ScopeNames, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 
 use kenning_tools::memory::item::{EntryItem, TransactionItem, entry_items, transaction_items, triple_items};
-use kenning_tools::{Caller, Code, Listing, Stop, closure, scope_name};
+use kenning_tools::{Caller, Code, Listing, Stop, sight, scope_name};
 use rmcp::ErrorData;
 use rmcp::model::{MetaObject, Resource, ResourceTemplate};
 use serde::Serialize;
@@ -102,11 +102,11 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     let limit = uri.limit.unwrap_or(LIMIT_DEFAULT);
     let listing = Listing::begin(engine, uri.listing(&scope), limit, uri.cursor.as_deref(), uri.as_of_tx_id)?;
     let (snapshot, at) = (&listing.snapshot, listing.snapshot.at());
-    let scopes = closure(snapshot, &scope)?;
+    let sight = sight(snapshot, &scope)?;
     match uri.place {
         Place::Entry(id) => {
             let stored = snapshot.entry(id)?;
-            let is_seen = |stored: &&Stored| stored.record.is_seen_from(&scopes);
+            let is_seen = |stored: &&Stored| stored.record.is_seen_from(&sight.scopes);
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
             match items.is_empty() {
                 false => body(uri, at, items, None),
@@ -115,12 +115,13 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
         }
         Place::Entries => {
             let question = Question {
-                scopes: &scopes,
+                sight: &sight,
                 topic: uri.topic.as_deref(),
                 content: uri.content.as_deref(),
                 tags: &uri.tags,
                 visible_at: (!uri.include_suppressed).then_some(listing.asked_at),
-                relevant_only: false,
+                by: By::WordsAndMeaning,
+            known_words_only: false,
                 explain: false,
             };
             let found = snapshot.search(&question, listing.rows())?;
@@ -130,7 +131,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
             body(uri, at, page.items, page.next_cursor)
         }
         Place::Triples => {
-            let (triples, total) = snapshot.triples(&scopes, [None; 3], listing.rows())?;
+            let (triples, total) = snapshot.triples(&sight, [None; 3], listing.rows())?;
             let items = triple_items(snapshot, &triples)?;
             let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
             let page = listing.end(items, total)?;
@@ -253,7 +254,7 @@ pub(crate) struct Sight {
 
 impl Sight {
     pub(crate) fn of(scope: ScopeId, snapshot: &Snapshot<'_>) -> Result<Sight, Error> {
-        let scopes = snapshot.closure(scope)?;
+        let scopes = snapshot.sight(scope)?.scopes;
         Ok(Sight { names: snapshot.scope_names(&scopes)?, scopes })
     }
 

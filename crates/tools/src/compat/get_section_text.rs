@@ -10,7 +10,7 @@ use super::Meta;
 use crate::arguments::{Ids, Whole};
 use crate::code::counted;
 use crate::memory::item::{as_data, one_line};
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, Stop};
 
 pub(super) struct GetSectionText;
@@ -65,11 +65,11 @@ impl Tool for GetSectionText {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let bytes_max = input.max_bytes_per.map_or(BYTES_DEFAULT, |bytes| bytes.0) as usize;
         let snapshot = ctx.engine.snapshot()?;
-        let scopes = closure(&snapshot, &ctx.scope_name(None)?)?;
+        let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
         let (mut results, mut missing) = (Vec::new(), Vec::new());
         for name in &input.section_ids.0 {
             let stored = match Id::parse(name) {
-                Some(id) => snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&scopes)),
+                Some(id) => snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&sight.scopes)),
                 None => None,
             };
             let Some(section) = stored.as_ref().and_then(|stored| stored.record.as_section()) else {

@@ -1,13 +1,13 @@
 //! The graph as the server's scope sees it, and its nodes as they are shown.
 
 use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
-use kenning_engine::{SectionLabel, Snapshot};
-use kenning_model::{Id, Mention, ScopeId, Section, fold};
+use kenning_engine::{SectionLabel, Sight, Snapshot};
+use kenning_model::{Id, Mention, Section, fold};
 use kenning_presentation::text::{clean, cut};
 
 use super::{EdgeItem, NodeItem};
 use crate::documents::Scope;
-use crate::tool::closure;
+use crate::tool::sight;
 use crate::{Caller, Code, Context, Stop};
 
 /// What an entity's id begins with, so that no name passes for the id of a section.
@@ -18,7 +18,7 @@ const SNIPPET_BYTES_MAX: usize = 200;
 pub(crate) struct Seen<'a> {
     caller: &'a Caller,
     snapshot: &'a Snapshot<'a>,
-    scopes: Vec<ScopeId>,
+    sight: Sight,
     scope: Scope,
 }
 
@@ -41,8 +41,8 @@ impl<'a> Seen<'a> {
         }
         let scope = scope.unwrap_or_default();
         scope.check(ctx)?;
-        let scopes = closure(snapshot, &ctx.scope_name(None)?)?;
-        Ok(Seen { caller: ctx.caller, snapshot, scopes, scope })
+        let sight = sight(snapshot, &ctx.scope_name(None)?)?;
+        Ok(Seen { caller: ctx.caller, snapshot, sight, scope })
     }
 
     /// Looks at the graph. What does not fit the scope object is not there.
@@ -52,7 +52,7 @@ impl<'a> Seen<'a> {
             labels.iter().find(|(label, _)| *label == kind).map_or(&[][..], |(_, values)| values.as_slice())
         };
         let wanted = [SectionLabel::DocTag, SectionLabel::Repository, SectionLabel::Environment].map(of);
-        Ok(self.snapshot.graph(&self.scopes, |view| at(view.labelled(wanted)))?)
+        Ok(self.snapshot.graph(&self.sight, |view| at(view.labelled(wanted)))?)
     }
 
     pub(crate) fn section(&self, id: Id) -> Result<Option<Section>, Stop> {

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use kenning_engine::Snapshot;
 use kenning_engine::graph::{LINKS_TO, Node, View};
-use kenning_model::{Id, ScopeId, fold};
+use kenning_engine::{Sight, Snapshot};
+use kenning_model::{Id, fold};
 
 use super::sought::Hit;
 use crate::Stop;
@@ -26,11 +26,11 @@ const CANDIDATES_MAX: usize = 20;
 /// Sections that the graph leads to and the search did not find, best first, with what they are worth.
 pub(super) fn expand(
     snapshot: &Snapshot<'_>,
-    scopes: &[ScopeId],
+    sight: &Sight,
     hits: &[Hit],
     question: &str,
 ) -> Result<Vec<(Id, f64)>, Stop> {
-    let worth = snapshot.graph(scopes, |view| {
+    let worth = snapshot.graph(sight, |view| {
         let mut worth: HashMap<Id, f64> = HashMap::new();
         let mut found = |id: Id, score: f64| {
             if !hits.iter().any(|hit| hit.id == id) {

@@ -16,7 +16,7 @@ use crate::code::counted;
 use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::scratch::Passage;
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, Stop};
 
 pub(crate) struct ExtractEvidence;
@@ -148,7 +148,8 @@ pub(super) fn quotes(
         passages.iter().map(|(_, kept)| Source { title: &kept.title, text: &kept.text }).collect();
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
     let most = Most { quotes: wanted.max_quotes, bytes };
-    let found = snapshot.section_quotes(question, &sources, most, wanted.scoring)?;
+    let sight = sight(snapshot, &ctx.scope_name(None)?)?;
+    let found = snapshot.section_quotes(&sight, question, &sources, most, wanted.scoring)?;
     // What is expanded next grows around the best quote of a passage, so that one comes last.
     found.iter().rev().for_each(|quote| passages[quote.source].1.was_read(quote.range.clone()));
     let quote = |found: &kenning_engine::Quote| {

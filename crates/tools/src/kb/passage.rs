@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_engine::{Most, Scoring, Snapshot, Source};
+use kenning_engine::{Most, Scoring, Sight, Snapshot, Source};
 use kenning_model::{Id, Section};
 
 use crate::documents::Scope;
 use crate::scratch::Passage;
-use crate::tool::closure;
+use crate::tool::sight;
 use crate::{Code, Context, Stop};
 
 /// What a client reads a passage whole under.
@@ -61,8 +61,8 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
 fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passage>)>, Stop> {
     let Some(id) = Id::parse(name) else { return Ok(None) };
     let snapshot = ctx.engine.snapshot()?;
-    let scopes = closure(&snapshot, &ctx.scope_name(None)?)?;
-    let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&scopes));
+    let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
+    let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&sight.scopes));
     let section = stored.as_ref().and_then(|stored| stored.record.as_section());
     section.map(|section| keep(ctx, &snapshot, id, section)).transpose()
 }
@@ -70,6 +70,7 @@ fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passa
 /// Up to three sentences that answer best, in the order of the text, within so many characters; and where the best is.
 pub(super) fn preview(
     snapshot: &Snapshot<'_>,
+    sight: &Sight,
     question: &str,
     source: &Source<'_>,
     chars_max: usize,
@@ -77,7 +78,7 @@ pub(super) fn preview(
 ) -> Result<(String, Range<usize>), Stop> {
     const SENTENCES: usize = 3;
     let most = Most { quotes: SENTENCES, bytes: chars_max };
-    let quotes = snapshot.section_quotes(question, std::slice::from_ref(source), most, scoring)?;
+    let quotes = snapshot.section_quotes(sight, question, std::slice::from_ref(source), most, scoring)?;
     let text = source.text;
     let Some(best) = quotes.first().map(|quote| quote.range.clone()) else {
         return Ok((String::new(), 0..0));

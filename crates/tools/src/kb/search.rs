@@ -168,7 +168,7 @@ impl Tool for Search {
             let within = hit.passage.and_then(|passage| passage_ranges(&kept.text).into_iter().nth(passage));
             let within = within.unwrap_or(0..kept.text.len());
             let source = kenning_engine::Source { title: &kept.title, text: &kept.text[within.clone()] };
-            let (preview, best) = passage::preview(snapshot, &query, &source, chars, scoring)?;
+            let (preview, best) = passage::preview(snapshot, &sought.sight, &query, &source, chars, scoring)?;
             kept.was_read(within.start + best.start..within.start + best.end);
             results.push(Found {
                 scratch_uri: passage::uri(ctx, &handle),

@@ -5,16 +5,16 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use kenning_engine::{
-    Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Snapshot, passage_ranges,
+    Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Sight, Snapshot, passage_ranges,
 };
-use kenning_model::{Id, Record, ScopeId, Section, Timestamp, clean};
+use kenning_model::{Id, Record, Section, Timestamp, clean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::expansion;
 use crate::arguments::{Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Texts};
 use crate::documents::{Labels, Scope};
-use crate::tool::closure;
+use crate::tool::sight;
 use crate::{Code, Context, Stop};
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ pub(crate) struct Manner {
 
 /// What is sought, made ready.
 pub(crate) struct Sought {
-    scopes: Vec<ScopeId>,
+    pub(super) sight: Sight,
     only: Vec<(SectionLabel, Vec<String>)>,
     path_prefix: Option<String>,
     updated_after: Option<Timestamp>,
@@ -122,7 +122,7 @@ impl Sought {
         let doc_tags = filters.doc_tag.as_ref().map(|tags| tags.0.clone());
         only.push((SectionLabel::DocTag, doc_tags.unwrap_or_default()));
         Ok(Sought {
-            scopes: closure(snapshot, &ctx.scope_name(None)?)?,
+            sight: sight(snapshot, &ctx.scope_name(None)?)?,
             only,
             path_prefix: filters
                 .path_prefix
@@ -160,7 +160,7 @@ impl Sought {
 
     fn search(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
         let question =
-            SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
+            SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false, passages: None };
         let is_by_index = self.path_prefix.is_none() && self.updated_after.is_none();
         // A section comes once, by its best passage.
@@ -212,7 +212,7 @@ impl Sought {
         rows: Range<u64>,
     ) -> Result<Vec<Matching>, Stop> {
         let question =
-            SectionQuestion { scopes: &self.scopes, text, only: &self.only, as_written: self.as_written };
+            SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
         let mut passages = Vec::new();
         for PassageHit { section: id, passage, why } in snapshot.search_passages(&question, rows)?.hits {
             let section = section(snapshot, id)?;
@@ -233,7 +233,7 @@ impl Sought {
 
     /// Puts in what the graph leads to, each where its score says.
     fn follow(&self, snapshot: &Snapshot<'_>, text: &str, many: usize, found: &mut Hits) -> Result<(), Stop> {
-        for (id, score) in expansion::expand(snapshot, &self.scopes, &found.hits, text)? {
+        for (id, score) in expansion::expand(snapshot, &self.sight, &found.hits, text)? {
             if found.hits.len() >= many && found.hits.last().is_some_and(|last| last.score >= score) {
                 // They come best first.
                 break;

@@ -16,7 +16,7 @@ use crate::code::counted;
 use crate::keyed::{ById, ByScope, Keyed};
 use crate::memory::item::{Size, as_data, moment};
 use crate::memory::query::degraded;
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, Stop};
 
 pub(crate) struct GetTaskContext;
@@ -94,8 +94,9 @@ impl Tool for GetTaskContext {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let snapshot = ctx.engine.snapshot()?;
-        let scopes = closure(&snapshot, &scope)?;
-        let (ranks, is_degraded) = ranked(&snapshot, &input.queries.0, &scopes, ctx.engine.now())?;
+        let sight = sight(&snapshot, &scope)?;
+        let scopes = sight.scopes.clone();
+        let (ranks, is_degraded) = ranked(&snapshot, &input.queries.0, &sight, ctx.engine.now())?;
         let found = found(&snapshot, ranks, &scopes, input.task_size.map(TaskSize::from))?;
         let max_tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0);
         let own: BTreeSet<ScopeId> = found.iter().map(|found| found.entry.scope).collect();
@@ -262,24 +263,25 @@ type Ranks = HashMap<Id, (usize, usize)>;
 fn ranked(
     snapshot: &Snapshot<'_>,
     queries: &[String],
-    scopes: &[ScopeId],
+    sight: &kenning_engine::Sight,
     now: Timestamp,
 ) -> Result<(Ranks, bool), Stop> {
     let mut ranks = Ranks::new();
     let mut is_degraded = false;
     for (number, query) in queries.iter().enumerate() {
         let question = Question {
-            scopes,
+            sight,
             topic: None,
             content: Some(query),
             tags: &[],
             visible_at: Some(now),
-            relevant_only: true,
+            by: kenning_engine::By::WordsAndMeaning,
+            known_words_only: true,
             explain: false,
         };
         let (ids, by_words) = snapshot.ranked(&question, BEST)?;
         is_degraded |= by_words;
-        for (rank, id) in ids.into_iter().enumerate() {
+        for (rank, id) in ids.into_iter().map(|e| e.id).enumerate() {
             let best = ranks.entry(id).or_insert((rank, number));
             *best = (*best).min((rank, number));
         }

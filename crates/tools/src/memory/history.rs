@@ -12,7 +12,7 @@ use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, List, Stop};
 
 pub(crate) struct History;
@@ -68,7 +68,7 @@ impl Tool for History {
         let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;
         let scopes = match ctx.caller.is_owner {
             true => None,
-            false => Some(closure(snapshot, &scope)?),
+            false => Some(sight(snapshot, &scope)?.scopes),
         };
         let view = match ctx.page {
             Some(_) => View { scopes: scopes.as_deref(), changes_max: SET_CHANGES_MAX },

@@ -1,6 +1,6 @@
 //! `query`: find entries by words, tags and time.
 
-use kenning_engine::{Explanation, Question};
+use kenning_engine::{By, Explanation, Question};
 use kenning_model::{ScopeName, TxId};
 use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes};
 use kenning_presentation::text::quote;
@@ -12,7 +12,7 @@ use super::item::{EntryItem, as_data, entry_items, entry_lines, one_line};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, List, Stop};
 
 pub(crate) struct Query;
@@ -130,14 +130,15 @@ impl Tool for Query {
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
-        let scopes = closure(&listing.snapshot, &scope)?;
+        let sight = sight(&listing.snapshot, &scope)?;
         let question = Question {
-            scopes: &scopes,
+            sight: &sight,
             topic: asked.topic.as_deref(),
             content: asked.content.as_deref(),
             tags: &asked.tags,
             visible_at: (!suppressed_too).then_some(listing.asked_at),
-            relevant_only: false,
+            by: By::WordsAndMeaning,
+            known_words_only: false,
             explain: input.explain.unwrap_or(false),
         };
         let found = listing.snapshot.search(&question, listing.rows())?;

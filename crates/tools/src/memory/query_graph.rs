@@ -9,7 +9,7 @@ use super::item::{TripleItem, as_data, place, triple_items};
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, List, Stop};
 
 pub(crate) struct QueryGraph;
@@ -63,8 +63,8 @@ impl Tool for QueryGraph {
             at,
         )?;
         let fact = [subject.as_deref(), predicate.as_deref(), object.as_deref()];
-        let scopes = closure(&listing.snapshot, &scope)?;
-        let (triples, total) = listing.snapshot.triples(&scopes, fact, listing.rows())?;
+        let sight = sight(&listing.snapshot, &scope)?;
+        let (triples, total) = listing.snapshot.triples(&sight, fact, listing.rows())?;
         let items = triple_items(&listing.snapshot, &triples)?;
         // A triple is 3 KiB at most, far below what a reply holds.
         let items = ctx.fitting(items, ROWS_BYTES_MAX, |item| item);

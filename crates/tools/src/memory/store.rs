@@ -123,9 +123,9 @@ fn similar(
     topic: &str,
     content: &str,
 ) -> Result<Vec<SimilarEntry>, Stop> {
-    let scopes = snapshot.closure(scope)?;
+    let sight = snapshot.sight(scope)?;
     let mut similar = Vec::new();
-    for id in ctx.engine.similar(snapshot, &Similar { scopes: &scopes, topic, content })? {
+    for id in ctx.engine.similar(snapshot, &Similar { sight: &sight, topic, content })? {
         if let Some(stored) = snapshot.entry(id)?
             && let Record::Entry(entry) = &stored.record
         {

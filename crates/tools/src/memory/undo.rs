@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::item::{ChangeItem, as_data, change_lines, transaction_items};
 use crate::arguments::{NAME_BYTES_MAX, TX_MAX, Text, Whole};
 use crate::code::counted;
-use crate::tool::{Effect, Tool, closure};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, Stop};
 
 pub(crate) struct Undo;
@@ -136,7 +136,8 @@ fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Res
     let snapshot = ctx.engine.snapshot()?;
     if !ctx.caller.is_owner {
         // A scope that is gone sees nothing, but what took it away can be undone.
-        let scopes = ctx.scope_name(named).and_then(|name| closure(&snapshot, &name)).unwrap_or_default();
+        let seen = ctx.scope_name(named).and_then(|name| sight(&snapshot, &name));
+        let scopes = seen.map(|sight| sight.scopes).unwrap_or_default();
         let all = tx.changes.len();
         tx.changes.retain(|change| is_seen(change, &scopes));
         tx.left_out = all - tx.changes.len();

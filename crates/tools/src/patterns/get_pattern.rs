@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kenning_engine::{PatternQuestion, Piece, SectionKind, Snapshot, pieces};
-use kenning_model::{ScopeId, Section, fold};
+use kenning_engine::{PatternQuestion, Piece, SectionKind, Sight, Snapshot, pieces};
+use kenning_model::{Section, fold};
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::card::{card, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::needs_input::{Needs, NeedsInput};
 use super::provenance::Provenance;
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, scopes};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, sight};
 use crate::arguments::{Given, NAME_BYTES_MAX};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -171,14 +171,14 @@ impl Tool for GetPattern {
         let format = Format::from(input.format.unwrap_or_default());
         let id = input.id.map(|id| id.0.trim().to_owned()).unwrap_or_default();
         let snapshot = ctx.engine.snapshot()?;
-        let scopes = scopes(ctx, &snapshot)?;
+        let sight = sight(ctx, &snapshot)?;
         let stored = match id.is_empty() {
             true => None,
-            false => snapshot.pattern(&scopes, &id)?,
+            false => snapshot.pattern(&sight, &id)?,
         };
         match stored.as_ref().and_then(Known::of) {
-            Some(known) => Ok(Told::answer(Details::read(&snapshot, &known, &scopes, format)?.fitted())),
-            None => Ok(Told::needs(unknown_id(&snapshot, &scopes, &id, format)?)),
+            Some(known) => Ok(Told::answer(Details::read(&snapshot, &known, &sight, format)?.fitted())),
+            None => Ok(Told::needs(unknown_id(&snapshot, &sight, &id, format)?)),
         }
     }
 
@@ -199,7 +199,7 @@ impl Details {
     fn read(
         snapshot: &Snapshot<'_>,
         known: &Known<'_>,
-        scopes: &[ScopeId],
+        sight: &Sight,
         format: Format,
     ) -> Result<Details, Stop> {
         let Known { stored, document, pattern } = known;
@@ -223,7 +223,7 @@ impl Details {
         }
         let mut known_related = None;
         for id in pattern.related.iter().filter(|id| **id != pattern.id) {
-            if snapshot.pattern(scopes, id)?.is_some() {
+            if snapshot.pattern(sight, id)?.is_some() {
                 known_related = Some(clean(id));
                 break;
             }
@@ -430,11 +430,11 @@ fn title_of(section: &Section) -> String {
 
 fn unknown_id(
     snapshot: &Snapshot<'_>,
-    scopes: &[ScopeId],
+    sight: &Sight,
     id: &str,
     format: Format,
 ) -> Result<NeedsInput, Stop> {
-    let values = similar(snapshot, scopes, id)?;
+    let values = similar(snapshot, sight, id)?;
     let (heading, message, reason) = match id {
         "" => (
             "Pattern ID Needed",
@@ -454,17 +454,17 @@ fn unknown_id(
     let (is_closed, has_any) = (!values.is_empty() && !id.is_empty(), !values.is_empty());
     let needs = Needs { field: "id", about: "The ID of a pattern.", values, is_required: true, is_closed };
     let needs = NeedsInput::new(format, heading, message, reason, vec![needs]);
-    let is_empty = !has_any && snapshot.catalogue(scopes, None)?.patterns == 0;
+    let is_empty = !has_any && snapshot.catalogue(sight, None)?.patterns == 0;
     Ok(if is_empty { needs.in_vain(NO_CATALOGUE) } else { needs })
 }
 
 /// Ids that look like this one, then those of patterns that its words find, each with its title.
 fn similar(
     snapshot: &Snapshot<'_>,
-    scopes: &[ScopeId],
+    sight: &Sight,
     id: &str,
 ) -> Result<Vec<(String, Option<String>)>, Stop> {
-    let names = snapshot.catalogue(scopes, None)?.names;
+    let names = snapshot.catalogue(sight, None)?.names;
     let asked = trigrams(id);
     let mut alike: Vec<(f64, &(String, String))> = names
         .iter()
@@ -475,7 +475,7 @@ fn similar(
     let mut found: Vec<Named> =
         alike.iter().take(SUGGESTIONS).map(|(_, (id, title))| Named::new(id, title)).collect();
     let words = id.replace(|c: char| !c.is_alphanumeric(), " ");
-    let question = PatternQuestion { scopes, text: &words, category: None, difficulty: None, loosely: true };
+    let question = PatternQuestion { sight, text: &words, category: None, difficulty: None, loosely: true };
     if !words.trim().is_empty() {
         for one in named(snapshot, &snapshot.search_patterns(&question)?.ids)? {
             if found.len() < SUGGESTIONS && !found.iter().any(|known| known.id == one.id) {

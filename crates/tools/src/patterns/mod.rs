@@ -6,8 +6,8 @@ mod provenance;
 mod search_patterns;
 pub(crate) mod tool_error;
 
-use kenning_engine::{Overview, Snapshot};
-use kenning_model::{Document, Id, Pattern, ScopeId};
+use kenning_engine::{Overview, Sight, Snapshot};
+use kenning_model::{Document, Id, Pattern};
 use kenning_presentation::card::{Kind, short_value, value};
 use kenning_presentation::text::{clean, cut};
 use kenning_presentation::{Ask, Block, Format};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::needs_input::NeedsInput;
-use crate::tool::{Row, closure, row};
+use crate::tool::{Row, row};
 use crate::{Context, Stop};
 
 pub(crate) fn tools() -> Vec<Row> {
@@ -103,9 +103,9 @@ impl<T: Shown> Told<T> {
     }
 }
 
-/// The scopes whose patterns the caller sees.
-fn scopes(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Vec<ScopeId>, Stop> {
-    closure(snapshot, &ctx.scope_name(None)?)
+/// What the caller sees of the catalogue.
+fn sight(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Sight, Stop> {
+    crate::tool::sight(snapshot, &ctx.scope_name(None)?)
 }
 
 /// A document that is a pattern.
@@ -158,5 +158,5 @@ fn moment(at: kenning_model::Timestamp) -> String {
 /// The whole catalogue as the caller sees it now.
 fn overview(ctx: &Context<'_>, category: Option<&str>) -> Result<Overview, Stop> {
     let snapshot = ctx.engine.snapshot()?;
-    Ok(snapshot.catalogue(&scopes(ctx, &snapshot)?, category)?)
+    Ok(snapshot.catalogue(&sight(ctx, &snapshot)?, category)?)
 }

@@ -1,7 +1,7 @@
 //! `search_patterns`: all patterns that match, the best of them as cards.
 
-use kenning_engine::{Counts, FoundPatterns, Overview, PatternQuestion, Snapshot};
-use kenning_model::{Id, ScopeId, fold};
+use kenning_engine::{Counts, FoundPatterns, Overview, PatternQuestion, Sight, Snapshot};
+use kenning_model::{Id, fold};
 use kenning_presentation::budget::{REPLY_BYTES_MAX, json_bytes};
 use kenning_presentation::card::{self, Markers, VERSION, card, index, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::needs_input::{Needs, NeedsInput};
 use super::provenance::{MARKER, Provenance};
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, scopes};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, sight};
 use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
 use crate::memory::query::degraded;
 use crate::sets::{Attached, Columns, SetMetadata, SetResource};
@@ -213,8 +213,8 @@ impl Tool for SearchPatterns {
         let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
         let listing = ctx.listing(asked.listing_name(ctx), limit, cursor, None)?;
         let snapshot = &listing.snapshot;
-        let scopes = scopes(ctx, snapshot)?;
-        let found = snapshot.search_patterns(&asked.question(&scopes))?;
+        let sight = sight(ctx, snapshot)?;
+        let found = snapshot.search_patterns(&asked.question(&sight))?;
         let has_filter = asked.category.is_some() || asked.difficulty.is_some();
         // Whoever goes on or was asked already wants to see them.
         let is_wanted = cursor.is_some() || ctx.has_answered;
@@ -226,7 +226,7 @@ impl Tool for SearchPatterns {
             return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids)?)));
         }
         let discovery = match found.ids.is_empty() {
-            true => Some(Discovery::new(snapshot, &asked, &scopes)?),
+            true => Some(Discovery::new(snapshot, &asked, &sight)?),
             false => None,
         };
         let mut page = Page { first: listing.rows().start, ..Page::default() };
@@ -259,7 +259,7 @@ impl Tool for SearchPatterns {
         let asked = Asked::new(input);
         let listing = ctx.listing(asked.listing_name(ctx), 1, None, None)?;
         let snapshot = &listing.snapshot;
-        let found = snapshot.search_patterns(&asked.question(&scopes(ctx, snapshot)?))?;
+        let found = snapshot.search_patterns(&asked.question(&sight(ctx, snapshot)?))?;
         let mut rows = Vec::new();
         for id in listing.page_of(&found.ids) {
             let stored = stored_pattern(snapshot, *id)?;
@@ -312,9 +312,9 @@ impl Asked {
         }
     }
 
-    fn question<'a>(&'a self, scopes: &'a [ScopeId]) -> PatternQuestion<'a> {
+    fn question<'a>(&'a self, sight: &'a Sight) -> PatternQuestion<'a> {
         PatternQuestion {
-            scopes,
+            sight,
             text: &self.q,
             category: self.category.as_deref(),
             difficulty: self.difficulty.map(Difficulty::as_str),
@@ -603,10 +603,10 @@ fn counted_markers(markdown: &[String], rendered: &[String], patterns: &[Summary
 
 impl Discovery {
     /// What there is, for who found nothing: all categories, and what comes nearest or is there at all.
-    fn new(snapshot: &Snapshot<'_>, asked: &Asked, scopes: &[ScopeId]) -> Result<Discovery, Stop> {
-        let overview = snapshot.catalogue(scopes, None)?;
+    fn new(snapshot: &Snapshot<'_>, asked: &Asked, sight: &Sight) -> Result<Discovery, Stop> {
+        let overview = snapshot.catalogue(sight, None)?;
         let loosely =
-            PatternQuestion { category: None, difficulty: None, loosely: true, ..asked.question(scopes) };
+            PatternQuestion { category: None, difficulty: None, loosely: true, ..asked.question(sight) };
         let mut suggestions = named(snapshot, &snapshot.search_patterns(&loosely)?.ids)?;
         for (id, title) in &overview.names {
             if suggestions.len() < SUGGESTIONS && !suggestions.iter().any(|known| known.id == *id) {

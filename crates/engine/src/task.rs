@@ -1,0 +1,109 @@
+//! Which entries a task gets: each query of the task is answered on its own, and recall comes before brevity.
+
+use std::collections::HashMap;
+
+use kenning_model::{Id, Timestamp};
+use kenning_retrieval::By;
+use kenning_storage::Error;
+
+use crate::indexed::Matches;
+use crate::{Question, Sight, Snapshot};
+
+// The numbers below were fitted on the part of `crates/eval/recall` that may be looked at; `docs/figures.md` has what they
+// give on the rest.
+
+/// So many of the best entries of a query come at most,
+const BEST_MAX: usize = 6;
+/// the first of these whatever their scores are,
+const BEST_FREE: usize = 2;
+/// and the others if they have this share of the best score.
+const SCORE_MIN: f32 = 0.5;
+/// So many come because they are nearest in meaning, whatever words they have,
+const NEAREST_MAX: usize = 2;
+/// if they are this near,
+const NEAR_MIN: f32 = 0.20;
+/// and nearly as near as the nearest.
+const NEAR_SHARE: f32 = 0.8;
+/// A query without a word that is in sight is about something here if an entry is this near in meaning: on labelled tasks
+/// that are about nothing here, nine in ten stay below it.
+const ABOUT_MIN: f32 = 0.24;
+
+/// An entry for a task, with its best rank over all queries and the query that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskMatch {
+    pub rank: usize,
+    pub query: usize,
+    pub id: Id,
+}
+
+#[derive(Debug, Default)]
+pub struct TaskMatches {
+    /// Best first.
+    pub entries: Vec<TaskMatch>,
+    /// The queries that are about nothing that is in sight.
+    pub nothing_for: Vec<usize>,
+    /// Words alone decided, since not all vectors are there yet.
+    pub is_degraded: bool,
+}
+
+impl Snapshot<'_> {
+    pub fn task_matches(
+        &self,
+        sight: &Sight,
+        queries: &[String],
+        now: Timestamp,
+    ) -> Result<TaskMatches, Error> {
+        let mut found = TaskMatches::default();
+        let mut best: HashMap<Id, TaskMatch> = HashMap::new();
+        for (query, text) in queries.iter().enumerate() {
+            let ask = |by: By| {
+                let question = Question {
+                    sight,
+                    topic: None,
+                    content: Some(text),
+                    tags: &[],
+                    visible_at: Some(now),
+                    by,
+                    known_words_only: by != By::Meaning,
+                    explain: false,
+                };
+                self.indexed().search(self.reader(), &(&question).into(), 0..BEST_MAX as u64)
+            };
+            let (by_both, by_meaning) = (ask(By::WordsAndMeaning)?, ask(By::Meaning)?);
+            found.is_degraded |= by_both.is_degraded;
+            let ids = chosen(&by_both, &by_meaning);
+            if ids.is_empty() {
+                found.nothing_for.push(query);
+            }
+            for (rank, id) in ids.into_iter().enumerate() {
+                let this = TaskMatch { rank, query, id };
+                let known = best.entry(id).or_insert(this);
+                *known = this.min(*known);
+            }
+        }
+        found.entries = best.into_values().collect();
+        found.entries.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// The entries of one query, best first; none if it is about nothing here.
+fn chosen(by_both: &Matches, by_meaning: &Matches) -> Vec<Id> {
+    let is_meaningful = by_meaning.is_meaningful && !by_meaning.is_degraded;
+    let nearest = by_meaning.hits.first().filter(|_| is_meaningful).map_or(-1.0, |hit| hit.cosine);
+    if nearest < ABOUT_MIN && !by_both.hits.iter().any(|hit| hit.has_word) {
+        return Vec::new();
+    }
+    let top = by_both.hits.first().map_or(0.0, |hit| hit.score);
+    let best = by_both.hits.iter().enumerate();
+    let best = best.filter(|(rank, hit)| *rank < BEST_FREE || hit.score >= SCORE_MIN * top);
+    let near_min = NEAR_MIN.max(NEAR_SHARE * nearest);
+    let near = by_meaning.hits.iter().take(NEAREST_MAX).filter(|hit| is_meaningful && hit.cosine >= near_min);
+    let mut ids: Vec<Id> = best.map(|(_, hit)| hit.id).collect();
+    for hit in near {
+        if !ids.contains(&hit.id) {
+            ids.push(hit.id);
+        }
+    }
+    ids
+}
