@@ -172,6 +172,11 @@ impl<'a> Snapshot<'a> {
         self.opened.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
     }
 
+    /// Pinned entries that hold at this moment, by scope in the order given, newest first in each.
+    pub fn pinned(&self, scopes: &[ScopeId], now: Timestamp, limit: usize) -> Result<Vec<Stored>, Error> {
+        self.reader.pinned(&EntryFilter { scopes, at: self.at, visible_at: Some(now) }, limit)
+    }
+
     /// Topics that begin with the prefix, for completion.
     pub fn topics(
         &self,

@@ -134,6 +134,8 @@ pub trait Reader {
 
     /// Live entries, newest first.
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
+    /// Pinned live entries, by scope in the order of the filter, newest first in each.
+    fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
     /// How many live entries or triples each scope has in itself, suppressed ones too.
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error>;

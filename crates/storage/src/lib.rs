@@ -24,8 +24,8 @@ pub use embedded::{Embedded, STORE_FILE};
 pub use error::{Applied, Error, Missing};
 pub use tree::{DEPTH_MAX, Tree, find_scope};
 pub use write::{
-    Committed, EntryPatch, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope, NewSection,
-    NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
+    Committed, EntryPatch, Follows, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope,
+    NewSection, NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
 };
 
 /// How long an idempotency key is kept.

@@ -80,7 +80,7 @@ impl<'a> Derived<'a> {
         };
         let tx = self.tx.0;
         let inserted = match record {
-            Record::Entry(entry) => insert("?4, ?5, ?6, ?7, ?8").and_then(|mut insert| {
+            Record::Entry(entry) => insert("?4, ?5, ?6, ?7, ?8, ?9").and_then(|mut insert| {
                 insert.execute(params![
                     tx,
                     seq,
@@ -90,6 +90,7 @@ impl<'a> Derived<'a> {
                     entry.status == Status::Suppressed,
                     entry.valid_from.map(Timestamp::as_millisecond),
                     entry.valid_to.map(Timestamp::as_millisecond),
+                    entry.pinned,
                 ])
             }),
             Record::Triple(triple) => insert("?4, ?5, ?6, ?7").and_then(|mut insert| {

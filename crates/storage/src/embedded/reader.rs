@@ -343,6 +343,30 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.page_of(&Versions::entries(filter), page)
     }
 
+    fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error> {
+        // A scope at a time, since the index has them so. The planner must not prefer the key for the sake of the order.
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM (
+                 SELECT tx_from, seq FROM entry INDEXED BY entry_pinned
+                 WHERE pinned = 1 AND scope = ?2 AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1)
+                 AND (?3 IS NULL OR (suppressed = 0 AND ifnull(valid_from, 0) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)))
+                 ORDER BY tx_from DESC, seq DESC LIMIT ?4
+             ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.tx_from DESC, v.seq DESC"
+        );
+        let now = filter.visible_at.map(Timestamp::as_millisecond);
+        let mut pinned = Vec::new();
+        for scope in filter.scopes {
+            let left = limit - pinned.len();
+            if left == 0 {
+                break;
+            }
+            for row in self.rows(&sql, params![filter.at.0, scope.0, now, left], LogRow::read)? {
+                pinned.push(stored(&row)?);
+            }
+        }
+        Ok(pinned)
+    }
+
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error> {
         self.count_of(&Versions::entries(filter))
     }

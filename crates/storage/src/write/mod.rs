@@ -22,7 +22,7 @@ use crate::tree::Tree;
 use crate::{Error, KEY_KEPT, Sources};
 
 pub use document::{NewDocument, NewSection};
-pub use entry::{EntryPatch, NewEntry};
+pub use entry::{EntryPatch, Follows, NewEntry};
 pub use namespace::{NamespacePatch, NewNamespace};
 pub use scope::{NewScope, ScopePatch};
 pub use triple::{NewTriple, OnConflict};

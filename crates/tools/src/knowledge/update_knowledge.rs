@@ -17,13 +17,20 @@ pub(crate) struct UpdateKnowledge;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Of the entry.
     id: Text<NAME_BYTES_MAX>,
+    /// The whole new text.
     content: Option<Text<CONTENT_BYTES_MAX>>,
+    /// Words to find it by.
     context: Option<Text<CONTEXT_BYTES_MAX>>,
     /// Moves it there.
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// The new topic.
     topic: Option<Text<TOPIC_BYTES_MAX>>,
+    /// Replaces all sizes.
     task_sizes: Option<Sizes>,
+    /// Whether it comes with every task.
+    pinned: Option<bool>,
 }
 
 impl Tool for UpdateKnowledge {
@@ -42,11 +49,12 @@ impl Tool for UpdateKnowledge {
             content: input.content.map(|content| content.0),
             context: input.context.map(|context| Some(context.0)),
             task_sizes: input.task_sizes.map(|sizes| sizes.0),
+            pinned: input.pinned,
             ..EntryPatch::default()
         };
         if patch == EntryPatch::default() {
             return Err(Stop::invalid(
-                "nothing to update: give `content`, `context`, `scope`, `topic` or `task_sizes`",
+                "nothing to update: give `content`, `context`, `scope`, `topic`, `task_sizes` or `pinned`",
             ));
         }
         ctx.commit(Write::Update { id, patch, expected_version: None }, move |done| {

@@ -18,10 +18,14 @@ pub(crate) struct Input {
     content: Text<CONTENT_BYTES_MAX>,
     /// Words to find it by: variants, technologies, concepts, uses.
     context: Text<CONTEXT_BYTES_MAX>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// What it is about, in a few words.
     topic: Option<Text<TOPIC_BYTES_MAX>>,
     /// Of the tasks it is for; none is all.
     task_sizes: Option<Sizes>,
+    /// Give it with every task.
+    pinned: Option<bool>,
 }
 
 impl Tool for WriteKnowledge {
@@ -38,6 +42,7 @@ impl Tool for WriteKnowledge {
         let new = NewEntry {
             context: Some(input.context.0),
             task_sizes: input.task_sizes.map(|sizes| sizes.0).unwrap_or_default(),
+            pinned: input.pinned.unwrap_or(false),
             ..NewEntry::new(scope, input.topic.map(|topic| topic.0).unwrap_or_default(), input.content.0)
         };
         ctx.commit(Write::Store(new), move |done| EntryOutput {

@@ -53,6 +53,12 @@ pub struct EntryItem {
     #[schemars(with = "String")]
     pub valid_to: Option<String>,
     pub status: State,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// The id of the entry before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub follows: Option<String>,
     pub version: u32,
     pub recorded_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +129,8 @@ impl EntryItem {
                 Status::Active => State::Active,
                 Status::Suppressed => State::Suppressed,
             },
+            pinned: entry.pinned,
+            follows: entry.follows.map(|id| id.to_string()),
             version: entry.version,
             recorded_at: moment(entry.recorded_at),
             updated_at: entry.updated_at.map(moment),
@@ -152,6 +160,8 @@ impl EntryItem {
             ("confidence", self.confidence != before.confidence),
             ("valid_from", self.valid_from != before.valid_from),
             ("valid_to", self.valid_to != before.valid_to),
+            ("pinned", self.pinned != before.pinned),
+            ("follows", self.follows != before.follows),
         ];
         let others: Vec<&str> =
             others.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect();

@@ -104,6 +104,8 @@ impl Tool for Query {
         ("valid_from", "datetime"),
         ("valid_to", "datetime"),
         ("status", "string"),
+        ("pinned", "boolean"),
+        ("follows", "string"),
         ("version", "integer"),
         ("recorded_at", "datetime"),
         ("updated_at", "datetime"),

@@ -1,16 +1,16 @@
 //! `store`: keep a piece of knowledge.
 
 use kenning_engine::{Similar, Snapshot};
-use kenning_model::{Record, ScopeId};
+use kenning_model::{EntityType, Record, ScopeId};
 use kenning_presentation::text::{clean, cut};
-use kenning_storage::{NewEntry, Write};
+use kenning_storage::{Follows, NewEntry, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::item::{as_data, in_scope, moment, one_line};
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
-    Text,
+    Text, parse_id,
 };
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -24,17 +24,26 @@ pub(crate) struct Input {
     topic: Text<TOPIC_BYTES_MAX>,
     /// The fact itself; one per entry.
     content: Text<CONTENT_BYTES_MAX>,
+    /// Labels to filter by.
     tags: Option<Tags>,
     /// Other words someone may ask with.
     context: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// Sizes of the tasks it is for; none is all.
     task_sizes: Option<Sizes>,
     /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
     /// Where it comes from.
     source: Option<Text<TOPIC_BYTES_MAX>>,
+    /// How sure, 0 to 1.
     confidence: Option<Confidence>,
+    /// Hidden before then.
     valid_from: Option<Moment>,
+    /// Hidden from then on.
     valid_to: Option<Moment>,
+    /// Give it with every task.
+    pinned: Option<bool>,
+    /// Id of the entry before it, in the same scope.
+    follows: Option<Text<NAME_BYTES_MAX>>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -69,6 +78,7 @@ impl Tool for Store {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let snapshot = ctx.engine.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let follows = input.follows.map(|id| parse_id(EntityType::Entry, &id.0)).transpose()?;
         let (topic, content) = (input.topic.0, input.content.0);
         // A hint must not stand in the way of a write.
         let similar = similar(ctx, &snapshot, scope, &topic, &content).unwrap_or_default();
@@ -84,6 +94,8 @@ impl Tool for Store {
             confidence: input.confidence.map(|confidence| confidence.0),
             valid_from: input.valid_from.map(|moment| moment.0),
             valid_to: input.valid_to.map(|moment| moment.0),
+            pinned: input.pinned.unwrap_or(false),
+            follows: follows.map(Follows::Entry),
         };
         ctx.commit(Write::Store(new), move |done| Output {
             id: done.tx.changes[0].id.to_string(),
