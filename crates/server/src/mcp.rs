@@ -86,6 +86,7 @@ impl Server {
         let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
         Caller {
             has_graph: self.options.has_graph,
+            has_scope: self.options.has_scope,
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),

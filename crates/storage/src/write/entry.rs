@@ -73,14 +73,20 @@ impl Plan<'_> {
         let mut drawn = HashSet::new();
         let mut changes: Vec<Change> = Vec::with_capacity(new.len());
         let mut checked = None;
-        for new in new {
+        let is_list = new.len() > 1;
+        for (index, new) in new.iter().enumerate() {
             if checked != Some(new.scope) {
                 self.check_scope(new.scope)?;
                 checked = Some(new.scope);
             }
             let mut entry = self.new_entry(new.clone());
-            check_validity(&entry)?;
-            entry.follows = self.followed(new, &changes)?;
+            let checked = check_validity(&entry).and_then(|()| self.followed(new, &changes));
+            entry.follows = checked.map_err(|error| match error {
+                Error::Invalid { what } if is_list => {
+                    Error::Invalid { what: format!("`entries[{index}]`: {what}") }
+                }
+                other => other,
+            })?;
             changes.push(self.create(Record::Entry(entry), &mut drawn)?);
         }
         Ok(Draft { changes, ..Draft::default() })

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::Stop;
 use crate::arguments::Parents;
 use crate::keyed::{ByName, Keyed};
+use crate::memory::similar::SimilarEntry;
 use crate::tool::{Row, row, scope_name_in};
 
 pub(crate) fn tools() -> Vec<Row> {
@@ -86,12 +87,15 @@ impl NamespaceOutput {
     }
 }
 
-// An entry as the tools that write it show it.
+/// An entry as the tools that write it show it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EntryOutput {
     id: String,
     scope: String,
     tx_id: u64,
+    /// Entries in sight that say the same, or something else of the same subject.
+    #[serde(default)]
+    similar: Vec<SimilarEntry>,
 }
 
 /// A scope as the tools that write it show it.

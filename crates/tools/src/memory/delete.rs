@@ -5,6 +5,7 @@ use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::item::{in_scope, scope_before};
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -14,8 +15,9 @@ pub(crate) struct Delete;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Of the entry or triple.
     id: Text<NAME_BYTES_MAX>,
-    /// Default entry.
+    /// What the id is of; default entry.
     entity_type: Option<Deletable>,
 }
 
@@ -39,6 +41,9 @@ impl From<Deletable> for EntityType {
 pub(crate) struct Output {
     id: String,
     entity_type: Deletable,
+    /// Where it was.
+    #[serde(default)]
+    scope: String,
     tx_id: u64,
 }
 
@@ -57,6 +62,7 @@ impl Tool for Delete {
         ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
             id: id.to_string(),
             entity_type: kind,
+            scope: scope_before(done),
             tx_id: done.tx.id.0,
         })
     }
@@ -64,8 +70,9 @@ impl Tool for Delete {
     fn text(output: &Output) -> String {
         let kind = EntityType::from(output.entity_type);
         format!(
-            "Deleted {kind} `{}` in transaction {tx}. `undo` transaction {tx} to have it back.",
+            "Deleted {kind} `{}`{} in transaction {tx}. `undo` transaction {tx} to have it back.",
             output.id,
+            in_scope(&output.scope),
             tx = output.tx_id
         )
     }

@@ -9,7 +9,7 @@ use kenning_model::{
     TaskSize, Timestamp, Transaction, Triple,
 };
 use kenning_presentation::text::{clean, cut, fence};
-use kenning_storage::{Stored, View};
+use kenning_storage::{Committed, Stored, View};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -654,12 +654,15 @@ pub(crate) fn place(scope: &str) -> String {
     }
 }
 
-/// ` in scope `acme:web``, for a reply that tells where something was written; nothing for where everyone sees it.
+/// ` in scope `acme:web``, for a reply that tells where something was written.
 pub(crate) fn in_scope(scope: &str) -> String {
-    match scope {
-        GLOBAL_DEFAULT => String::new(),
-        scope => format!(" in scope `{scope}`"),
-    }
+    format!(" in scope `{scope}`")
+}
+
+/// The scope of what a transaction closed.
+pub(crate) fn scope_before(done: &Committed) -> String {
+    let before = done.tx.changes.iter().find_map(|change| change.before.as_ref());
+    before.and_then(|before| before.record.scope()).map(|scope| done.names.of(scope)).unwrap_or_default()
 }
 
 const GLOBAL_DEFAULT: &str = "global:default";

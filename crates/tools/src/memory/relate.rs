@@ -16,11 +16,17 @@ pub(crate) struct Relate;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// What the fact is about.
     subject: Text<TERM_BYTES_MAX>,
+    /// The relation, in one spelling throughout.
     predicate: Text<TERM_BYTES_MAX>,
+    /// What it is related to.
     object: Text<TERM_BYTES_MAX>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Where it comes from.
     source: Option<Text<TOPIC_BYTES_MAX>>,
+    /// How sure, 0 to 1.
     confidence: Option<Confidence>,
     /// When subject and predicate have another object; default keep_both.
     on_conflict: Option<Choice>,
@@ -56,6 +62,7 @@ impl Tool for Relate {
         Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again. \
         Look up with `query_graph`.";
     const EFFECT: Effect = Effect::WritesOnce;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = Output;
 
@@ -112,12 +119,15 @@ impl Tool for Relate {
                 format!("Wrote triple `{id}`{} in transaction {tx_id}.", in_scope(scope))
             }
             (false, false) => {
-                format!("Triple `{}` was there already, since transaction {}.", triple.id, triple.tx_id)
+                let TripleItem { id, tx_id, scope, .. } = triple;
+                format!("Triple `{id}` was there already{}, since transaction {tx_id}.", in_scope(scope))
             }
             (false, true) => {
                 format!(
-                    "Triple `{}` was there already; transaction {} took the others of its scope away.",
-                    triple.id, triple.tx_id
+                    "Triple `{}` was there already{}; transaction {} took the others of its scope away.",
+                    triple.id,
+                    in_scope(&triple.scope),
+                    triple.tx_id
                 )
             }
         };

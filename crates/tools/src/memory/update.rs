@@ -5,7 +5,7 @@ use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::moment;
+use super::item::{in_scope, moment};
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
     Text, Whole, parse_id,
@@ -79,6 +79,7 @@ impl Tool for Update {
         Use when a stored fact is wrong or has changed. Do not use for a new fact (`store`). \
         Pass `expected_version` to be refused (CONFLICT) if someone else changed it. Returns the new version.";
     const EFFECT: Effect = Effect::Writes;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = Output;
 
@@ -101,7 +102,8 @@ impl Tool for Update {
     }
 
     fn text(output: &Output) -> String {
-        format!("Updated `{}` to version {} in transaction {}.", output.id, output.version, output.tx_id)
+        let Output { id, scope, tx_id, version, .. } = output;
+        format!("Updated `{id}`{} to version {version} in transaction {tx_id}.", in_scope(scope))
     }
 }
 
