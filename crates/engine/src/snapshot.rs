@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
     DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree,
-    TripleFilter, View, find_scope,
+    TripleFilter, View, find_scope, renamed_scope,
 };
 
 use crate::Opened;
@@ -114,6 +114,34 @@ impl<'a> Snapshot<'a> {
     /// The scope of this name: the name that it had at the time, or else the one that it has now.
     pub fn scope(&self, name: &ScopeName) -> Result<ScopeId, Error> {
         find_scope(&*self.reader, name, self.at)
+    }
+
+    /// What the scope is called now that once had this name, if no scope has it any more.
+    pub fn renamed(&self, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
+        renamed_scope(&*self.reader, name)
+    }
+
+    /// The id of the scope that has this name or had it last, live or not.
+    pub fn scope_id(&self, name: &ScopeName) -> Result<Option<Id>, Error> {
+        match self.reader.scope_once_named(name)? {
+            Some((scope, _)) => self.reader.scope_id(scope),
+            None => Ok(None),
+        }
+    }
+
+    /// The id of the namespace that has this name or had it last, live or not.
+    pub fn namespace_id(&self, name: &str) -> Result<Option<Id>, Error> {
+        self.reader.namespace_once_named(name)
+    }
+
+    /// The moment at which what is shown is judged.
+    pub fn now(&self) -> Timestamp {
+        self.opened.storage.now()
+    }
+
+    /// Who made a transaction, as the log calls them.
+    pub fn origin_of(&self, tx: TxId) -> Result<Option<String>, Error> {
+        Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))
     }
 
     /// What a scope sees, nearest first.

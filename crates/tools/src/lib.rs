@@ -26,6 +26,6 @@ pub use scratch::{Passage, Scratch};
 pub use sets::{Attached, ResultSets, SETS_FILE};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, closure, definitions, families,
-    scope_name,
+    renamed_note, scope_name,
 };
 pub use usage::{Counted, Usage};

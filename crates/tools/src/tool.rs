@@ -250,6 +250,7 @@ impl<'a> Context<'a> {
             arguments,
             scope: self.caller.scope.clone(),
             is_owner: self.caller.is_owner,
+            origin: self.caller.origin.clone(),
             at: listing.snapshot.at(),
             asked_at: listing.asked_at,
         };
@@ -261,14 +262,31 @@ impl<'a> Context<'a> {
 const NO_SCOPE_NOTE: &str = "No scope is configured, so this went to `global:default`, which every project sees. \
     Pass `scope`, or put the line `scope: NAMESPACE:SCOPE` into the project's CLAUDE.md or AGENTS.md.";
 
+/// What to do where a scope is still configured by the name that it had.
+pub fn renamed_note(old: &str, new: &str) -> String {
+    format!(
+        "Scope `{old}` is called `{new}` now. The old name is followed, but change the line `scope: {old}` to `scope: {new}` \
+         where it stands (CLAUDE.md, AGENTS.md, GEMINI.md, `--scope`)."
+    )
+}
+
 /// What an argument of one of these names changes is which part of a list is shown, and how.
 const PAGE_ARGUMENTS: [&str; 7] =
     ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size"];
 
 impl Context<'_> {
-    /// The scope that a call names, or the caller's.
+    /// The scope that a call names, or the caller's; one that was renamed by the name that it has now, which the reply says.
     pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
-        scope_name(named.unwrap_or(&self.caller.scope))
+        let name = scope_name(named.unwrap_or(&self.caller.scope))?;
+        if name == ScopeName::global_default() {
+            return Ok(name);
+        }
+        let Some(now) = self.engine.snapshot()?.renamed(&name)? else { return Ok(name) };
+        self.note(match named {
+            Some(_) => format!("Scope `{name}` is called `{now}` now."),
+            None => renamed_note(&name.to_string(), &now.to_string()),
+        });
+        Ok(now)
     }
 
     pub(crate) fn note(&self, note: String) {

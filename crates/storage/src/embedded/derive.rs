@@ -33,12 +33,13 @@ pub(super) struct Derived<'a> {
     conn: &'a Connection,
     schema: &'static str,
     tx: TxId,
+    origin: String,
     touched: BTreeSet<(u32, i64)>,
 }
 
 impl<'a> Derived<'a> {
-    pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId) -> Derived<'a> {
-        Derived { conn, schema, tx, touched: BTreeSet::new() }
+    pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId, origin: &str) -> Derived<'a> {
+        Derived { conn, schema, tx, origin: origin.to_owned(), touched: BTreeSet::new() }
     }
 
     pub(super) fn undo(&self, undoes: &[TxId]) -> Result<(), Error> {
@@ -127,10 +128,10 @@ impl<'a> Derived<'a> {
         if self.touched.contains(&(NO_SCOPE, kind_of(EntityType::Scope))) {
             self.close_over()?;
         }
-        let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3)", self.schema);
+        let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3, ?4)", self.schema);
         let mut insert = self.conn.prepare_cached(&sql).map_err(failed)?;
         for (scope, kind) in &self.touched {
-            insert.execute(params![scope, kind, self.tx.0]).map_err(failed)?;
+            insert.execute(params![scope, kind, self.tx.0, self.origin]).map_err(failed)?;
         }
         Ok(())
     }

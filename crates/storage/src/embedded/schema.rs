@@ -99,11 +99,14 @@ ALTER TABLE document ADD COLUMN pattern TEXT;
 CREATE INDEX document_pattern ON document (pattern) WHERE pattern IS NOT NULL;
 ";
 
-/// Nothing was pinned before. The index has a row for each pinned version only, and beside the scope the key of the
+/// `origin` in `touched` is who made the transaction, so that a history can show all that is one's own. Nothing was
+/// pinned before. The index has a row for each pinned version only, and beside the scope the key of the
 /// table, so the pinned entries of a scope are read newest first and no other entry is looked at.
 const V5: &str = "
 ALTER TABLE entry ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX entry_pinned ON entry (scope) WHERE pinned = 1;
+ALTER TABLE touched ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+UPDATE touched SET origin = (SELECT log.id FROM log WHERE log.tx_id = touched.tx_id AND log.seq = 0);
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

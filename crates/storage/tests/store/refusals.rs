@@ -64,8 +64,12 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
     assert_eq!(damages, []);
     let seen = [ScopeId::GLOBAL_DEFAULT];
-    let touched =
-        Touched { entity_type: Some(EntityType::Entry), scopes: Some(&seen), range: TxId(1)..TxId(9) };
+    let touched = Touched {
+        entity_type: Some(EntityType::Entry),
+        scopes: Some(&seen),
+        own: None,
+        range: TxId(1)..TxId(9),
+    };
     let reader = storage.reader().expect("a reader");
     assert_eq!(reader.transactions_with(&touched, 0..9).expect("a page"), [TxId(4), TxId(1)]);
 }
@@ -114,7 +118,8 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
 }
 
 /// Takes a store back to before entries could be pinned.
-const WITHOUT_PINNED: &str = "DROP INDEX entry_pinned; ALTER TABLE entry DROP COLUMN pinned";
+const WITHOUT_PINNED: &str =
+    "DROP INDEX entry_pinned; ALTER TABLE entry DROP COLUMN pinned; ALTER TABLE touched DROP COLUMN origin";
 
 #[test]
 fn a_store_from_before_entries_were_pinned_is_taken_over() {

@@ -37,9 +37,10 @@ const SET_CHANGES_MAX: usize = 10_000;
 impl Tool for History {
     const NAME: &'static str = "history";
     const ABOUT: &'static str = "List transactions, newest first, with each change before and after. \
-        Use to see who changed what in what the scope sees, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
+        Use to see who changed what in what the scope sees (your own changes wherever they went), or to find a tx_id for `undo`. Do not use to find entries (`query`). \
         Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("tx_id", "integer"),
         ("at", "datetime"),
@@ -70,9 +71,11 @@ impl Tool for History {
             true => None,
             false => Some(closure(snapshot, &scope)?),
         };
+        // What the caller wrote is theirs to see, wherever it went.
+        let own = ctx.caller.origin.as_str();
         let view = match ctx.page {
-            Some(_) => View { scopes: scopes.as_deref(), changes_max: SET_CHANGES_MAX },
-            None => TransactionItem::view(scopes.as_deref()),
+            Some(_) => View { scopes: scopes.as_deref(), own: Some(own), changes_max: SET_CHANGES_MAX },
+            None => View { own: Some(own), ..TransactionItem::view(scopes.as_deref()) },
         };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
         if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
@@ -103,16 +106,23 @@ impl Tool for History {
     }
 }
 
-/// An id as it stands, or that of a scope or namespace by its name.
+/// An id as it stands, or that of a scope or namespace by a name that it has or had.
 fn find(snapshot: &Snapshot<'_>, entity_type: Option<EntityType>, text: &str) -> Result<Id, Stop> {
     let wanted = entity_type.unwrap_or(EntityType::Entry);
     if let Some(name) = ScopeName::parse(text) {
         let tree = snapshot.tree()?;
-        return tree.scope(&name).map(|(id, _)| id).ok_or_else(|| unknown_id(EntityType::Scope, text));
+        if let Some((id, _)) = tree.scope(&name) {
+            return Ok(id);
+        }
+        // A name that it had before, or the last one of a scope that is gone.
+        return snapshot.scope_id(&name)?.ok_or_else(|| unknown_id(EntityType::Scope, text));
     }
     if wanted == EntityType::Namespace && Id::parse(text).is_none() {
         let tree = snapshot.tree()?;
-        return tree.namespace(text).map(|(id, _)| id).ok_or_else(|| unknown_id(wanted, text));
+        if let Some((id, _)) = tree.namespace(text) {
+            return Ok(id);
+        }
+        return snapshot.namespace_id(text)?.ok_or_else(|| unknown_id(wanted, text));
     }
     parse_id(wanted, text)
 }

@@ -68,6 +68,9 @@ pub struct EntryItem {
     /// True when it did not fit and was cut; `knowledge://entries/{id}` has all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Why an ordinary search does not find it: `suppressed`, `expired` or `not yet valid`.
+    #[serde(skip)]
+    pub hidden: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,8 +114,9 @@ impl From<Size> for TaskSize {
 }
 
 impl EntryItem {
-    pub fn new(id: String, tx_id: u64, entry: &Entry, names: &ScopeNames) -> EntryItem {
+    pub fn new(id: String, tx_id: u64, entry: &Entry, names: &ScopeNames, now: Timestamp) -> EntryItem {
         EntryItem {
+            hidden: hidden(entry, now),
             id,
             scope: names.of(entry.scope),
             topic: clean(&entry.topic),
@@ -251,9 +255,10 @@ pub fn entry_items<'a>(
     stored: impl Iterator<Item = &'a Stored> + Clone,
 ) -> Result<Vec<EntryItem>, Stop> {
     let names = names_of(snapshot, stored.clone().map(|stored| &stored.record))?;
+    let now = snapshot.now();
     let item = |stored: &Stored| {
         let entry = stored.record.as_entry()?;
-        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names))
+        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names, now))
     };
     Ok(stored.filter_map(item).collect())
 }
@@ -271,7 +276,8 @@ pub fn transaction_items(
     let sides =
         changes.flat_map(|change| change.before.iter().map(|before| &before.record).chain(&change.after));
     let names = names_of(snapshot, sides)?;
-    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names)).collect())
+    let now = snapshot.now();
+    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names, now)).collect())
 }
 
 /// What the scopes are called that these records live in or speak of.
@@ -408,14 +414,14 @@ impl RecordItem {
     }
 
     /// None for a section: the change of its document stands for it.
-    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames) -> Option<RecordItem> {
+    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames, now: Timestamp) -> Option<RecordItem> {
         Some(match record {
             Record::Section(_) => return None,
             Record::Document(document) => {
                 RecordItem::Document(Box::new(DocumentItem::new(tx_id, document, names)))
             }
             Record::Entry(entry) => {
-                RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names)))
+                RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names, now)))
             }
             Record::Triple(triple) => {
                 RecordItem::Triple(Box::new(TripleItem::new(id.to_owned(), tx_id, triple, names)))
@@ -478,8 +484,8 @@ pub struct ChangeItem {
 
 impl ChangeItem {
     /// `tx_id` is the transaction that made the change.
-    pub fn new(change: &Change, tx_id: u64, names: &ScopeNames) -> ChangeItem {
-        let item = |record: &Record, tx_id| RecordItem::new(change.id.as_str(), tx_id, record, names);
+    pub fn new(change: &Change, tx_id: u64, names: &ScopeNames, now: Timestamp) -> ChangeItem {
+        let item = |record: &Record, tx_id| RecordItem::new(change.id.as_str(), tx_id, record, names, now);
         ChangeItem {
             entity_type: change.entity_type.into(),
             id: change.id.to_string(),
@@ -514,7 +520,7 @@ impl ChangeItem {
                 Some(RecordItem::Entry(entry)) => {
                     let topic =
                         if entry.topic.is_empty() { String::new() } else { format!("{}: ", entry.topic) };
-                    let hidden = if entry.status == State::Suppressed { "(suppressed) " } else { "" };
+                    let hidden = entry.hidden.map(|why| format!("({why}) ")).unwrap_or_default();
                     let text = format!("{hidden}{topic}{}", entry.content);
                     lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
                 }
@@ -565,10 +571,10 @@ pub struct TransactionItem {
 impl TransactionItem {
     /// So much of a transaction is shown to who sees these scopes.
     pub fn view(scopes: Option<&[ScopeId]>) -> View<'_> {
-        View { scopes, changes_max: CHANGES_MAX }
+        View { scopes, own: None, changes_max: CHANGES_MAX }
     }
 
-    fn new(tx: &Transaction, names: &ScopeNames) -> TransactionItem {
+    fn new(tx: &Transaction, names: &ScopeNames, now: Timestamp) -> TransactionItem {
         // A document stands for its sections.
         let is_shown = |change: &&Change| change.entity_type != EntityType::Section;
         let shown: Vec<&Change> = tx.changes.iter().filter(is_shown).take(CHANGES_MAX).collect();
@@ -578,7 +584,7 @@ impl TransactionItem {
             at: moment(tx.at),
             actor: clean(&tx.actor),
             tool: tx.tool.clone(),
-            changes: shown.into_iter().map(|change| ChangeItem::new(change, tx.id.0, names)).collect(),
+            changes: shown.into_iter().map(|change| ChangeItem::new(change, tx.id.0, names, now)).collect(),
             changes_left_out: Some(left_out).filter(|left| *left > 0),
             undoes: tx.undoes.iter().map(|tx| tx.0).collect(),
             undone_by: tx.undone_by.map(|tx| tx.0),
@@ -642,8 +648,19 @@ pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
     };
     let content = item.content.replace('\n', "\n  ");
     let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len() + place(&item.scope).len()));
-    let hidden = if item.status == State::Suppressed { " (suppressed)" } else { "" };
+    let hidden = item.hidden.map(|why| format!(" ({why})")).unwrap_or_default();
     format!("{} v{}{}{hidden}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
+}
+
+/// Why an ordinary search does not find an entry.
+fn hidden(entry: &Entry, now: Timestamp) -> Option<&'static str> {
+    if entry.status == Status::Suppressed {
+        return Some("suppressed");
+    }
+    if entry.valid_to.is_some_and(|to| to <= now) {
+        return Some("expired");
+    }
+    entry.valid_from.is_some_and(|from| now < from).then_some("not yet valid")
 }
 
 /// Where something is, unless it is where everyone sees it.

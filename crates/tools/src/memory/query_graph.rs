@@ -34,6 +34,7 @@ impl Tool for QueryGraph {
         Use when you know one end or the relation. Do not use for text (`query`). \
         Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("subject", "string"),
