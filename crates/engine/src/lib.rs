@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use kenning_model::{EntityType, Id, Timestamp, TxId};
-use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
+use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified, View};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
@@ -35,7 +35,7 @@ pub use likeness::collisions;
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
 };
-pub use snapshot::{Content, Snapshot};
+pub use snapshot::{Content, Snapshot, TriplesFrom};
 
 /// In the data directory; whatever is in it can be made again.
 pub const INDEX_DIR: &str = "index";
@@ -165,6 +165,23 @@ impl Engine {
             return Err(Error::UnknownTx { tx: at, head });
         }
         Ok(Snapshot::new(opened, reader, at))
+    }
+
+    /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.
+    pub fn newest_at(&self, moment: Timestamp) -> Result<TxId, Error> {
+        let reader = self.opened()?.storage.reader()?;
+        let head = reader.head()?;
+        // Everything up to `known` is at or before the moment, everything from `later` on is after it.
+        let (mut known, mut later) = (0, head.0 + 1);
+        while known + 1 < later {
+            let middle = TxId(known + (later - known) / 2);
+            let header = reader.transaction(middle, head, View::HEADER)?;
+            match header.is_some_and(|header| header.at <= moment) {
+                true => known = middle.0,
+                false => later = middle.0,
+            }
+        }
+        Ok(TxId(known))
     }
 
     /// Durable, and visible to every later snapshot of every process, when it returns.

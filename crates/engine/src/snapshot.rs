@@ -1,6 +1,6 @@
 //! The store as of one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +21,19 @@ pub struct Content {
     /// Documents that are not there for the sake of a catalogue.
     pub documents: bool,
     pub patterns: bool,
+    pub triples: bool,
 }
+
+/// Which triples are walked: those with this predicate, from their subject or from their object.
+pub struct TriplesFrom<'a> {
+    pub name: &'a str,
+    pub predicate: &'a str,
+    pub is_subject: bool,
+    pub hops: u32,
+}
+
+/// So many triples are walked through or looked at for their names: a hub may have any number.
+const TRIPLES_MAX: usize = 20_000;
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
@@ -85,7 +97,8 @@ impl<'a> Snapshot<'a> {
         let DocumentKinds { plain, patterns, beside_patterns } = self.reader.document_kinds(self.at)?;
         // A catalogue brings a page or two beside its patterns, which nobody took it in for; one without patterns is
         // documents after all.
-        Ok(Content { documents: plain || (beside_patterns && !patterns), patterns })
+        let triples = self.reader.has_triples(self.at)?;
+        Ok(Content { documents: plain || (beside_patterns && !patterns), patterns, triples })
     }
 
     /// What documents of a scope were taken in from, by name.
@@ -186,6 +199,33 @@ impl<'a> Snapshot<'a> {
             triples.push(self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?);
         }
         Ok((triples, found.len() as u64))
+    }
+
+    /// Triples along one relation from a name, in so many steps, each with the number of its step.
+    pub fn triples_from(
+        &self,
+        scopes: &[ScopeId],
+        from: &TriplesFrom<'_>,
+        page: Range<u64>,
+    ) -> Result<(Vec<(Stored, u32)>, u64), Error> {
+        let along = [from.predicate.to_owned()];
+        let walk = |view: kenning_graph::View<'_>| {
+            view.along(&along).triples_from(from.name, from.is_subject, from.hops, TRIPLES_MAX)
+        };
+        let found = self.graph(scopes, walk)?;
+        let mut triples = Vec::new();
+        for (id, distance) in found.iter().skip(page.start as usize).take((page.end - page.start) as usize) {
+            let missing =
+                || Error::Damaged { what: format!("triple `{id}` is in the log but not in its table") };
+            let stored = self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?;
+            triples.push((stored, *distance));
+        }
+        Ok((triples, found.len() as u64))
+    }
+
+    /// Folded names of the newest triples in sight, each once; of so many triples at most.
+    pub fn names_in_triples(&self, scopes: &[ScopeId]) -> Result<BTreeSet<String>, Error> {
+        Ok(self.reader.triple_names(scopes, self.at, TRIPLES_MAX)?.into_iter().flatten().collect())
     }
 
     /// Transactions after `since`, newest first, and how many there are.

@@ -166,11 +166,16 @@ impl Server {
     }
 }
 
+/// The tools of the graph that walk facts as well as documents.
+const OF_TRIPLES: [&str; 2] = ["graph.expand", "graph.paths"];
+
 /// The tools of these families that a server with these options lists.
 pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
+    // Without documents the graph has facts only, and `query_graph` looks these up.
+    let has_triples_only = options.toolsets == Toolsets::Auto && !families.contains(&Family::Kb);
     let listed = |tool: &&Definition| {
         let is_off = match tool.family {
-            Family::Graph => !options.has_graph,
+            Family::Graph => !options.has_graph || (has_triples_only && !OF_TRIPLES.contains(&tool.name)),
             _ => tool.effect.writes() && options.access == Access::ReadOnly,
         };
         // What replies of these name is read with a tool of another family.

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::arguments::Moment;
 use crate::scratch::Scratch;
 use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
@@ -287,6 +288,18 @@ impl Context<'_> {
             None => renamed_note(&name.to_string(), &now.to_string()),
         });
         Ok(now)
+    }
+
+    /// The transaction that a call looks back to: one that it names, or the newest at or before a time.
+    pub(crate) fn as_of(&self, tx: Option<TxId>, moment: Option<Moment>) -> Result<Option<TxId>, Stop> {
+        let Some(Moment(moment)) = moment else { return Ok(tx) };
+        if tx.is_some() {
+            return Err(Stop::invalid("give `as_of` or `as_of_tx_id`, not both"));
+        }
+        if moment > self.engine.now() {
+            return Err(Stop::invalid("`as_of` is in the future; leave it out for what is there now"));
+        }
+        Ok(Some(self.engine.newest_at(moment)?))
     }
 
     pub(crate) fn note(&self, note: String) {

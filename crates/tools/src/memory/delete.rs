@@ -1,14 +1,15 @@
 //! `delete`: close an entry or a triple.
 
-use kenning_model::EntityType;
+use kenning_model::{EntityType, Id};
+use kenning_presentation::text::quote;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{in_scope, scope_before};
+use super::item::{in_scope, scope_before, triple_items};
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
 use crate::tool::{Effect, Tool};
-use crate::{Context, Stop};
+use crate::{Code, Context, Stop};
 
 pub(crate) struct Delete;
 
@@ -47,6 +48,21 @@ pub(crate) struct Output {
     tx_id: u64,
 }
 
+/// An id of a triple that was taken for that of an entry.
+fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
+    let snapshot = ctx.engine.snapshot()?;
+    if snapshot.entry(id)?.is_some() {
+        return Ok(());
+    }
+    let Some(triple) = snapshot.triple(id)? else { return Ok(()) };
+    let fact = triple_items(&snapshot, &[triple])?.first().map(|item| quote(&item.line(200), 200));
+    let message = format!(
+        "`{id}` is a triple ({}); pass `entity_type`: \"triple\" to delete it",
+        fact.unwrap_or_default()
+    );
+    Err(Stop::new(Code::NotFound, message))
+}
+
 impl Tool for Delete {
     const NAME: &'static str = "delete";
     const ABOUT: &'static str = "Remove an entry, or with `entity_type` triple a triple. \
@@ -59,6 +75,9 @@ impl Tool for Delete {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let kind = input.entity_type.unwrap_or(Deletable::Entry);
         let id = parse_id(kind.into(), &input.id.0)?;
+        if input.entity_type.is_none() {
+            refuse_triple(ctx, id)?;
+        }
         ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
             id: id.to_string(),
             entity_type: kind,

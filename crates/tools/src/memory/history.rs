@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::item::{Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
-use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
+use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, closure};
@@ -22,12 +22,18 @@ pub(crate) struct History;
 pub(crate) struct Input {
     /// Only changes of this id, or scope by name.
     id: Option<Text<NAME_BYTES_MAX>>,
+    /// Only changes of this type.
     entity_type: Option<Kind>,
     /// Only later transactions.
     since_tx_id: Option<Tx>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Default 20.
     limit: Option<Whole<1, 100>>,
+    /// From `next_cursor`.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// As it was at this time.
+    as_of: Option<Moment>,
 }
 
 const LIMIT_DEFAULT: u64 = 20;
@@ -59,11 +65,12 @@ impl Tool for History {
         let asked = input.id.as_ref().map(|id| id.0.as_str());
         let entity_type = input.entity_type.map(EntityType::from);
         let since = TxId(input.since_tx_id.map_or(0, |tx| tx.0));
+        let at = ctx.as_of(None, input.as_of)?;
         let listing = ctx.listing(
-            format!("history {scope} {asked:?} {entity_type:?} {since}"),
+            format!("history {scope} {asked:?} {entity_type:?} {since} {at:?}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
-            None,
+            at,
         )?;
         let snapshot = &listing.snapshot;
         let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;

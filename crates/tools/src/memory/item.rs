@@ -208,6 +208,10 @@ pub struct TripleItem {
     #[schemars(with = "String")]
     pub updated_at: Option<String>,
     pub tx_id: u64,
+    /// How many steps from the name that was asked for; where more than one was allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub distance: Option<u32>,
 }
 
 impl TripleItem {
@@ -225,6 +229,7 @@ impl TripleItem {
             recorded_at: moment(triple.recorded_at),
             updated_at: triple.updated_at.map(moment),
             tx_id,
+            distance: None,
         }
     }
 

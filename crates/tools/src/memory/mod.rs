@@ -3,6 +3,7 @@
 mod delete;
 mod history;
 pub mod item;
+mod names;
 pub mod query;
 mod query_graph;
 mod read_rows;

@@ -1,12 +1,14 @@
 //! `relate`: write a fact of the graph.
 
-use kenning_model::Record;
+use kenning_engine::Snapshot;
+use kenning_model::{Record, ScopeId, fold};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_storage::{NewTriple, OnConflict, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::item::{TripleItem, as_data, in_scope};
+use super::names::respelt;
 use crate::arguments::{Confidence, NAME_BYTES_MAX, TERM_BYTES_MAX, TOPIC_BYTES_MAX, Text};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -53,13 +55,16 @@ pub(crate) struct Output {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     conflicts_left_out: Option<u64>,
+    /// Names in the graph that look nearly the same as the new subject or object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    similar_names: Vec<String>,
 }
 
 impl Tool for Relate {
     const NAME: &'static str = "relate";
     const ABOUT: &'static str = "Link two things in the graph: subject, predicate, object (\"api\", \"depends on\", \"auth\"). \
         Use for relations you will walk or look up. Do not use for prose (`store`). \
-        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again. \
+        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again; `similar_names` may be the same thing. \
         Look up with `query_graph`.";
     const EFFECT: Effect = Effect::WritesOnce;
     const HAS_NOTE: bool = true;
@@ -67,7 +72,12 @@ impl Tool for Relate {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let snapshot = ctx.engine.snapshot()?;
+        let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        // A hint must not stand in the way of a write.
+        let similar_names =
+            similar_names(&snapshot, scope, [&input.subject.0, &input.object.0]).unwrap_or_default();
+        drop(snapshot);
         let triple = NewTriple {
             scope,
             subject: input.subject.0,
@@ -107,6 +117,7 @@ impl Tool for Relate {
                 replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
                 conflicts,
                 conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
+                similar_names: similar_names.clone(),
             }
         })
     }
@@ -131,8 +142,15 @@ impl Tool for Relate {
                 )
             }
         };
+        let alike = match output.similar_names.is_empty() {
+            true => String::new(),
+            false => format!(
+                " These names look nearly the same; if one is meant, `undo` and use it. {}",
+                as_data(&output.similar_names.join("\n"))
+            ),
+        };
         if conflicts.is_empty() {
-            return written;
+            return format!("{written}{alike}");
         }
         let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
         let about = match (output.replaced, many) {
@@ -144,8 +162,19 @@ impl Tool for Relate {
         let newest = if output.conflicts_left_out.is_some() { ", the newest of which are" } else { "" };
         let lines: Vec<String> =
             conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
-        format!("{written} {about}{newest}. {}", as_data(&lines.join("\n")))
+        format!("{written} {about}{newest}. {}{alike}", as_data(&lines.join("\n")))
     }
+}
+
+/// Names in sight that a name which is new there may be another spelling of.
+fn similar_names(snapshot: &Snapshot<'_>, scope: ScopeId, names: [&str; 2]) -> Result<Vec<String>, Stop> {
+    let scopes = snapshot.closure(scope)?;
+    let known = snapshot.names_in_triples(&scopes)?;
+    let new = names.into_iter().filter(|name| !known.contains(&fold(name)));
+    let mut similar: Vec<String> = new.flat_map(|name| respelt(&known, name)).collect();
+    similar.sort();
+    similar.dedup();
+    Ok(similar)
 }
 
 #[cfg(test)]

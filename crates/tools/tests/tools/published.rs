@@ -9,7 +9,7 @@ const ABOUT_BYTES_MAX: usize = 600;
 /// A token is four bytes.
 const LIST_TOKENS_MAX: usize = 10_000;
 /// What is listed without being asked for: memory and knowledge.
-const DEFAULT_TOKENS_MAX: usize = 5_000;
+const DEFAULT_TOKENS_MAX: usize = 5_150;
 
 #[test]
 fn schemas_are_the_published_ones() {
