@@ -32,8 +32,10 @@ pub struct TriplesFrom<'a> {
     pub hops: u32,
 }
 
-/// So many triples are walked through or looked at for their names: a hub may have any number.
+/// So many triples are walked through: a hub may have any number.
 const TRIPLES_MAX: usize = 20_000;
+/// So many of the newest are looked at for their names, which a write waits for.
+const NAMED_MAX: usize = 5_000;
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
@@ -225,7 +227,14 @@ impl<'a> Snapshot<'a> {
 
     /// Folded names of the newest triples in sight, each once; of so many triples at most.
     pub fn names_in_triples(&self, scopes: &[ScopeId]) -> Result<BTreeSet<String>, Error> {
-        Ok(self.reader.triple_names(scopes, self.at, TRIPLES_MAX)?.into_iter().flatten().collect())
+        Ok(self.reader.triple_names(scopes, self.at, NAMED_MAX)?.into_iter().flatten().collect())
+    }
+
+    /// Whether a triple in sight has this folded name at one of its ends.
+    pub fn is_named(&self, scopes: &[ScopeId], name: &str) -> Result<bool, Error> {
+        let filter = TripleFilter { scopes, at: self.at, subject: Some(name), predicate: None, object: None };
+        let as_object = TripleFilter { subject: None, object: Some(name), ..filter };
+        Ok(self.reader.count_triples(&filter)? > 0 || self.reader.count_triples(&as_object)? > 0)
     }
 
     /// Transactions after `since`, newest first, and how many there are.

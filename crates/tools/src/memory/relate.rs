@@ -169,9 +169,17 @@ impl Tool for Relate {
 /// Names in sight that a name which is new there may be another spelling of.
 fn similar_names(snapshot: &Snapshot<'_>, scope: ScopeId, names: [&str; 2]) -> Result<Vec<String>, Stop> {
     let scopes = snapshot.closure(scope)?;
+    let mut new = Vec::new();
+    for name in names {
+        if !snapshot.is_named(&scopes, &fold(name))? {
+            new.push(name);
+        }
+    }
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
     let known = snapshot.names_in_triples(&scopes)?;
-    let new = names.into_iter().filter(|name| !known.contains(&fold(name)));
-    let mut similar: Vec<String> = new.flat_map(|name| respelt(&known, name)).collect();
+    let mut similar: Vec<String> = new.into_iter().flat_map(|name| respelt(&known, name)).collect();
     similar.sort();
     similar.dedup();
     Ok(similar)
