@@ -34,6 +34,8 @@ pub struct Similar<'a> {
     pub sight: &'a Sight,
     pub topic: &'a str,
     pub content: &'a str,
+    /// What is not worth telling: the entry itself, or the one that it follows.
+    pub except: &'a [Id],
 }
 
 #[derive(Default)]
@@ -150,7 +152,7 @@ impl<'a> Asked<'a> {
         snapshot: &Snapshot<'_>,
         now: Timestamp,
     ) -> Result<Vec<Id>, Error> {
-        let Similar { sight, topic, content } = self.question;
+        let Similar { sight, topic, content, except } = self.question;
         let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
         let mut compared = 0;
@@ -162,7 +164,7 @@ impl<'a> Asked<'a> {
             let Some(entry) = stored.record.as_entry() else { continue };
             let valid =
                 entry.valid_from.is_none_or(|from| from <= now) && entry.valid_to.is_none_or(|to| now < to);
-            if !valid || !sight.sees(entry.scope) {
+            if !valid || !sight.sees(entry.scope) || except.contains(&id) {
                 continue;
             }
             compared += 1;

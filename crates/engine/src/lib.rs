@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod duplicates;
+mod elsewhere;
 mod indexed;
 mod ingest;
 mod likeness;
@@ -20,17 +21,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use kenning_model::{EntityType, Id, Timestamp, TxId};
-use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified};
+use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified, View};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
 pub use catalogue::{Counts, FoundPatterns, OfOneId, Overview, PatternQuestion};
 pub use duplicates::Similar;
+pub use elsewhere::Elsewhere;
 pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
-pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
+pub use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, sentences};
+pub use kenning_retrieval::excerpt::{GAP, excerpt};
 pub use kenning_retrieval::{By, Embedder, passage_ranges};
 pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
@@ -39,8 +42,8 @@ pub use search::{
     SectionQuestion,
 };
 pub use sight::Sight;
-pub use snapshot::{Content, Snapshot};
-pub use task::{TaskMatches, TaskMatch};
+pub use snapshot::{Content, Snapshot, TriplesFrom};
+pub use task::{TaskMatch, TaskMatches};
 
 /// In the data directory; whatever is in it can be made again.
 pub const INDEX_DIR: &str = "index";
@@ -170,6 +173,23 @@ impl Engine {
             return Err(Error::UnknownTx { tx: at, head });
         }
         Ok(Snapshot::new(opened, reader, at))
+    }
+
+    /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.
+    pub fn newest_at(&self, moment: Timestamp) -> Result<TxId, Error> {
+        let reader = self.opened()?.storage.reader()?;
+        let head = reader.head()?;
+        // Everything up to `known` is at or before the moment, everything from `later` on is after it.
+        let (mut known, mut later) = (0, head.0 + 1);
+        while known + 1 < later {
+            let middle = TxId(known + (later - known) / 2);
+            let header = reader.transaction(middle, head, View::HEADER)?;
+            match header.is_some_and(|header| header.at <= moment) {
+                true => known = middle.0,
+                false => later = middle.0,
+            }
+        }
+        Ok(TxId(known))
     }
 
     /// Durable, and visible to every later snapshot of every process, when it returns.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kenning_model::{Id, Timestamp, fold};
-use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
+use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quotes};
 use kenning_retrieval::{By, Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
@@ -171,6 +171,17 @@ impl Snapshot<'_> {
     ) -> Result<Vec<Quote>, Error> {
         let rarities = self.indexed().rarities(self.reader(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
+    }
+
+    /// The terms of some questions and how rare each is among the entries in sight; `excerpt` chooses by them.
+    pub fn rarities(&self, sight: &Sight, questions: &[&str]) -> Result<Vec<Rarity>, Error> {
+        self.indexed().rarities(self.reader(), sight, &questions.join("\n"))
+    }
+
+    /// The newest entries in sight, without counting how many there are.
+    pub fn newest_entries(&self, sight: &Sight, now: Timestamp, many: u64) -> Result<Vec<Stored>, Error> {
+        let filter = EntryFilter { scopes: &sight.scopes, at: sight.at, visible_at: Some(now) };
+        self.reader().entries(&filter, 0..many)
     }
 
     /// The same for sections of documents.

@@ -1,13 +1,13 @@
 //! The store as of one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
     DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree,
-    TripleFilter, View, find_scope,
+    TripleFilter, View, find_scope, renamed_scope,
 };
 
 use crate::{Opened, Sight};
@@ -21,7 +21,21 @@ pub struct Content {
     /// Documents that are not there for the sake of a catalogue.
     pub documents: bool,
     pub patterns: bool,
+    pub triples: bool,
 }
+
+/// Which triples are walked: those with this predicate, from their subject or from their object.
+pub struct TriplesFrom<'a> {
+    pub name: &'a str,
+    pub predicate: &'a str,
+    pub is_subject: bool,
+    pub hops: u32,
+}
+
+/// So many triples are walked through: a hub may have any number.
+const TRIPLES_MAX: usize = 20_000;
+/// So many of the newest are looked at for their names, which a write waits for.
+const NAMED_MAX: usize = 5_000;
 
 /// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
 pub struct Snapshot<'a> {
@@ -85,7 +99,8 @@ impl<'a> Snapshot<'a> {
         let DocumentKinds { plain, patterns, beside_patterns } = self.reader.document_kinds(self.at)?;
         // A catalogue brings a page or two beside its patterns, which nobody took it in for; one without patterns is
         // documents after all.
-        Ok(Content { documents: plain || (beside_patterns && !patterns), patterns })
+        let triples = self.reader.has_triples(self.at)?;
+        Ok(Content { documents: plain || (beside_patterns && !patterns), patterns, triples })
     }
 
     /// What documents of a scope were taken in from, by name.
@@ -114,6 +129,34 @@ impl<'a> Snapshot<'a> {
     /// The scope of this name: the name that it had at the time, or else the one that it has now.
     pub fn scope(&self, name: &ScopeName) -> Result<ScopeId, Error> {
         find_scope(&*self.reader, name, self.at)
+    }
+
+    /// What the scope is called now that once had this name, if no scope has it any more.
+    pub fn renamed(&self, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
+        renamed_scope(&*self.reader, name)
+    }
+
+    /// The id of the scope that has this name or had it last, live or not.
+    pub fn scope_id(&self, name: &ScopeName) -> Result<Option<Id>, Error> {
+        match self.reader.scope_once_named(name)? {
+            Some((scope, _)) => self.reader.scope_id(scope),
+            None => Ok(None),
+        }
+    }
+
+    /// The id of the namespace that has this name or had it last, live or not.
+    pub fn namespace_id(&self, name: &str) -> Result<Option<Id>, Error> {
+        self.reader.namespace_once_named(name)
+    }
+
+    /// The moment at which what is shown is judged.
+    pub fn now(&self) -> Timestamp {
+        self.opened.storage.now()
+    }
+
+    /// Who made a transaction, as the log calls them.
+    pub fn origin_of(&self, tx: TxId) -> Result<Option<String>, Error> {
+        Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))
     }
 
     /// What a scope sees.
@@ -161,6 +204,46 @@ impl<'a> Snapshot<'a> {
         Ok((triples, found.len() as u64))
     }
 
+    /// Triples along one relation from a name, in so many steps, each with the number of its step.
+    pub fn triples_from(
+        &self,
+        sight: &Sight,
+        from: &TriplesFrom<'_>,
+        page: Range<u64>,
+    ) -> Result<(Vec<(Stored, u32)>, u64), Error> {
+        let along = [from.predicate.to_owned()];
+        let walk = |view: kenning_graph::View<'_>| {
+            view.along(&along).triples_from(from.name, from.is_subject, from.hops, TRIPLES_MAX)
+        };
+        let found = self.graph(sight, walk)?;
+        let mut triples = Vec::new();
+        for (id, distance) in found.iter().skip(page.start as usize).take((page.end - page.start) as usize) {
+            let missing =
+                || Error::Damaged { what: format!("triple `{id}` is in the log but not in its table") };
+            let stored = self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?;
+            triples.push((stored, *distance));
+        }
+        Ok((triples, found.len() as u64))
+    }
+
+    /// Folded names of the newest triples in sight, each once; of so many triples at most.
+    pub fn names_in_triples(&self, sight: &Sight) -> Result<BTreeSet<String>, Error> {
+        Ok(self.reader.triple_names(&sight.scopes, sight.at, NAMED_MAX)?.into_iter().flatten().collect())
+    }
+
+    /// Whether a triple in sight has this folded name at one of its ends.
+    pub fn is_named(&self, sight: &Sight, name: &str) -> Result<bool, Error> {
+        let filter = TripleFilter {
+            scopes: &sight.scopes,
+            at: sight.at,
+            subject: Some(name),
+            predicate: None,
+            object: None,
+        };
+        let as_object = TripleFilter { subject: None, object: Some(name), ..filter };
+        Ok(self.reader.count_triples(&filter)? > 0 || self.reader.count_triples(&as_object)? > 0)
+    }
+
     /// Transactions after `since`, newest first, and how many there are.
     pub fn history(
         &self,
@@ -171,6 +254,11 @@ impl<'a> Snapshot<'a> {
         page: Range<u64>,
     ) -> Result<(Vec<Transaction>, u64), Error> {
         self.opened.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
+    }
+
+    /// Pinned entries that hold at this moment, the nearest scope's first, newest first in each.
+    pub fn pinned(&self, sight: &Sight, now: Timestamp, limit: usize) -> Result<Vec<Stored>, Error> {
+        self.reader.pinned(&EntryFilter { scopes: &sight.scopes, at: sight.at, visible_at: Some(now) }, limit)
     }
 
     /// Topics that begin with the prefix, for completion.

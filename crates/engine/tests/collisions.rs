@@ -58,7 +58,8 @@ fn duplicates_and_contradictions_are_similar_and_other_matters_are_not() {
         let store = TempStore::in_memory();
         let engine = store.engine();
         stored(&engine, NewEntry::new(ScopeId::GLOBAL_DEFAULT, "", pair.texts[0]));
-        let asked = Similar { scopes: &[ScopeId::GLOBAL_DEFAULT], topic: "", content: pair.texts[1] };
+        let asked =
+            Similar { scopes: &[ScopeId::GLOBAL_DEFAULT], topic: "", content: pair.texts[1], except: &[] };
         !engine.similar(&engine.snapshot().expect("readable"), &asked).expect("readable").is_empty()
     };
     let [collision, apart, same] = ["collision", "apart", "same"].map(|label| count(&pairs, label, similar));

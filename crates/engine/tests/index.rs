@@ -217,7 +217,7 @@ fn answers(engine: &Engine) -> Answers {
     let found = [head, head * 6 / 10, head / 15].into_iter().flat_map(each).collect();
     let similar = |which| {
         let snapshot = engine.snapshot().expect("readable");
-        let asked = Similar { scopes: SCOPES, topic: "again", content: &repeated(which) };
+        let asked = Similar { scopes: SCOPES, topic: "again", content: &repeated(which), except: &[] };
         engine.similar(&snapshot, &asked).expect("a question is answered")
     };
     Answers { found, similar: (0..REPEATED).map(similar).collect() }

@@ -165,6 +165,42 @@ impl<'a> View<'a> {
         mention.or_else(|| self.halves(entity).map(source).find(|source| matches!(source, Source::Triple(_))))
     }
 
+    /// The triples on the ways from a folded name, in so many steps that all go along the relations or all against them: each
+    /// once with the number of its step, nearest first and newest first in each step, `max` at most.
+    ///
+    /// `api -depends on-> auth -depends on-> db`: against `depends on` from `db`, two steps, gives `auth -> db` at 1 and
+    /// `api -> auth` at 2.
+    pub fn triples_from(&self, name: &str, is_out: bool, steps: u32, max: usize) -> Vec<(Id, u32)> {
+        let Some(start) = self.find(&Node::Entity(name.to_owned())) else { return Vec::new() };
+        let mut reached = FxHashSet::from_iter([start.0]);
+        let mut nodes = vec![start];
+        let mut found = Vec::new();
+        for step in 1..=steps {
+            let mut next = Vec::new();
+            for node in nodes {
+                for half in self.halves(node).filter(|half| half.is_out == is_out) {
+                    let is_along = self.only.as_ref().is_none_or(|only| only.contains(&half.relation));
+                    let Source::Triple(id) = self.graph.versions[half.version as usize].source else {
+                        continue;
+                    };
+                    if !is_along {
+                        continue;
+                    }
+                    if found.len() == max {
+                        return found;
+                    }
+                    // A triple leads away from one node, which is gone through once, so it comes once.
+                    found.push((id, step));
+                    if reached.insert(half.other) {
+                        next.push(NodeRef(half.other));
+                    }
+                }
+            }
+            nodes = next;
+        }
+        found
+    }
+
     /// The triples with these folded ends, of which there must be one, newest first.
     pub fn triples(&self, subject: Option<&str>, object: Option<&str>) -> Vec<Id> {
         let find = |name: Option<&str>| name.map(|name| self.find(&Node::Entity(name.to_owned())));

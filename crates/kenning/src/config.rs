@@ -126,11 +126,10 @@ impl Config {
         self.scope.as_deref().filter(|scope| !scope.trim().is_empty())
     }
 
-    /// What was asked for, else what the project says, else what everyone sees.
-    fn scope(&self) -> String {
+    /// What was asked for, else what the project says.
+    fn scope(&self) -> Option<String> {
         let asked = self.named_scope().map(str::to_owned);
-        let project = || project::scope(&std::env::current_dir().ok()?);
-        asked.or_else(project).unwrap_or_else(|| ScopeName::global_default().to_string())
+        asked.or_else(|| project::scope(&std::env::current_dir().ok()?))
     }
 
     pub fn access(&self) -> Access {
@@ -139,11 +138,15 @@ impl Config {
 
     /// The caller of a command on the terminal.
     pub fn caller(&self) -> Caller {
-        let caller = Caller::new(self.actor.as_deref(), Engine::new_origin(), self.scope());
-        Caller { has_graph: !self.no_graph, ..caller }
+        let scope = self.scope();
+        let has_scope = scope.is_some();
+        let caller =
+            Caller::new(self.actor.as_deref(), Engine::new_origin(), scope.unwrap_or_else(everyones));
+        Caller { has_graph: !self.no_graph, has_scope, ..caller }
     }
 
     pub fn options(&self) -> anyhow::Result<Options> {
+        let scope = self.scope();
         Ok(Options {
             access: self.access(),
             tool_names: match self.tool_names {
@@ -153,7 +156,8 @@ impl Config {
             toolsets: self.toolsets()?,
             actor: self.actor.clone(),
             origin: Engine::new_origin(),
-            scope: self.scope(),
+            has_scope: scope.is_some(),
+            scope: scope.unwrap_or_else(everyones),
             has_graph: !self.no_graph,
         })
     }
@@ -175,6 +179,11 @@ impl Config {
             }
         }
     }
+}
+
+/// The scope of those who name none.
+fn everyones() -> String {
+    ScopeName::global_default().to_string()
 }
 
 #[cfg(feature = "minilm")]

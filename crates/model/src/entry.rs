@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ScopeId, Timestamp};
+use crate::{Id, ScopeId, Timestamp};
 
 /// One version of an entry, as the log holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,13 @@ pub struct Entry {
     pub valid_to: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Status::is_active")]
     pub status: Status,
+    /// Whether it belongs to every task in its scope and below, whatever the task is about.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// The entry before it, where entries are parts of one text or talk. It was live in the same scope when this was
+    /// written; it may have been deleted or moved since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Id>,
     /// 1, 2, 3, ...: counts every version of this id, those that an undo wrote included.
     pub version: u32,
     pub recorded_at: Timestamp,

@@ -7,6 +7,7 @@ pub mod embed;
 mod embedder;
 mod error;
 pub mod evidence;
+pub mod excerpt;
 mod index;
 mod lanes;
 pub mod lex;

@@ -37,6 +37,8 @@ pub struct Options {
     pub origin: String,
     /// Where calls go that name no scope.
     pub scope: String,
+    /// Whether anyone has said which scope.
+    pub has_scope: bool,
     pub has_graph: bool,
 }
 

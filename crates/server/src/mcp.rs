@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::Engine;
+use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
     Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
-    asked_format, definitions, dispatch, dispatch_answered, find,
+    asked_format, definitions, dispatch, dispatch_answered, find, renamed_note,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
@@ -86,10 +87,28 @@ impl Server {
         let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
         Caller {
             has_graph: self.options.has_graph,
+            has_scope: self.options.has_scope,
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
+        }
+    }
+
+    /// Where calls go that name no scope, and what to do if it is called otherwise by now. A store that is not there is not
+    /// made for this, and one that can't be read is left to the calls.
+    fn scope_line(&self) -> String {
+        let scope = &self.options.scope;
+        let renamed = || {
+            let name = ScopeName::parse(scope).filter(|name| *name != ScopeName::global_default())?;
+            let is_there = self.engine.is_there();
+            is_there.then(|| self.engine.snapshot().and_then(|snapshot| snapshot.renamed(&name)).ok())??
+        };
+        match renamed() {
+            Some(now) => {
+                format!("Calls that name no `scope` go to `{now}`. {}", renamed_note(scope, &now.to_string()))
+            }
+            None => format!("Calls that name no `scope` go to `{scope}`."),
         }
     }
 
@@ -147,11 +166,16 @@ impl Server {
     }
 }
 
+/// The tools of the graph that walk facts as well as documents.
+const OF_TRIPLES: [&str; 2] = ["graph.expand", "graph.paths"];
+
 /// The tools of these families that a server with these options lists.
 pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
+    // Without documents the graph has facts only, and `query_graph` looks these up.
+    let has_triples_only = options.toolsets == Toolsets::Auto && !families.contains(&Family::Kb);
     let listed = |tool: &&Definition| {
         let is_off = match tool.family {
-            Family::Graph => !options.has_graph,
+            Family::Graph => !options.has_graph || (has_triples_only && !OF_TRIPLES.contains(&tool.name)),
             _ => tool.effect.writes() && options.access == Access::ReadOnly,
         };
         // What replies of these name is read with a tool of another family.
@@ -193,7 +217,7 @@ impl ServerHandler for Server {
             tools.list_changed = Some(true);
         }
         let name = Implementation::new("kenning", env!("CARGO_PKG_VERSION"));
-        let scope = format!("Calls that name no `scope` go to `{}`.", self.options.scope);
+        let scope = self.scope_line();
         let instructions = match self.options.access {
             Access::ReadWrite => format!("{READ_INSTRUCTIONS} {WRITE_INSTRUCTIONS} {scope}"),
             Access::ReadOnly => format!("{READ_INSTRUCTIONS} You may only read it. {scope}"),

@@ -24,7 +24,8 @@ pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
         Toolsets::Auto => match family {
             Family::Memory | Family::Knowledge => true,
             Family::Patterns => content.patterns,
-            Family::Kb | Family::Graph => content.documents,
+            Family::Kb => content.documents,
+            Family::Graph => content.documents || content.triples,
             // Only on request.
             Family::Legacy => false,
         },

@@ -123,6 +123,10 @@ pub trait Reader {
     /// The scope that had this name last, and the last transaction that touched it: if it is not live, the one that
     /// deleted it.
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error>;
+    /// The id of a scope of this number, live or not.
+    fn scope_id(&self, scope: ScopeId) -> Result<Option<Id>, Error>;
+    /// The namespace that had this name last, live or not.
+    fn namespace_once_named(&self, name: &str) -> Result<Option<Id>, Error>;
     /// The transaction that deleted the namespace which had this name last; none if it lives on under another.
     fn namespace_deleted_by(&self, name: &str) -> Result<Option<TxId>, Error>;
     /// What these scopes are called; deleted ones by their last name.
@@ -134,6 +138,8 @@ pub trait Reader {
 
     /// Live entries, newest first.
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
+    /// Pinned live entries, by scope in the order of the filter, newest first in each.
+    fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
     /// How many live entries or triples each scope has in itself, suppressed ones too.
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error>;
@@ -142,6 +148,10 @@ pub trait Reader {
 
     /// Live triples, newest first.
     fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
+    /// Whether there is any live triple.
+    fn has_triples(&self, at: TxId) -> Result<bool, Error>;
+    /// Folded subjects and objects of the newest live triples, so many triples at most.
+    fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
 
     /// Hands every change of these types in the range to `each`, in the order of the log: the transaction, the type,
@@ -194,14 +204,16 @@ impl From<Stored> for Version {
 pub struct View<'a> {
     /// Only versions in these scopes, and what belongs to no scope.
     pub scopes: Option<&'a [ScopeId]>,
+    /// Of transactions of this origin everything, whatever the scope.
+    pub own: Option<&'a str>,
     /// So many changes at most; the others are counted.
     pub changes_max: usize,
 }
 
 impl View<'_> {
-    pub const WHOLE: View<'static> = View { scopes: None, changes_max: usize::MAX };
+    pub const WHOLE: View<'static> = View { scopes: None, own: None, changes_max: usize::MAX };
     /// Who did it, when, and what it took back.
-    pub const HEADER: View<'static> = View { scopes: None, changes_max: 0 };
+    pub const HEADER: View<'static> = View { scopes: None, own: None, changes_max: 0 };
 }
 
 /// Which transactions are asked for.
@@ -209,6 +221,8 @@ pub struct Touched<'a> {
     pub entity_type: Option<EntityType>,
     /// Those in these scopes, and of what belongs to no scope.
     pub scopes: Option<&'a [ScopeId]>,
+    /// Those of this origin too, wherever they went.
+    pub own: Option<&'a str>,
     pub range: Range<TxId>,
 }
 

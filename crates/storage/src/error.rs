@@ -46,6 +46,8 @@ pub enum Error {
     Damaged { what: String },
     #[error("the store does not answer: {reason}")]
     Unavailable { applied: Applied, reason: String },
+    #[error("no scope sees both `{one}` and `{other}`")]
+    NeverTogether { one: Id, other: Id },
     #[error("a bug in the store: {what}")]
     Bug { what: String },
 }

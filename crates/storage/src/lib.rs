@@ -22,10 +22,10 @@ pub use backend::{
 };
 pub use embedded::{Embedded, STORE_FILE};
 pub use error::{Applied, Error, Missing};
-pub use tree::{DEPTH_MAX, Tree, find_scope};
+pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{
-    Committed, EntryPatch, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope, NewSection,
-    NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
+    Committed, EntryPatch, Follows, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope,
+    NewSection, NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
 };
 
 /// How long an idempotency key is kept.
@@ -56,6 +56,10 @@ impl Storage {
 
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.sources.now)()
     }
 
     pub fn reader(&self) -> Result<Box<dyn Reader + '_>, Error> {
@@ -102,9 +106,14 @@ impl Storage {
                 for touched in EntityType::ALL {
                     if entity_type.is_none_or(|wanted| wanted == touched) {
                         ids.extend(reader.touches(touched, id, scopes)?);
+                        if let (Some(own), Some(_)) = (query.view.own, scopes) {
+                            ids.extend(own_touches(&*reader, touched, id, own)?);
+                        }
                     }
                 }
                 ids.retain(|tx| range.contains(tx));
+                ids.sort_unstable();
+                ids.dedup();
                 ids.reverse();
                 let total = ids.len() as u64;
                 let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
@@ -118,7 +127,8 @@ impl Storage {
                 ((oldest..newest).rev().map(TxId).collect(), total)
             }
             (None, entity_type, scopes) => {
-                let touched = Touched { entity_type, scopes, range };
+                let own = query.view.own;
+                let touched = Touched { entity_type, scopes, own, range };
                 (reader.transactions_with(&touched, page)?, reader.count_transactions_with(&touched)?)
             }
         };
@@ -129,6 +139,18 @@ impl Storage {
         }
         Ok((transactions, total))
     }
+}
+
+/// The transactions of this origin that touched an id, in whatever scope it was.
+fn own_touches(reader: &dyn Reader, entity_type: EntityType, id: Id, own: &str) -> Result<Vec<TxId>, Error> {
+    let head = reader.head()?;
+    let mut ids = Vec::new();
+    for tx in reader.touches(entity_type, id, None)? {
+        if reader.transaction(tx, head, View::HEADER)?.is_some_and(|header| header.origin == own) {
+            ids.push(tx);
+        }
+    }
+    Ok(ids)
 }
 
 pub struct HistoryQuery<'a> {

@@ -260,7 +260,8 @@ impl Tree {
     }
 }
 
-/// What a scope with this name is as of `at`: by the name that it had then, or else by the one that it has now.
+/// What a scope with this name is as of `at`: by the name that it had then, by the one that it has now, or else by one
+/// that it once had and nobody has now.
 pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId) -> Result<ScopeId, Error> {
     if let Some(scope) = reader.scope_named(name, at)? {
         return Ok(scope);
@@ -269,7 +270,28 @@ pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId) -> Result<Sco
     match reader.scope_named(name, head)? {
         Some(scope) if !reader.closure(scope, at)?.is_empty() => Ok(scope),
         Some(_) => Err(Error::UnknownScope { scope: name.clone(), missing: Missing::NotYet { at } }),
-        None => Err(unknown_scope(reader, name, head)?),
+        None => match reader.scope_once_named(name)? {
+            Some((scope, _)) if is_live(reader, scope, head)? && is_live(reader, scope, at)? => Ok(scope),
+            _ => Err(unknown_scope(reader, name, head)?),
+        },
+    }
+}
+
+fn is_live(reader: &dyn Reader, scope: ScopeId, at: TxId) -> Result<bool, Error> {
+    Ok(!reader.closure(scope, at)?.is_empty())
+}
+
+/// What the scope is called now that once had this name, if no scope has it any more.
+pub fn renamed_scope(reader: &dyn Reader, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
+    let head = reader.head()?;
+    if reader.scope_named(name, head)?.is_some() {
+        return Ok(None);
+    }
+    match reader.scope_once_named(name)? {
+        Some((scope, _)) if is_live(reader, scope, head)? => {
+            Ok(ScopeName::parse(&reader.scope_names(&[scope], head)?.of(scope)))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -29,6 +29,7 @@ pub const PROMISES: &[Promise] = &[
     ("an undo stands until it is undone", an_undo_stands_until_it_is_undone),
     ("listings come newest first in pages", listings_come_newest_first_in_pages),
     ("listings keep to their scopes and their moment", listings_keep_to_their_scopes_and_their_moment),
+    ("pinned entries come by scope", pinned_entries_come_by_scope),
     ("changes come in the order of the log", changes_come_in_the_order_of_the_log),
     ("triples are found by folded values", triples_are_found_by_folded_values),
     ("topics come in order and once", topics_come_in_order_and_once),
@@ -72,6 +73,8 @@ pub fn a_transaction_reads_back_whole(backend: &dyn Backend) {
         valid_from: Some(moment(-5)),
         valid_to: Some(moment(5)),
         status: Status::Suppressed,
+        pinned: true,
+        follows: Some(id(4)),
         ..entry("Ünïcode \u{1f980}", HERE, 1)
     };
     let changes = vec![
@@ -208,7 +211,7 @@ pub fn listings_come_newest_first_in_pages(backend: &dyn Backend) {
     assert_eq!([page(0..5), page(5..10), page(10..99)].concat(), newest_first);
     assert_eq!(reader.count_entries(&filter).expect("a count"), 2 * MANY);
 
-    let with = |entity_type, scopes| Touched { entity_type, scopes, range: TxId(2)..TxId(6) };
+    let with = |entity_type, scopes| Touched { entity_type, scopes, own: None, range: TxId(2)..TxId(6) };
     let page = |touched: &Touched<'_>| reader.transactions_with(touched, 1..3).expect("a page");
     let count = |touched: &Touched<'_>| reader.count_transactions_with(touched).expect("a count");
     for touched in [with(Some(EntityType::Entry), None), with(None, Some(&[HERE])), with(None, None)] {
@@ -248,6 +251,38 @@ pub fn listings_keep_to_their_scopes_and_their_moment(backend: &dyn Backend) {
     assert_eq!(ids(&[HERE], Some(moment(9))), expected(&[1, 4]));
     assert_eq!(ids(&[HERE], None), expected(&[1, 3, 4, 5]));
     assert_eq!(ids(&[], None), expected(&[]));
+}
+
+pub fn pinned_entries_come_by_scope(backend: &dyn Backend) {
+    let pinned = |topic, scope| Entry { pinned: true, ..entry(topic, scope, 1) };
+    let first = pinned("first", HERE);
+    let changes = vec![
+        created(1, Record::Entry(first.clone())),
+        created(2, Record::Entry(entry("not pinned", HERE, 1))),
+        created(3, Record::Entry(pinned("elsewhere", ELSEWHERE))),
+        created(4, Record::Entry(Entry { status: Status::Suppressed, ..pinned("suppressed", HERE) })),
+        created(5, Record::Entry(Entry { valid_to: Some(moment(0)), ..pinned("no longer", HERE) })),
+        created(6, Record::Entry(pinned("second", HERE))),
+    ];
+    let unpinned = Change {
+        entity_type: EntityType::Entry,
+        id: id(1),
+        before: Some(Version { tx_id: TxId(1), record: Record::Entry(first) }),
+        after: Some(Record::Entry(entry("first", HERE, 2))),
+    };
+    commit(backend, &[transaction(1, changes), transaction(2, vec![unpinned])]);
+    let reader = reader(backend);
+    let ids = |scopes: &[ScopeId], at, visible_at, limit| -> Vec<Id> {
+        let rows = reader.pinned(&EntryFilter { scopes, at: TxId(at), visible_at }, limit).expect("a list");
+        rows.into_iter().map(|stored| stored.id).collect()
+    };
+    let now = Some(moment(0));
+    assert_eq!(ids(&[HERE, ELSEWHERE], 1, now, 9), [id(6), id(1), id(3)]);
+    assert_eq!(ids(&[ELSEWHERE, HERE], 1, now, 9), [id(3), id(6), id(1)]);
+    assert_eq!(ids(&[ELSEWHERE, HERE], 1, now, 2), [id(3), id(6)]);
+    assert_eq!(ids(&[HERE], 1, None, 9), [id(6), id(5), id(4), id(1)]);
+    assert_eq!(ids(&[HERE], 2, now, 9), [id(6)]);
+    assert_eq!(ids(&[], 2, now, 9), []);
 }
 
 pub fn changes_come_in_the_order_of_the_log(backend: &dyn Backend) {
@@ -494,6 +529,8 @@ fn entry(topic: &str, scope: ScopeId, version: u32) -> Entry {
         valid_from: None,
         valid_to: None,
         status: Status::Active,
+        pinned: false,
+        follows: None,
         version,
         recorded_at: moment(0),
         updated_at: None,

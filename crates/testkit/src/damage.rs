@@ -115,6 +115,8 @@ fn fill(storage: &Storage) {
             confidence: Some(0.5),
             valid_from: valid(-9).filter(|_| number % 3 == 0),
             valid_to: valid(9_999_999).filter(|_| number % 3 == 0),
+            pinned: number % 4 == 0,
+            follows: None,
         };
         let (_, id) = commit(10 * number, "store", Write::Store(entry));
         let triple = NewTriple {

@@ -108,6 +108,8 @@ fn load(many: usize, patterns: &Engine, texts: &Engine) -> usize {
             confidence: None,
             valid_from: None,
             valid_to: None,
+            pinned: false,
+            follows: None,
         };
         let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
         texts

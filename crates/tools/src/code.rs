@@ -192,6 +192,10 @@ impl From<Error> for Stop {
             )
             .with("current_version", json!(current)),
             Error::Invalid { what } => Stop::invalid(what),
+            Error::NeverTogether { one, other } => Stop::new(
+                Code::NotFound,
+                format!("no scope sees both `{one}` and `{other}`, so they do not contradict each other; nothing is to be resolved"),
+            ),
             Error::Contradiction { conflicts, many } => {
                 let ids: Vec<&str> = conflicts.iter().map(|stored| stored.id.as_str()).collect();
                 Stop::new(

@@ -121,7 +121,16 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
         }
     };
     let asked = (tool.has_sets && caller.sets.is_some()).then(|| arguments.clone());
-    let ctx = Context { engine, caller, tool: tool.name, key, has_answered, arguments: asked, page: None };
+    let ctx = Context {
+        engine,
+        caller,
+        tool: tool.name,
+        key,
+        has_answered,
+        arguments: asked,
+        page: None,
+        notes: Default::default(),
+    };
     (tool.run)(&ctx, arguments, &known)
 }
 

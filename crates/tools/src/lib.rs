@@ -25,7 +25,7 @@ pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
 pub use sets::{Attached, ResultSets, SETS_FILE};
 pub use tool::{
-    Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, sight, definitions, families,
-    scope_name,
+    Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, definitions, families, renamed_note,
+    scope_name, sight,
 };
 pub use usage::{Counted, Usage};

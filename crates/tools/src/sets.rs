@@ -110,6 +110,9 @@ pub(crate) struct Asked {
     /// The caller's own, for arguments that name none.
     pub(crate) scope: String,
     pub(crate) is_owner: bool,
+    /// Whose own transactions are shown whole; empty in sets of older versions.
+    #[serde(default)]
+    pub(crate) origin: String,
     pub(crate) at: TxId,
     /// When validity is judged.
     pub(crate) asked_at: Timestamp,
@@ -420,7 +423,7 @@ fn read(engine: &Arc<Engine>, asked: &Asked, offset: u64, limit: u64) -> Result<
     let tool = find(&asked.tool).ok_or_else(gone)?;
     let caller = Caller {
         is_owner: asked.is_owner,
-        ..Caller::new(Some("rows"), "result set".to_owned(), asked.scope.clone())
+        ..Caller::new(Some("rows"), asked.origin.clone(), asked.scope.clone())
     };
     let mut rows: Vec<Row> = Vec::new();
     while (rows.len() as u64) < limit {

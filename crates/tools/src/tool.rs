@@ -1,5 +1,6 @@
 //! What a tool is, and the table of all of them.
 
+use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{Engine, Error, Sight, Snapshot};
@@ -11,9 +12,10 @@ use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::arguments::Moment;
 use crate::scratch::Scratch;
 use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
@@ -27,6 +29,8 @@ pub trait Tool {
     /// What the model reads: when to use it and when not, what comes back, what to call next, defaults and caps.
     const ABOUT: &'static str;
     const EFFECT: Effect;
+    /// Whether its reply has room for a `note`: what the caller should know about the scope that was used.
+    const HAS_NOTE: bool = false;
     type Input: DeserializeOwned + JsonSchema;
     type Output: Serialize + JsonSchema;
 
@@ -146,6 +150,8 @@ pub struct Caller {
     pub actor: String,
     pub origin: String,
     pub scope: String,
+    /// Whether anyone has said which scope; otherwise it is `global:default`.
+    pub has_scope: bool,
     /// Whoever owns the data sees the history of every scope.
     pub is_owner: bool,
     /// Whether the graph may be used.
@@ -176,6 +182,7 @@ impl Caller {
             actor,
             origin,
             scope,
+            has_scope: true,
             is_owner: false,
             has_graph: true,
             scratch: Arc::default(),
@@ -197,6 +204,8 @@ pub struct Context<'a> {
     pub(crate) arguments: Option<Map<String, Value>>,
     /// The rows that are wanted, where the call behind a set is made again.
     pub(crate) page: Option<Pinned>,
+    /// What the reply is to say besides, each once.
+    pub(crate) notes: RefCell<Vec<String>>,
 }
 
 impl<'a> Context<'a> {
@@ -242,6 +251,7 @@ impl<'a> Context<'a> {
             arguments,
             scope: self.caller.scope.clone(),
             is_owner: self.caller.is_owner,
+            origin: self.caller.origin.clone(),
             at: listing.snapshot.at(),
             asked_at: listing.asked_at,
         };
@@ -249,14 +259,54 @@ impl<'a> Context<'a> {
     }
 }
 
+/// What a write says that goes where everyone sees it because nobody said where it belongs.
+const NO_SCOPE_NOTE: &str = "No scope is configured, so this went to `global:default`, which every project sees. \
+    Pass `scope`, or put the line `scope: NAMESPACE:SCOPE` into the project's CLAUDE.md or AGENTS.md.";
+
+/// What to do where a scope is still configured by the name that it had.
+pub fn renamed_note(old: &str, new: &str) -> String {
+    format!(
+        "Scope `{old}` is called `{new}` now. The old name is followed, but change the line `scope: {old}` to `scope: {new}` \
+         where it stands (CLAUDE.md, AGENTS.md, GEMINI.md, `--scope`)."
+    )
+}
+
 /// What an argument of one of these names changes is which part of a list is shown, and how.
 const PAGE_ARGUMENTS: [&str; 7] =
     ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size"];
 
 impl Context<'_> {
-    /// The scope that a call names, or the caller's.
+    /// The scope that a call names, or the caller's; one that was renamed by the name that it has now, which the reply says.
     pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
-        scope_name(named.unwrap_or(&self.caller.scope))
+        let name = scope_name(named.unwrap_or(&self.caller.scope))?;
+        if name == ScopeName::global_default() {
+            return Ok(name);
+        }
+        let Some(now) = self.engine.snapshot()?.renamed(&name)? else { return Ok(name) };
+        self.note(match named {
+            Some(_) => format!("Scope `{name}` is called `{now}` now."),
+            None => renamed_note(&name.to_string(), &now.to_string()),
+        });
+        Ok(now)
+    }
+
+    /// The transaction that a call looks back to: one that it names, or the newest at or before a time.
+    pub(crate) fn as_of(&self, tx: Option<TxId>, moment: Option<Moment>) -> Result<Option<TxId>, Stop> {
+        let Some(Moment(moment)) = moment else { return Ok(tx) };
+        if tx.is_some() {
+            return Err(Stop::invalid("give `as_of` or `as_of_tx_id`, not both"));
+        }
+        if moment > self.engine.now() {
+            return Err(Stop::invalid("`as_of` is in the future; leave it out for what is there now"));
+        }
+        Ok(Some(self.engine.newest_at(moment)?))
+    }
+
+    pub(crate) fn note(&self, note: String) {
+        let mut notes = self.notes.borrow_mut();
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
 
     /// The scope that a call writes to.
@@ -267,6 +317,9 @@ impl Context<'_> {
     /// As `scope`, for a tool that has a snapshot for other questions too.
     pub(crate) fn scope_in(&self, snapshot: &Snapshot<'_>, named: Option<&str>) -> Result<ScopeId, Stop> {
         let name = self.scope_name(named)?;
+        if named.is_none() && !self.caller.has_scope {
+            self.note(NO_SCOPE_NOTE.to_owned());
+        }
         match snapshot.scope(&name) {
             // The first reply comes back, whatever has become of the scope since. Nothing can be written to this one.
             Err(Error::UnknownScope { .. }) if self.is_repeated()? => Ok(ScopeId(0)),
@@ -369,7 +422,7 @@ pub(crate) fn row<T: Tool>() -> Row {
         about: T::ABOUT,
         effect: T::EFFECT,
         input: schema::input::<T::Input>,
-        output: schema::output::<T::Output>,
+        output: output_schema::<T>,
         run: run::<T>,
         rows: |ctx, arguments, known| T::rows(ctx, arguments::parse(arguments, known)?),
         has_sets: !T::COLUMNS.is_empty(),
@@ -378,7 +431,7 @@ pub(crate) fn row<T: Tool>() -> Row {
 
 fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Ran, Stop> {
     let output = T::call(ctx, arguments::parse(arguments, known)?)?;
-    let structured = serde_json::to_value(&output)
+    let mut structured = serde_json::to_value(&output)
         .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))?;
     let mut blocks = T::blocks(&output, &structured);
     if let Some(set) = T::set(&output) {
@@ -397,8 +450,32 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
             last_modified: set.metadata.executed_at.clone(),
         }));
     }
-    let reply = Reply { blocks, structured, meta: T::meta(&output), is_error: false, ask: T::ask(&output) };
+    let mut meta = T::meta(&output);
+    let notes = ctx.notes.take();
+    if !notes.is_empty() {
+        let note = notes.join(" ");
+        if let Some(Block::Text(text)) = blocks.first_mut() {
+            text.push_str(&format!("\n{note}"));
+        }
+        match structured.as_object_mut().filter(|_| T::HAS_NOTE) {
+            Some(reply) => reply.insert("note".to_owned(), note.into()),
+            None => meta.insert("io.kenning/note".to_owned(), note.into()),
+        };
+    }
+    let reply = Reply { blocks, structured, meta, is_error: false, ask: T::ask(&output) };
     Ok(Ran { reply, duplicates: T::duplicates(&output) })
+}
+
+/// The schema of a tool's output, with the note that a reply may carry.
+fn output_schema<T: Tool>(family: Family) -> Map<String, Value> {
+    let mut schema = schema::output::<T::Output>(family);
+    if T::HAS_NOTE
+        && let Some(Value::Object(fields)) =
+            schema.get_mut("oneOf").and_then(|kinds| kinds[0].get_mut("properties"))
+    {
+        fields.insert("note".to_owned(), json!({"type": "string"}));
+    }
+    schema
 }
 
 /// Makes a call again for some of its rows.
@@ -410,8 +487,16 @@ pub(crate) fn rerun(
     page: Pinned,
 ) -> Result<Vec<Map<String, Value>>, Stop> {
     let (key, has_answered) = (None, false);
-    let ctx =
-        Context { engine, caller, tool: tool.name, key, has_answered, arguments: None, page: Some(page) };
+    let ctx = Context {
+        engine,
+        caller,
+        tool: tool.name,
+        key,
+        has_answered,
+        arguments: None,
+        page: Some(page),
+        notes: RefCell::default(),
+    };
     (tool.rows)(&ctx, arguments, &tool.argument_names())
 }
 

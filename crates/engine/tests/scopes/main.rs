@@ -262,13 +262,13 @@ impl Run {
     fn check_touched(&self, at: usize, closure: &[ScopeId]) {
         let reader = self.engine.storage().and_then(|storage| storage.reader()).expect("readable");
         let range = TxId(1)..TxId(at as u64 + 1);
-        let touched = Touched { entity_type: None, scopes: Some(closure), range };
+        let touched = Touched { entity_type: None, scopes: Some(closure), own: None, range };
         let found = reader.transactions_with(&touched, ALL).expect("readable");
         assert_eq!(numbers(&found), self.in_sight(at, closure, None), "from {closure:?} as of {at}");
     }
 
     fn check_history(&self, snapshot: &Snapshot<'_>, at: usize, closure: &[ScopeId]) {
-        let view = |changes_max| View { scopes: Some(closure), changes_max };
+        let view = |changes_max| View { scopes: Some(closure), own: None, changes_max };
         let history = |id: Option<Id>, changes_max: usize, page| {
             snapshot.history(id, None, TxId::EMPTY, view(changes_max), page).expect("readable")
         };

@@ -69,6 +69,62 @@ fn tools_for_patterns_come_with_a_catalogue_and_bring_no_others() {
 }
 
 #[test]
+fn the_first_triple_lists_the_tools_that_walk_it() {
+    for era in [Era::Modern, Era::Legacy] {
+        let store = TempStore::new();
+        let mut client = start(store.path(), era, "list");
+        assert!(!lists(&mut client, "graph_expand"), "there is nothing to walk");
+        if era == Era::Modern {
+            let filter = json!({"notifications": {"toolsListChanged": true}});
+            client.begin("subscriptions/listen", filter).expect("the server lives");
+            next(&mut client, "notifications/subscriptions/acknowledged");
+        }
+        let fact =
+            call(&mut client, "relate", json!({"subject": "api", "predicate": "needs", "object": "db"}));
+        next(&mut client, CHANGED);
+        assert!(lists(&mut client, "graph_expand") && lists(&mut client, "graph_paths"), "{era:?}");
+        assert!(
+            !lists(&mut client, "graph_children") && !lists_documents(&mut client),
+            "{era:?}: no documents"
+        );
+        call(&mut client, "delete", json!({"id": fact["id"], "entity_type": "triple"}));
+        next(&mut client, CHANGED);
+        assert!(!lists(&mut client, "graph_expand"), "{era:?}");
+    }
+}
+
+#[test]
+fn a_running_server_follows_the_rename_of_its_scope() {
+    let store = TempStore::new();
+    let mut setup = start(store.path(), Era::Modern, "set-up");
+    call(&mut setup, "create_namespace", json!({"name": "acme", "description": "ACME"}));
+    call(&mut setup, "create_scope", json!({"scope": "acme:web", "description": "The site"}));
+    let bound = || {
+        let mut command = server(store.path());
+        command.args(["--scope", "acme:web"]);
+        Client::start(command, Era::Modern, "bound").expect("the server starts")
+    };
+    let instructions = |client: &mut Client| {
+        let told = client.request("server/discover", json!({})).expect("an answer");
+        text(&told["instructions"]).to_owned()
+    };
+    let mut running = bound();
+    let write = json!({"topic": "stack", "content": "Elm."});
+    assert_eq!(call(&mut running, "store", write.clone())["scope"], "acme:web");
+    assert!(instructions(&mut running).contains("go to `acme:web`."));
+    let rename = json!({"scope": "acme:web", "new_scope": "acme:site"});
+    let renamed = call(&mut setup, "update_scope", rename);
+    assert!(text(&renamed["note"]).contains("change the line `scope: acme:web` to `scope: acme:site`"));
+    for client in [&mut running, &mut bound()] {
+        let written = call(client, "store", write.clone());
+        assert_eq!(written["scope"], "acme:site");
+        assert!(text(&written["note"]).contains("`scope: acme:site`"), "{written}");
+        let told = instructions(client);
+        assert!(told.contains("go to `acme:site`") && told.contains("`scope: acme:site`"), "{told}");
+    }
+}
+
+#[test]
 fn views_are_for_hosts_that_show_them() {
     let store = TempStore::new();
     let ui =

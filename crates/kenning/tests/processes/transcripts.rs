@@ -9,7 +9,7 @@ use kenning_testkit::TempStore;
 use kenning_testkit::transcript::{Player, Transcript};
 use serde_json::{Map, Value};
 
-use crate::start;
+use crate::{start, start_in};
 
 /// One server process for every actor, all on one store.
 struct OverStdio {
@@ -21,7 +21,12 @@ struct OverStdio {
 impl Player for OverStdio {
     fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply {
         let (store, era) = (&self.store, self.era);
-        let client = self.clients.entry(actor.to_owned()).or_insert_with(|| start(store.path(), era, actor));
+        // Bob works where nobody has said which scope is the project's.
+        let started = || match actor {
+            "bob" => start(store.path(), era, actor),
+            _ => start_in(store.path(), era, actor, "global:default"),
+        };
+        let client = self.clients.entry(actor.to_owned()).or_insert_with(started);
         let mut result = client.call_whole(tool, Value::Object(arguments)).expect("a result");
         let text = result["content"][0]["text"].as_str().expect("the first block is text").to_owned();
         Reply {

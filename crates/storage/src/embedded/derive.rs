@@ -33,12 +33,13 @@ pub(super) struct Derived<'a> {
     conn: &'a Connection,
     schema: &'static str,
     tx: TxId,
+    origin: String,
     touched: BTreeSet<(u32, i64)>,
 }
 
 impl<'a> Derived<'a> {
-    pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId) -> Derived<'a> {
-        Derived { conn, schema, tx, touched: BTreeSet::new() }
+    pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId, origin: &str) -> Derived<'a> {
+        Derived { conn, schema, tx, origin: origin.to_owned(), touched: BTreeSet::new() }
     }
 
     pub(super) fn undo(&self, undoes: &[TxId]) -> Result<(), Error> {
@@ -80,7 +81,7 @@ impl<'a> Derived<'a> {
         };
         let tx = self.tx.0;
         let inserted = match record {
-            Record::Entry(entry) => insert("?4, ?5, ?6, ?7, ?8").and_then(|mut insert| {
+            Record::Entry(entry) => insert("?4, ?5, ?6, ?7, ?8, ?9").and_then(|mut insert| {
                 insert.execute(params![
                     tx,
                     seq,
@@ -90,6 +91,7 @@ impl<'a> Derived<'a> {
                     entry.status == Status::Suppressed,
                     entry.valid_from.map(Timestamp::as_millisecond),
                     entry.valid_to.map(Timestamp::as_millisecond),
+                    entry.pinned,
                 ])
             }),
             Record::Triple(triple) => insert("?4, ?5, ?6, ?7").and_then(|mut insert| {
@@ -126,10 +128,10 @@ impl<'a> Derived<'a> {
         if self.touched.contains(&(NO_SCOPE, kind_of(EntityType::Scope))) {
             self.close_over()?;
         }
-        let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3)", self.schema);
+        let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3, ?4)", self.schema);
         let mut insert = self.conn.prepare_cached(&sql).map_err(failed)?;
         for (scope, kind) in &self.touched {
-            insert.execute(params![scope, kind, self.tx.0]).map_err(failed)?;
+            insert.execute(params![scope, kind, self.tx.0, self.origin]).map_err(failed)?;
         }
         Ok(())
     }

@@ -148,7 +148,7 @@ pub(super) fn append(conn: &Connection, tx: &Transaction) -> Result<(), Error> {
     let row =
         |seq, kind, id: &str, body| LogRow { tx_id: tx.id.0, seq, kind, id: id.to_owned(), body, crc: 0 };
     row(0, HEADER, &tx.origin, Some(json(&header))).insert(conn)?;
-    let mut derived = Derived::new(conn, "main", tx.id);
+    let mut derived = Derived::new(conn, "main", tx.id, &tx.origin);
     derived.undo(&tx.undoes)?;
     for (seq, change) in (1..).zip(&tx.changes) {
         let body = change.after.as_ref().map(|record| match record {

@@ -296,6 +296,19 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.row(sql, params, |row| Ok((ScopeId(row.get(0)?), TxId(row.get(1)?))))
     }
 
+    fn scope_id(&self, scope: ScopeId) -> Result<Option<Id>, Error> {
+        let id = self.row("SELECT id FROM scope WHERE number = ?1 LIMIT 1", params![scope.0], |row| {
+            row.get::<_, String>(0)
+        })?;
+        Ok(id.and_then(|id| Id::parse(&id)))
+    }
+
+    fn namespace_once_named(&self, name: &str) -> Result<Option<Id>, Error> {
+        let sql = "SELECT id FROM namespace WHERE name = ?1 ORDER BY ifnull(tx_to, ?2) DESC LIMIT 1";
+        let id = self.row(sql, params![name, i64::MAX], |row| row.get::<_, String>(0))?;
+        Ok(id.and_then(|id| Id::parse(&id)))
+    }
+
     fn namespace_deleted_by(&self, name: &str) -> Result<Option<TxId>, Error> {
         let sql = "SELECT max(n.tx_to) FROM namespace AS n WHERE n.name = ?1
                    AND NOT EXISTS (SELECT 1 FROM namespace AS v WHERE v.id = n.id AND v.tx_to IS NULL)";
@@ -343,6 +356,30 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.page_of(&Versions::entries(filter), page)
     }
 
+    fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error> {
+        // A scope at a time, since the index has them so. The planner must not prefer the key for the sake of the order.
+        let sql = format!(
+            "SELECT {LOG_COLUMNS} FROM (
+                 SELECT tx_from, seq FROM entry INDEXED BY entry_pinned
+                 WHERE pinned = 1 AND scope = ?2 AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1)
+                 AND (?3 IS NULL OR (suppressed = 0 AND ifnull(valid_from, 0) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)))
+                 ORDER BY tx_from DESC, seq DESC LIMIT ?4
+             ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.tx_from DESC, v.seq DESC"
+        );
+        let now = filter.visible_at.map(Timestamp::as_millisecond);
+        let mut pinned = Vec::new();
+        for scope in filter.scopes {
+            let left = limit - pinned.len();
+            if left == 0 {
+                break;
+            }
+            for row in self.rows(&sql, params![filter.at.0, scope.0, now, left], LogRow::read)? {
+                pinned.push(stored(&row)?);
+            }
+        }
+        Ok(pinned)
+    }
+
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error> {
         self.count_of(&Versions::entries(filter))
     }
@@ -383,6 +420,21 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.page_of(&Versions::triples(filter), page)
     }
 
+    fn has_triples(&self, at: TxId) -> Result<bool, Error> {
+        let sql =
+            "SELECT EXISTS (SELECT 1 FROM triple WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))";
+        Ok(self.row(sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+    }
+
+    fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error> {
+        let sql = format!(
+            "SELECT subject_key, object_key FROM triple WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1)
+             AND {} ORDER BY tx_from DESC, seq DESC LIMIT ?2",
+            in_scopes(scopes)
+        );
+        self.rows(&sql, params![at.0, limit], |row| Ok([row.get(0)?, row.get(1)?]))
+    }
+
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error> {
         self.count_of(&Versions::triples(filter))
     }
@@ -420,7 +472,9 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         let Some((first, rest)) = rows.split_first() else { return Ok(None) };
         let header = first.header()?;
         let mut changes = Vec::with_capacity(rest.len().min(view.changes_max));
-        let is_seen = |record: &Record| view.scopes.is_none_or(|scopes| record.is_seen_from(scopes));
+        let is_own = view.own == Some(first.id.as_str());
+        let is_seen =
+            |record: &Record| is_own || view.scopes.is_none_or(|scopes| record.is_seen_from(scopes));
         for row in rest {
             if changes.len() == view.changes_max {
                 break;
@@ -432,7 +486,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             let before = closed.map(Version::from).filter(|closed| is_seen(&closed.record));
             let after = row.record()?.filter(is_seen);
             // Of whole transactions nothing is left out, whatever a damaged table says.
-            if view.scopes.is_none() || before.is_some() || after.is_some() {
+            if is_own || view.scopes.is_none() || before.is_some() || after.is_some() {
                 changes.push(Change { entity_type, id: entity, before, after });
             }
         }
@@ -450,15 +504,15 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error> {
-        let sql = format!("SELECT DISTINCT {} ORDER BY tx_id DESC LIMIT ?3 OFFSET ?4", touched_sql(touched));
+        let sql = format!("SELECT DISTINCT {} ORDER BY tx_id DESC LIMIT ?4 OFFSET ?5", touched_sql(touched));
         let range = &touched.range;
-        let params = params![range.start.0, range.end.0, page.end - page.start, page.start];
+        let params = params![range.start.0, range.end.0, touched.own, page.end - page.start, page.start];
         self.rows(&sql, params, |row| row.get(0).map(TxId))
     }
 
     fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error> {
         let sql = format!("SELECT count(*) FROM (SELECT DISTINCT {})", touched_sql(touched));
-        self.count(&sql, params![touched.range.start.0, touched.range.end.0])
+        self.count(&sql, params![touched.range.start.0, touched.range.end.0, touched.own])
     }
 
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error> {
@@ -507,7 +561,7 @@ fn in_scopes(scopes: &[ScopeId]) -> String {
     format!("scope IN ({})", numbers.join(", "))
 }
 
-/// The transactions that touched what is asked for, from ?1 to ?2.
+/// The transactions that touched what is asked for, from ?1 to ?2, and those of origin ?3.
 fn touched_sql(touched: &Touched<'_>) -> String {
     let kinds =
         EntityType::ALL.into_iter().filter(|it| touched.entity_type.is_none_or(|wanted| wanted == *it));
@@ -516,10 +570,11 @@ fn touched_sql(touched: &Touched<'_>) -> String {
         kinds.push(HEADER.to_string());
     }
     let mut sql = format!("tx_id FROM touched WHERE kind IN ({})", kinds.join(", "));
-    if let Some(scopes) = touched.scopes {
-        let scopes: Vec<ScopeId> = [ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect();
-        sql.push_str(&format!(" AND {}", in_scopes(&scopes)));
-    }
+    let within = match touched.scopes {
+        Some(scopes) => in_scopes(&[ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect::<Vec<_>>()),
+        None => "1".to_owned(),
+    };
+    sql.push_str(&format!(" AND ({within} OR origin = ?3)"));
     sql.push_str(" AND tx_id >= ?1 AND tx_id < ?2");
     sql
 }

@@ -10,7 +10,7 @@ use crate::Error;
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -97,6 +97,16 @@ CREATE INDEX section_document ON section (document);
 const V4: &str = "
 ALTER TABLE document ADD COLUMN pattern TEXT;
 CREATE INDEX document_pattern ON document (pattern) WHERE pattern IS NOT NULL;
+";
+
+/// `origin` in `touched` is who made the transaction, so that a history can show all that is one's own. Nothing was
+/// pinned before. The index has a row for each pinned version only, and beside the scope the key of the
+/// table, so the pinned entries of a scope are read newest first and no other entry is looked at.
+const V5: &str = "
+ALTER TABLE entry ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX entry_pinned ON entry (scope) WHERE pinned = 1;
+ALTER TABLE touched ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+UPDATE touched SET origin = (SELECT log.id FROM log WHERE log.tx_id = touched.tx_id AND log.seq = 0);
 ";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {

@@ -79,7 +79,7 @@ fn replay(
     let mut tx = TxId::EMPTY;
     let mut seq = 0;
     let mut promised = 0;
-    let mut derived = Derived::new(conn, "temp", tx);
+    let mut derived = Derived::new(conn, "temp", tx, "");
     while let Some(row) = rows.next().map_err(failed)? {
         let place = format!(
             "log, transaction {}, row {}",
@@ -103,7 +103,7 @@ fn replay(
             }
             tx = TxId(row.tx_id);
             (seq, promised) = (0, 0);
-            std::mem::replace(&mut derived, Derived::new(conn, "temp", tx)).end()?;
+            std::mem::replace(&mut derived, Derived::new(conn, "temp", tx, &row.id)).end()?;
             verified.transactions += 1;
             if let Ok(Header { undoes, changes, .. }) = row.header() {
                 promised = changes;

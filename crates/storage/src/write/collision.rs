@@ -1,6 +1,6 @@
 //! Settling which of several entries that contradict each other holds.
 
-use kenning_model::{Change, EntityType, Id, Record, Status, TxId};
+use kenning_model::{Change, EntityType, Id, Record, Scope, Status, TxId};
 
 use super::{Draft, Plan};
 use crate::Error;
@@ -10,18 +10,40 @@ impl Plan<'_> {
     pub(super) fn resolve(&self, active: Id, suppressed: &[Id]) -> Result<Draft, Error> {
         let mut changes = Vec::new();
         let mut newest = None;
+        let holder = self.live(EntityType::Entry, active)?;
         changes.extend(self.with_status(active, Status::Active)?);
         for (at, id) in suppressed.iter().enumerate() {
             if *id == active || suppressed[..at].contains(id) {
                 let what = format!("`{id}` is named twice; an entry is either active or suppressed");
                 return Err(Error::Invalid { what });
             }
+            self.check_collides(&holder, *id)?;
             changes.extend(self.with_status(*id, Status::Suppressed)?);
             let hidden = self.hidden_in(*id)?;
             newest = newest.filter(|newest: &Stored| newest.tx_id > hidden.tx_id).or(Some(hidden));
         }
         // If all is settled already, the answer is the transaction that settled it, which is the one to undo.
-        Ok(Draft { changes, existing: newest, ..Draft::default() })
+        Ok(Draft { changes, existing: newest.or(Some(holder)), ..Draft::default() })
+    }
+
+    /// Entries that no scope sees together can't contradict each other.
+    fn check_collides(&self, active: &Stored, id: Id) -> Result<(), Error> {
+        let other = self.live(EntityType::Entry, id)?;
+        let (Some(one), Some(two)) = (active.record.scope(), other.record.scope()) else { return Ok(()) };
+        if one == two {
+            return Ok(());
+        }
+        let tree = self.tree()?;
+        let sees_both = |scope: &Scope| {
+            let closure = tree.closure(scope);
+            closure.contains(&one) && closure.contains(&two)
+        };
+        let is_seen =
+            tree.namespaces().any(|(namespace, _)| tree.scopes(namespace).any(|(_, scope)| sees_both(scope)));
+        match is_seen {
+            true => Ok(()),
+            false => Err(Error::NeverTogether { one: active.id, other: id }),
+        }
     }
 
     /// The version of a suppressed entry that suppressed it; of another, the one that is live.

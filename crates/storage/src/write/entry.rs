@@ -19,6 +19,16 @@ pub struct NewEntry {
     pub confidence: Option<f64>,
     pub valid_from: Option<Timestamp>,
     pub valid_to: Option<Timestamp>,
+    pub pinned: bool,
+    pub follows: Option<Follows>,
+}
+
+/// The entry that a new one comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    Entry(Id),
+    /// The entry at this place of the same list of new entries, which has no id yet.
+    Earlier(usize),
 }
 
 impl NewEntry {
@@ -35,6 +45,8 @@ impl NewEntry {
             confidence: None,
             valid_from: None,
             valid_to: None,
+            pinned: false,
+            follows: None,
         }
     }
 }
@@ -52,23 +64,91 @@ pub struct EntryPatch {
     pub confidence: Option<Option<f64>>,
     pub valid_from: Option<Option<Timestamp>>,
     pub valid_to: Option<Option<Timestamp>>,
+    pub pinned: Option<bool>,
+    pub follows: Option<Option<Id>>,
 }
 
 impl Plan<'_> {
     pub(super) fn store(&self, new: &[NewEntry]) -> Result<Draft, Error> {
         let mut drawn = HashSet::new();
-        let mut changes = Vec::with_capacity(new.len());
+        let mut changes: Vec<Change> = Vec::with_capacity(new.len());
         let mut checked = None;
-        for new in new {
+        let is_list = new.len() > 1;
+        for (index, new) in new.iter().enumerate() {
             if checked != Some(new.scope) {
                 self.check_scope(new.scope)?;
                 checked = Some(new.scope);
             }
-            let entry = self.new_entry(new.clone());
-            check_validity(&entry)?;
+            let mut entry = self.new_entry(new.clone());
+            let checked = check_validity(&entry).and_then(|()| self.followed(new, &changes));
+            entry.follows = checked.map_err(|error| match error {
+                Error::Invalid { what } if is_list => {
+                    Error::Invalid { what: format!("`entries[{index}]`: {what}") }
+                }
+                other => other,
+            })?;
             changes.push(self.create(Record::Entry(entry), &mut drawn)?);
         }
         Ok(Draft { changes, ..Draft::default() })
+    }
+
+    /// The id of the entry that a new one comes after; `before` are the changes of the list so far, one for each entry.
+    fn followed(&self, new: &NewEntry, before: &[Change]) -> Result<Option<Id>, Error> {
+        match new.follows {
+            None => Ok(None),
+            Some(Follows::Entry(id)) => {
+                self.check_follows(id, new.scope)?;
+                Ok(Some(id))
+            }
+            Some(Follows::Earlier(index)) => {
+                let earlier = before.get(index).ok_or_else(|| Error::Invalid {
+                    what: format!("`follows`: {index} is not the index of an earlier entry of the list"),
+                })?;
+                match earlier.after.as_ref().and_then(Record::scope) == Some(new.scope) {
+                    true => Ok(Some(earlier.id)),
+                    false => Err(self.follows_elsewhere(&format!("entry {index} of the list"), new.scope)?),
+                }
+            }
+        }
+    }
+
+    /// An entry follows a live one of its own scope.
+    fn check_follows(&self, id: Id, scope: ScopeId) -> Result<Entry, Error> {
+        match self.live(EntityType::Entry, id)?.record {
+            Record::Entry(entry) if entry.scope == scope => Ok(entry),
+            _ => Err(self.follows_elsewhere(&format!("`{id}`"), scope)?),
+        }
+    }
+
+    fn follows_elsewhere(&self, named: &str, scope: ScopeId) -> Result<Error, Error> {
+        let scope = self.reader.scope_names(&[scope], self.head)?.of(scope);
+        Ok(Error::Invalid {
+            what: format!(
+                "`follows`: {named} is not in scope `{scope}`, and an entry follows one of its own scope; \
+                 leave `follows` out, or `update` with `clear: [\"follows\"]` when moving an entry"
+            ),
+        })
+    }
+
+    /// Checks the entry that `id` is to follow, and that following back from there never comes to `id` again.
+    fn check_chain(&self, id: Id, follows: Id, scope: ScopeId) -> Result<(), Error> {
+        let mut seen = HashSet::from([follows]);
+        let mut next = match follows == id {
+            true => Some(id),
+            false => self.check_follows(follows, scope)?.follows,
+        };
+        while let Some(at) = next {
+            if at == id {
+                let what = format!("`follows`: `{id}` would come before itself");
+                return Err(Error::Invalid { what });
+            }
+            // An undo may have left a circle elsewhere, and what came before may be deleted.
+            next = match self.reader.record(EntityType::Entry, at, self.head)? {
+                Some(stored) if seen.insert(at) => stored.record.as_entry().and_then(|entry| entry.follows),
+                _ => None,
+            };
+        }
+        Ok(())
     }
 
     fn new_entry(&self, new: NewEntry) -> Entry {
@@ -85,6 +165,8 @@ impl Plan<'_> {
             valid_from: new.valid_from,
             valid_to: new.valid_to,
             status: Status::Active,
+            pinned: new.pinned,
+            follows: None,
             version: 1,
             recorded_at: self.now,
             updated_at: None,
@@ -121,6 +203,13 @@ impl Plan<'_> {
         set(&mut entry.confidence, patch.confidence);
         set(&mut entry.valid_from, patch.valid_from);
         set(&mut entry.valid_to, patch.valid_to);
+        set(&mut entry.pinned, patch.pinned);
+        set(&mut entry.follows, patch.follows);
+        if let Some(follows) = entry.follows
+            && (entry.follows != current.follows || entry.scope != current.scope)
+        {
+            self.check_chain(id, follows, entry.scope)?;
+        }
         entry.actor = self.actor.to_owned();
         entry.version += 1;
         entry.updated_at = Some(self.now);

@@ -22,7 +22,7 @@ use crate::tree::Tree;
 use crate::{Error, KEY_KEPT, Sources};
 
 pub use document::{NewDocument, NewSection};
-pub use entry::{EntryPatch, NewEntry};
+pub use entry::{EntryPatch, Follows, NewEntry};
 pub use namespace::{NamespacePatch, NewNamespace};
 pub use scope::{NewScope, ScopePatch};
 pub use triple::{NewTriple, OnConflict};
@@ -225,15 +225,18 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
     Ok(answers)
 }
 
-/// What the scopes are called in which a transaction wrote something.
+/// What the scopes are called in which a transaction wrote or closed something.
 fn names_of<'a>(
     reader: &dyn Reader,
     tx: &Transaction,
     shown: impl Iterator<Item = &'a Stored>,
     at: TxId,
 ) -> Result<ScopeNames, Error> {
-    let written = tx.changes.iter().filter_map(|change| change.after.as_ref());
-    let records = written.chain(shown.map(|stored| &stored.record));
+    let sides = tx.changes.iter().flat_map(|change| {
+        let before = change.before.as_ref().map(|before| &before.record);
+        before.into_iter().chain(&change.after)
+    });
+    let records = sides.chain(shown.map(|stored| &stored.record));
     let scopes: BTreeSet<ScopeId> = records.filter_map(Record::scope).collect();
     reader.scope_names(&scopes.into_iter().collect::<Vec<_>>(), at)
 }

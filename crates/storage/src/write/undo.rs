@@ -97,7 +97,7 @@ impl Plan<'_> {
         let mut later = BTreeSet::new();
         for entity_type in [EntityType::Namespace, EntityType::Scope] {
             let range = oldest.next()..self.head.next();
-            let touched = Touched { entity_type: Some(entity_type), scopes: None, range };
+            let touched = Touched { entity_type: Some(entity_type), scopes: None, own: None, range };
             later.extend(self.reader.transactions_with(&touched, 0..NAMED_MAX as u64)?);
         }
         let named: Vec<String> =

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use kenning_model::{EntityType, ScopeId, TxId};
 use kenning_storage::{
-    DocumentKinds, Embedded, Error, NewDocument, NewEntry, NewTriple, OnConflict, Request, STORE_FILE,
-    Touched, Write,
+    DocumentKinds, Embedded, EntryFilter, Error, Follows, NewDocument, NewEntry, NewTriple, OnConflict,
+    Request, STORE_FILE, Storage, Touched, Write,
 };
 use kenning_testkit::TempStore;
 use kenning_testkit::damage::closed_store;
@@ -23,7 +23,7 @@ fn a_newer_store_is_refused_and_left_untouched() {
     }
     let before = fs::read(&path).expect("the store is read");
     let error = refused(store.path());
-    assert!(matches!(error, Error::NewerSchema { found: 99, known: 4 }), "{error:?}");
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 5 }), "{error:?}");
     assert_eq!(files(store.path()), [STORE_FILE]);
     assert!(fs::read(&path).expect("the store is read") == before, "the newer store was changed");
 }
@@ -54,18 +54,22 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
     }
     {
         let conn = Connection::open(&path).expect("the store opens");
-        conn.execute_batch(
-            "DROP TABLE namespace; DROP TABLE scope; DROP TABLE closure; DROP TABLE touched; DROP TABLE document; DROP TABLE section; PRAGMA user_version = 1",
-        )
-        .expect("it is as it was");
+        let before = format!(
+            "{WITHOUT_PINNED}; DROP TABLE namespace; DROP TABLE scope; DROP TABLE closure; DROP TABLE touched; DROP TABLE document; DROP TABLE section; PRAGMA user_version = 1"
+        );
+        conn.execute_batch(&before).expect("it is as it was");
     }
     let storage = store.storage();
     let mut damages = Vec::new();
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
     assert_eq!(damages, []);
     let seen = [ScopeId::GLOBAL_DEFAULT];
-    let touched =
-        Touched { entity_type: Some(EntityType::Entry), scopes: Some(&seen), range: TxId(1)..TxId(9) };
+    let touched = Touched {
+        entity_type: Some(EntityType::Entry),
+        scopes: Some(&seen),
+        own: None,
+        range: TxId(1)..TxId(9),
+    };
     let reader = storage.reader().expect("a reader");
     assert_eq!(reader.transactions_with(&touched, 0..9).expect("a page"), [TxId(4), TxId(1)]);
 }
@@ -100,9 +104,10 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
     }
     {
         let conn = Connection::open(&path).expect("the store opens");
-        let before =
-            "DROP INDEX document_pattern; ALTER TABLE document DROP COLUMN pattern; PRAGMA user_version = 3";
-        conn.execute_batch(before).expect("it is as it was");
+        let before = format!(
+            "{WITHOUT_PINNED}; DROP INDEX document_pattern; ALTER TABLE document DROP COLUMN pattern; PRAGMA user_version = 3"
+        );
+        conn.execute_batch(&before).expect("it is as it was");
     }
     let storage = store.storage();
     let mut damages = Vec::new();
@@ -110,6 +115,47 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
     assert_eq!(damages, []);
     let kinds = storage.reader().and_then(|reader| reader.document_kinds(TxId(1))).expect("it is known");
     assert_eq!(kinds, DocumentKinds { plain: true, ..DocumentKinds::default() });
+}
+
+/// Takes a store back to before entries could be pinned.
+const WITHOUT_PINNED: &str =
+    "DROP INDEX entry_pinned; ALTER TABLE entry DROP COLUMN pinned; ALTER TABLE touched DROP COLUMN origin";
+
+#[test]
+fn a_store_from_before_entries_were_pinned_is_taken_over() {
+    let store = TempStore::new();
+    let scope = ScopeId::GLOBAL_DEFAULT;
+    let write = |storage: &Storage, entry| {
+        let (actor, origin, tool) = ("tester".into(), "here".into(), "store".into());
+        let write = Write::Store(entry);
+        storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written").tx
+    };
+    let old = write(&store.storage(), NewEntry::new(scope, "deploys", "Blue-green.")).changes[0].id;
+    {
+        let conn = Connection::open(store.path().join(STORE_FILE)).expect("the store opens");
+        let body: String =
+            conn.query_row("SELECT body FROM log WHERE seq = 1", [], |row| row.get(0)).expect("a row");
+        assert!(!body.contains("pinned") && !body.contains("follows"), "the row is as it always was: {body}");
+        conn.execute_batch(&format!("{WITHOUT_PINNED}; PRAGMA user_version = 4")).expect("it is as it was");
+    }
+    let storage = store.storage();
+    let pinned = NewEntry {
+        pinned: true,
+        follows: Some(Follows::Entry(old)),
+        ..NewEntry::new(scope, "deploys", "Never on Fridays.")
+    };
+    let new = write(&storage, pinned).changes[0].id;
+    let mut damages = Vec::new();
+    storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
+    assert_eq!(damages, []);
+    let reader = storage.reader().expect("a reader");
+    let read = |id| reader.record(EntityType::Entry, id, TxId(2)).expect("an answer").expect("a record");
+    let read = |id| read(id).record.as_entry().map(|entry| (entry.pinned, entry.follows));
+    assert_eq!([read(old), read(new)], [Some((false, None)), Some((true, Some(old)))]);
+    let filter = EntryFilter { scopes: &[scope], at: TxId(2), visible_at: None };
+    let pinned: Vec<_> =
+        reader.pinned(&filter, 9).expect("a list").into_iter().map(|stored| stored.id).collect();
+    assert_eq!(pinned, [new]);
 }
 
 #[test]

@@ -150,6 +150,14 @@ fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_
     }
     wrote(&storage, undo(deletion));
     assert_eq!(scope_of(&storage, "emca:site"), ScopeId(3));
+    // Every name that it had leads to it, until another scope has that name.
+    for text in ["acme:web", "acme:site"] {
+        assert_eq!(scope_of(&storage, text), ScopeId(3), "{text}");
+    }
+    make_namespace(&storage, "acme");
+    make_scope(&storage, "acme:web");
+    assert_ne!(scope_of(&storage, "acme:web"), ScopeId(3));
+    assert_eq!(scope_of(&storage, "acme:site"), ScopeId(3));
 }
 
 /// A store as one of several processes opens it. No two draw the same ids.

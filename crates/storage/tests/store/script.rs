@@ -96,6 +96,8 @@ impl Acknowledged {
             confidence: None,
             valid_from: None,
             valid_to: None,
+            pinned: step % 3 == 0,
+            follows: None,
         };
         let triple = |object: &str| NewTriple {
             scope: SCOPES[0],

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
+use crate::memory::item::{in_scope, scope_before};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -14,12 +15,16 @@ pub(crate) struct DeleteKnowledge;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Of the entry.
     id: Text<NAME_BYTES_MAX>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Output {
     id: String,
+    /// Where it was.
+    #[serde(default)]
+    scope: String,
     tx_id: u64,
 }
 
@@ -34,12 +39,18 @@ impl Tool for DeleteKnowledge {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let (entity_type, id) = (EntityType::Entry, parse_id(EntityType::Entry, &input.id.0)?);
-        let output = move |tx_id| Output { id: id.to_string(), tx_id };
-        ctx.commit(Write::Delete { entity_type, id }, move |done| output(done.tx.id.0))
+        ctx.commit(Write::Delete { entity_type, id }, move |done| Output {
+            id: id.to_string(),
+            scope: scope_before(done),
+            tx_id: done.tx.id.0,
+        })
     }
 
     fn text(output: &Output) -> String {
-        let Output { id, tx_id } = output;
-        format!("Deleted `{id}` in transaction {tx_id}. `undo` transaction {tx_id} to have it back.")
+        let Output { id, scope, tx_id } = output;
+        format!(
+            "Deleted `{id}`{} in transaction {tx_id}. `undo` transaction {tx_id} to have it back.",
+            in_scope(scope)
+        )
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::current_name;
 use crate::arguments::Name;
 use crate::code::counted;
 use crate::keyed::{ByName, Keyed};
@@ -77,7 +78,7 @@ impl Tool for GetNamespaces {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let snapshot = ctx.engine.snapshot()?;
         let tree = snapshot.tree()?;
-        let asked = input.namespace.map(|name| name.0);
+        let asked = input.namespace.map(|name| current_name(ctx, &snapshot, name.0)).transpose()?;
         let style = input.style.unwrap_or_default();
         let (namespaces, left_out) = fitting(&tree, asked.as_deref(), style);
         Ok(Output { namespaces, asked, as_of_tx_id: snapshot.at().0, left_out })

@@ -1,13 +1,14 @@
 //! `get_task_context`: what is known for a task, asked in several queries, nearest scope first.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use kenning_engine::{Question, Snapshot};
-use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, TaskSize, Timestamp};
+use kenning_engine::{GAP, Rarity, Sight, Snapshot, TaskMatches, excerpt};
+use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, ScopeNames, TaskSize};
 use kenning_presentation::budget::json_bytes;
-use kenning_presentation::text::clean;
+use kenning_presentation::text::{clean, cut};
 use kenning_storage::Stored;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -26,8 +27,11 @@ pub(crate) struct GetTaskContext;
 pub(crate) struct Input {
     /// Each a few words on one side of the task.
     queries: Queries,
+    /// Whose knowledge; default the project's scope.
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Leaves out entries that are tagged for other sizes.
     task_size: Option<Size>,
+    /// Most tokens of the reply; default 4000.
     max_tokens: Option<Whole<TOKENS_MIN, TOKENS_MAX>>,
 }
 
@@ -36,38 +40,78 @@ const TOKENS_MAX: u64 = 16_000;
 const TOKENS_DEFAULT: u64 = 4_000;
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// So many of the best of each query are looked at: which of them are near, and meant for the size of the task, is known
-/// only then.
-const BEST: u64 = 400;
+/// If all that is in sight costs no more than this, everything comes, whatever is asked.
+const LITTLE_BYTES: usize = 300 * 4;
+/// The same if a query matches something.
+const LITTLE_BYTES_MATCHED: usize = 1000 * 4;
+/// More entries than this are not little, however short they are.
+const LITTLE_ENTRIES: u64 = 120;
+/// Pinned entries take at most this part of the budget.
+const PINNED_PART: usize = 4;
+const PINNED_MAX: usize = 100;
 /// So many entries a reply has at most; each has its provenance beside it.
 const ENTRIES_MAX: usize = 200;
 /// So many of them are compared with each other.
 const COMPARED_MAX: usize = 64;
-const COLLISIONS_MAX: usize = 20;
-/// What the first line and the fence take in the text, the scope's name aside.
-const HEAD_BYTES: usize = 200;
-/// What the lines after the entries take. Who asks for less than `TAIL_FROM` gets them only if there is room left.
-const TAIL_BYTES: usize = 480;
-const TAIL_FROM: usize = 1600;
-/// How many were left out, if nothing else.
-const TAIL_SHORT_BYTES: usize = 30;
+const CONTRADICTIONS_MAX: usize = 10;
+const LEFT_OUT_MAX: usize = 20;
+const ELSEWHERE_MAX: usize = 8;
+/// A text that contradicts another is shown up to this length.
+const CONTRADICTION_BYTES: usize = 160;
+const QUERY_BYTES: usize = 120;
+/// An entry is not cut into parts smaller than this.
+const PARTS_BYTES_MIN: usize = 160;
+/// What the first line, the fence and the heads of the last lines take in the text, the scope's name aside.
+const TEXT_AROUND: usize = 280;
+/// Of the room, contradictions and what was left out may take this part.
+const NOTES_PART: usize = 8;
+
+/// A map of strings that a reply has only when it is not empty.
+type Notes = Vec<(String, String)>;
 
 pub(crate) struct Output {
     /// By scope, nearest first, each entry's content by its id.
     scopes: Keyed<Keyed<String, ById>, ByScope>,
+    contradictions: Notes,
+    left_out: Notes,
+    nothing_for: Notes,
+    elsewhere: Notes,
     scope: ScopeName,
     queries: usize,
     as_of_tx_id: u64,
     provenance: Map<String, Value>,
-    collisions: Vec<Collision>,
-    left_out: Vec<Id>,
+    is_everything: bool,
     max_tokens: u64,
     is_degraded: bool,
 }
 
+/// What stands beside the scopes in a reply; no scope has such a name, since each has a colon.
+const NOTES: [&str; 4] = ["contradictions", "left_out", "nothing_for", "elsewhere"];
+
+impl Output {
+    fn notes(&self) -> [(&'static str, &Notes); 4] {
+        let [contradictions, left_out, nothing_for, elsewhere] = NOTES;
+        [
+            (contradictions, &self.contradictions),
+            (left_out, &self.left_out),
+            (nothing_for, &self.nothing_for),
+            (elsewhere, &self.elsewhere),
+        ]
+    }
+}
+
 impl Serialize for Output {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.scopes.serialize(serializer)
+        let mut map = serializer.serialize_map(None)?;
+        for (scope, entries) in &self.scopes.0 {
+            map.serialize_entry(scope, entries)?;
+        }
+        for (name, notes) in self.notes().into_iter().filter(|(_, notes)| !notes.is_empty()) {
+            let notes: Map<String, Value> =
+                notes.iter().map(|(key, note)| (key.clone(), json!(note))).collect();
+            map.serialize_entry(name, &notes)?;
+        }
+        map.end()
     }
 }
 
@@ -77,16 +121,21 @@ impl JsonSchema for Output {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Keyed::<Keyed<String, ById>, ByScope>::json_schema(generator)
+        let mut schema = Keyed::<Keyed<String, ById>, ByScope>::json_schema(generator);
+        let note = json!({"type": "object", "additionalProperties": {"type": "string"}});
+        let notes: Map<String, Value> = NOTES.iter().map(|name| ((*name).to_owned(), note.clone())).collect();
+        schema.insert("properties".to_owned(), notes.into());
+        schema
     }
 }
 
 impl Tool for GetTaskContext {
     const NAME: &'static str = "get_task_context";
-    const ABOUT: &'static str = "What is known for a task, by scope, the nearest first; where entries differ, the nearer holds. \
-        Use before you start on a task: split it into 1 to 15 queries (\"git commit message rules\", \"git push branch safety\"). \
-        Do not use for lists or links (`query`, `query_graph`). \
-        Returns only what is relevant, within `max_tokens` (default 4000); likely contradictions are named.";
+    const ABOUT: &'static str = "The rules and facts to work by, before you start on a task. \
+        Split the task into 1 to 15 queries (\"git commit message rules\", \"git push branch safety\"). \
+        Do not use to look something up or list entries (`query`) or for links between things (`query_graph`). \
+        Returns content by scope and id, the nearest scope first, where entries differ the nearer holds; \
+        `contradictions`, `left_out`, `nothing_for`, `elsewhere` when there are any; at most `max_tokens` (4000).";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;
@@ -95,97 +144,73 @@ impl Tool for GetTaskContext {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let snapshot = ctx.engine.snapshot()?;
         let sight = sight(&snapshot, &scope)?;
-        let scopes = sight.scopes.clone();
-        let (ranks, is_degraded) = ranked(&snapshot, &input.queries.0, &sight, ctx.engine.now())?;
-        let found = found(&snapshot, ranks, &scopes, input.task_size.map(TaskSize::from))?;
+        let now = ctx.engine.now();
+        let queries = &input.queries.0;
+        let matches = snapshot.task_matches(&sight, queries, now)?;
+        let task = Task { snapshot: &snapshot, sight: &sight, size: input.task_size.map(TaskSize::from) };
+        let pinned = task.fitting(snapshot.pinned(&sight, now, PINNED_MAX)?);
+        let matched = task.matched(&matches, &pinned)?;
+        let little = task.little(snapshot.newest_entries(&sight, now, LITTLE_ENTRIES + 1)?, !matched.is_empty());
+        let is_everything = little.is_some();
+        let rest = task.rest(little.unwrap_or_default(), &pinned, &matched);
+        let elsewhere = task.elsewhere(&scope, queries, now)?;
+        let nothing_for: Notes = matches
+            .nothing_for
+            .iter()
+            .map(|query| (cut(&clean(&queries[*query]), QUERY_BYTES), "no entry is about this".to_owned()))
+            .collect();
+        let names = task.names(pinned.iter().chain(&matched).chain(&rest))?;
+        let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
         let max_tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0);
-        let own: BTreeSet<ScopeId> = found.iter().map(|found| found.entry.scope).collect();
-        let names = snapshot.scope_names(&own.into_iter().collect::<Vec<_>>())?;
-        let mut budget = Budget::new(max_tokens, &scope);
-        let (mut shown, mut left_out) = (Vec::new(), Vec::new());
-        let mut groups: Vec<(String, Keyed<String, ById>)> = Vec::new();
-        for found in found {
-            let (key, content) = (names.of(found.entry.scope), content(&found.entry));
-            let is_open = groups.last().is_some_and(|(open, _)| *open == key);
-            if shown.len() == ENTRIES_MAX || !budget.take((!is_open).then_some(&key), &content) {
-                left_out.push(found.id);
-                continue;
-            }
-            if !is_open {
-                groups.push((key, Keyed::new(Vec::new())));
-            }
-            groups.last_mut().expect("one is open").1.0.push((found.id.to_string(), content));
-            shown.push(found);
-        }
-        Ok(Output {
-            scopes: Keyed::new(groups),
-            scope,
-            queries: input.queries.0.len(),
-            as_of_tx_id: snapshot.at().0,
-            provenance: shown.iter().map(|found| (found.id.to_string(), found.provenance())).collect(),
-            collisions: collisions(&shown),
-            left_out,
-            max_tokens,
-            is_degraded,
-        })
+        let mut page = Page {
+            names: &names,
+            sight: &sight,
+            budget: Budget::new(max_tokens, &scope, [&nothing_for, &elsewhere]),
+            words: snapshot.rarities(&sight, &texts)?,
+            shown: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let pinned_room = page.budget.part(PINNED_PART);
+        page.take(pinned, Some(pinned_room));
+        page.take(task.nearest_first(matched, &matches), None);
+        page.take(rest, None);
+        Ok(page.output(Asked { scope, matches, queries: queries.len(), max_tokens, is_everything, nothing_for, elsewhere, at: snapshot.at().0 }))
     }
 
     fn text(output: &Output) -> String {
         let Output { scope, as_of_tx_id: at, .. } = output;
         let queries = counted(output.queries, "query");
-        let left_out = output.left_out_line();
-        if output.scopes.0.is_empty() {
-            if !output.left_out.is_empty() {
-                let many = counted(output.left_out.len(), "relevant entry");
-                return format!(
-                    "No relevant entry fits {} tokens; left out of what `{scope}` sees as of transaction {at}: {many}, {}. \
-                     Ask for more tokens, or read `knowledge://entries/ID`.",
-                    output.max_tokens,
-                    output.left_out_ids()
-                );
-            }
-            let hint = " `query` also lists weaker matches; keep what you learn with `write_knowledge`.";
-            let queries = if output.queries == 1 { "query" } else { "queries" };
-            return format!(
-                "Nothing is relevant to the {queries} in what `{scope}` sees, as of transaction {at}.{hint}"
-            );
-        }
-        let entry = |(id, content): &(String, String)| format!("{id} {}", content.replace('\n', "\n  "));
-        let lines: Vec<String> = output
-            .scopes
-            .0
-            .iter()
-            .flat_map(|(scope, entries)| {
-                std::iter::once(format!("{scope}:")).chain(entries.0.iter().map(entry))
-            })
-            .collect();
-        let many = counted(output.provenance.len(), "entry");
-        let data = as_data(&lines.join("\n"));
-        let mut text = format!(
-            "Found {many} for {queries} in what `{scope}` sees, nearest scope first, as of transaction {at}. {data}"
-        );
-        let room = (output.max_tokens * BYTES_PER_TOKEN) as usize;
-        for lines in [[output.collisions_line(), String::new()], [left_out, output.left_out_short()]] {
-            if let Some(line) = lines.iter().find(|line| text.len() + line.len() <= room) {
-                text.push_str(line);
-            }
-        }
+        let mut text = if output.scopes.0.is_empty() {
+            let hint = if output.left_out.is_empty() {
+                " `query` lists weaker matches; keep what you learn with `write_knowledge`."
+            } else {
+                ""
+            };
+            format!("Nothing for {queries} in what `{scope}` sees, as of transaction {at}.{hint}")
+        } else {
+            let entry = |(id, content): &(String, String)| format!("{id} {}", content.replace('\n', "\n  "));
+            let lines: Vec<String> = output
+                .scopes
+                .0
+                .iter()
+                .flat_map(|(scope, entries)| {
+                    std::iter::once(format!("{scope}:")).chain(entries.0.iter().map(entry))
+                })
+                .collect();
+            let many = counted(output.provenance.len(), "entry");
+            let all = if output.is_everything { " (all there are)" } else { "" };
+            let data = as_data(&lines.join("\n"));
+            format!("{many}{all} for {queries}, as of transaction {at}, nearest scope first. {data}")
+        };
+        output.push_notes(&mut text);
         text
     }
 
     fn meta(output: &Output) -> Map<String, Value> {
-        let ids = |ids: &[Id]| ids.iter().map(Id::to_string).collect::<Vec<_>>();
-        let collisions: Vec<Value> = output
-            .collisions
-            .iter()
-            .map(|it| json!({"ids": ids(&it.ids), "across_scopes": it.is_across}))
-            .collect();
         let about = json!({
             "as_of_tx_id": output.as_of_tx_id,
             "scope": output.scope.to_string(),
             "provenance": output.provenance,
-            "collisions": collisions,
-            "left_out": {"ids": ids(&output.left_out[..output.left_out.len().min(ENTRIES_MAX)]), "count": output.left_out.len()},
         });
         let mut meta = degraded(output.is_degraded);
         meta.insert("io.kenning/context".to_owned(), about);
@@ -194,127 +219,224 @@ impl Tool for GetTaskContext {
 }
 
 impl Output {
-    /// Which entries most likely contradict each other. Of two in different scopes the nearer holds; nothing is to be
-    /// settled there, since the other may hold elsewhere.
-    fn collisions_line(&self) -> String {
-        const NAMED_MAX: usize = 3;
-        let (across, within): (Vec<&Collision>, Vec<&Collision>) =
-            self.collisions.iter().partition(|collision| collision.is_across);
-        let named = |collisions: &[&Collision]| {
-            let pairs: Vec<String> = collisions
-                .iter()
-                .take(NAMED_MAX)
-                .map(|it| format!("{} and {}", it.ids[0], it.ids[1]))
-                .collect();
-            let more = match collisions.len().saturating_sub(NAMED_MAX) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            format!("{}{more}", pairs.join("; "))
+    /// What the reply says beside the entries, in the words of the text channel.
+    fn push_notes(&self, text: &mut String) {
+        let pairs = |notes: &Notes, between: &str| {
+            notes.iter().map(|(key, note)| format!("{key}{between}{note}")).collect::<Vec<_>>().join("; ")
         };
-        let mut line = String::new();
-        if !across.is_empty() {
-            line.push_str(&format!(
-                "\nLikely contradictions, where the first and nearer holds here: {}.",
-                named(&across)
+        if !self.contradictions.is_empty() {
+            let ids = self.contradictions.iter().map(|(id, note)| {
+                format!("{id} and {}", note.split(':').next().unwrap_or_default())
+            });
+            let ids: Vec<String> = ids.collect();
+            text.push_str(&format!(
+                "\nLikely contradictions (the nearer scope holds; in one scope settle with `resolve_knowledge_collision`): {}.",
+                ids.join("; ")
             ));
         }
-        if !within.is_empty() {
-            let settle = "settle with `resolve_knowledge_collision`";
-            line.push_str(&format!("\nLikely contradictions in one scope, to {settle}: {}.", named(&within)));
+        if !self.left_out.is_empty() {
+            let what = pairs(&self.left_out, " ");
+            text.push_str(&format!("\nLeft out or cut, `query` with `ids` has them: {what}."));
         }
-        line
-    }
-
-    fn left_out_line(&self) -> String {
-        if self.left_out.is_empty() {
-            return String::new();
+        if !self.nothing_for.is_empty() {
+            let what: Vec<&str> = self.nothing_for.iter().map(|(query, _)| query.as_str()).collect();
+            text.push_str(&format!("\nNo entry is about: {}.", what.join("; ")));
         }
-        let many = counted(self.left_out.len(), "relevant entry");
-        let ids = self.left_out_ids();
-        format!("\n{many} did not fit {} tokens: {ids}. Ask for more, or more narrowly.", self.max_tokens)
-    }
-
-    fn left_out_short(&self) -> String {
-        match self.left_out.len() {
-            0 => String::new(),
-            many => format!("\n{many} more did not fit."),
+        if !self.elsewhere.is_empty() {
+            text.push_str(&format!("\nElsewhere: {}.", pairs(&self.elsewhere, ": ")));
         }
-    }
-
-    fn left_out_ids(&self) -> String {
-        const NAMED_MAX: usize = 5;
-        let ids: Vec<String> = self.left_out.iter().take(NAMED_MAX).map(Id::to_string).collect();
-        format!("{}{}", ids.join(", "), if self.left_out.len() > NAMED_MAX { ", ..." } else { "" })
     }
 }
 
-/// Two entries that most likely contradict each other, the nearer first.
-struct Collision {
-    ids: [Id; 2],
-    /// They are in different scopes.
-    is_across: bool,
-}
-
-/// The best rank of each entry over all queries, and the query that gave it.
-type Ranks = HashMap<Id, (usize, usize)>;
-
-/// The queries are answered one by one. Tells also whether words alone decided.
-fn ranked(
-    snapshot: &Snapshot<'_>,
-    queries: &[String],
-    sight: &kenning_engine::Sight,
-    now: Timestamp,
-) -> Result<(Ranks, bool), Stop> {
-    let mut ranks = Ranks::new();
-    let mut is_degraded = false;
-    for (number, query) in queries.iter().enumerate() {
-        let question = Question {
-            sight,
-            topic: None,
-            content: Some(query),
-            tags: &[],
-            visible_at: Some(now),
-            by: kenning_engine::By::WordsAndMeaning,
-            known_words_only: true,
-            explain: false,
-        };
-        let (ids, by_words) = snapshot.ranked(&question, BEST)?;
-        is_degraded |= by_words;
-        for (rank, id) in ids.into_iter().map(|e| e.id).enumerate() {
-            let best = ranks.entry(id).or_insert((rank, number));
-            *best = (*best).min((rank, number));
-        }
-    }
-    Ok((ranks, is_degraded))
-}
-
-struct Found {
+/// An entry that may come.
+#[derive(Clone)]
+struct Candidate {
     id: Id,
     tx_id: u64,
     entry: Entry,
 }
 
-/// The entries that are meant for tasks of this size, nearest scope first, then by rank.
-fn found(
-    snapshot: &Snapshot<'_>,
-    ranks: Ranks,
-    scopes: &[ScopeId],
+struct Task<'a> {
+    snapshot: &'a Snapshot<'a>,
+    sight: &'a Sight,
     size: Option<TaskSize>,
-) -> Result<Vec<Found>, Stop> {
-    let mut found = Vec::with_capacity(ranks.len());
-    for (id, rank) in ranks {
-        let Some(Stored { tx_id, record: Record::Entry(entry), .. }) = snapshot.entry(id)? else { continue };
-        let fits = size.is_none_or(|size| entry.task_sizes.is_empty() || entry.task_sizes.contains(&size));
-        if let (Some(distance), true) = (scopes.iter().position(|scope| *scope == entry.scope), fits) {
-            found.push((distance, rank, Found { id, tx_id: tx_id.0, entry }));
-        }
-    }
-    found.sort_by_key(|(distance, rank, found)| (*distance, *rank, found.id));
-    Ok(found.into_iter().map(|(_, _, found)| found).collect())
 }
 
-impl Found {
+impl Task<'_> {
+    /// Those that are meant for tasks of this size.
+    fn fitting(&self, stored: impl IntoIterator<Item = Stored>) -> Vec<Candidate> {
+        let candidate = |stored: Stored| match stored.record {
+            Record::Entry(entry) => Some(Candidate { id: stored.id, tx_id: stored.tx_id.0, entry }),
+            _ => None,
+        };
+        let fits = |candidate: &Candidate| {
+            let sizes = &candidate.entry.task_sizes;
+            self.size.is_none_or(|size| sizes.is_empty() || sizes.contains(&size))
+        };
+        stored.into_iter().filter_map(candidate).filter(fits).collect()
+    }
+
+    fn matched(&self, matches: &TaskMatches, pinned: &[Candidate]) -> Result<Vec<Candidate>, Stop> {
+        let pinned: HashSet<Id> = pinned.iter().map(|candidate| candidate.id).collect();
+        let mut stored = Vec::with_capacity(matches.entries.len());
+        for found in matches.entries.iter().filter(|found| !pinned.contains(&found.id)) {
+            stored.extend(self.snapshot.entry(found.id)?);
+        }
+        Ok(self.fitting(stored))
+    }
+
+    /// By scope, then by rank.
+    fn nearest_first(&self, mut matched: Vec<Candidate>, matches: &TaskMatches) -> Vec<Candidate> {
+        let ranks: HashMap<Id, usize> =
+            matches.entries.iter().enumerate().map(|(rank, found)| (found.id, rank)).collect();
+        matched.sort_by_key(|candidate| {
+            (self.sight.distance(candidate.entry.scope), ranks.get(&candidate.id).copied())
+        });
+        matched
+    }
+
+    /// All that is in sight, if that is little.
+    fn little(&self, all: Vec<Stored>, has_match: bool) -> Option<Vec<Candidate>> {
+        if all.len() as u64 > LITTLE_ENTRIES {
+            return None;
+        }
+        let all = self.fitting(all);
+        let bytes: usize = all.iter().map(|candidate| cost(&content(&candidate.entry))).sum();
+        let room = if has_match { LITTLE_BYTES_MATCHED } else { LITTLE_BYTES };
+        (bytes <= room).then_some(all)
+    }
+
+    fn rest(&self, all: Vec<Candidate>, pinned: &[Candidate], matched: &[Candidate]) -> Vec<Candidate> {
+        let known: HashSet<Id> = pinned.iter().chain(matched).map(|candidate| candidate.id).collect();
+        let mut rest: Vec<Candidate> =
+            all.into_iter().filter(|candidate| !known.contains(&candidate.id)).collect();
+        rest.sort_by_key(|candidate| self.sight.distance(candidate.entry.scope));
+        rest
+    }
+
+    fn names<'c>(&self, candidates: impl Iterator<Item = &'c Candidate>) -> Result<ScopeNames, Stop> {
+        let scopes: BTreeSet<ScopeId> = candidates.map(|candidate| candidate.entry.scope).collect();
+        Ok(self.snapshot.scope_names(&scopes.into_iter().collect::<Vec<_>>())?)
+    }
+
+    /// Matches in other scopes of the namespace, in documents and in the graph.
+    fn elsewhere(
+        &self,
+        scope: &ScopeName,
+        queries: &[String],
+        now: kenning_model::Timestamp,
+    ) -> Result<Notes, Stop> {
+        let tree = self.snapshot.tree()?;
+        let namespace = tree.namespace(&scope.namespace).map(|(id, _)| id);
+        let all = namespace.into_iter().flat_map(|id| tree.scopes(id)).map(|(_, scope)| scope.number);
+        let others: Vec<ScopeId> = all.filter(|scope| !self.sight.sees(*scope)).collect();
+        let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
+        let found = self.snapshot.elsewhere(self.sight, others, &texts, now)?;
+        let names = tree.names();
+        let mut notes: Notes = found
+            .scopes
+            .iter()
+            .map(|(scope, many)| (names.of(*scope), counted(*many as usize, "entry")))
+            .collect();
+        notes.sort();
+        notes.truncate(ELSEWHERE_MAX);
+        if found.sections > 0 {
+            notes.push(("documents".to_owned(), counted(found.sections as usize, "section")));
+        }
+        if found.facts > 0 {
+            notes.push(("graph".to_owned(), counted(found.facts as usize, "fact")));
+        }
+        Ok(notes)
+    }
+}
+
+/// What was asked, and what is known before the entries are chosen.
+struct Asked {
+    scope: ScopeName,
+    matches: TaskMatches,
+    queries: usize,
+    max_tokens: u64,
+    is_everything: bool,
+    nothing_for: Notes,
+    elsewhere: Notes,
+    at: u64,
+}
+
+/// The reply as it fills up.
+struct Page<'a> {
+    names: &'a ScopeNames,
+    sight: &'a Sight,
+    budget: Budget,
+    words: Vec<Rarity>,
+    shown: Vec<(Candidate, String)>,
+    left_out: Vec<(Id, String)>,
+}
+
+impl Page<'_> {
+    /// Takes these as long as there is room; what does not fit whole comes as its best parts, or is named.
+    fn take(&mut self, candidates: Vec<Candidate>, most: Option<usize>) {
+        let mut spent = 0;
+        for candidate in candidates {
+            let (scope, content) = (self.names.of(candidate.entry.scope), content(&candidate.entry));
+            let allowed = most.map_or(usize::MAX, |most| most.saturating_sub(spent));
+            let note = |what: &str| {
+                let tokens = content.len().div_ceil(BYTES_PER_TOKEN as usize);
+                (candidate.id, format!("{scope}, {tokens} tokens{what}"))
+            };
+            let room = self.budget.room(&scope).min(allowed);
+            if self.shown.len() == ENTRIES_MAX || room < cost(&content).min(PARTS_BYTES_MIN) {
+                self.left_out.push(note(""));
+                continue;
+            }
+            let mut shown = content.clone();
+            if cost(&content) > room {
+                shown = excerpt(&self.words, &content, room / 2);
+                self.left_out.push(note(", cut"));
+            }
+            spent += self.budget.spend(&scope, &shown);
+            self.shown.push((candidate, shown));
+        }
+    }
+
+    fn output(mut self, asked: Asked) -> Output {
+        let Asked { scope, matches, queries, max_tokens, is_everything, nothing_for, elsewhere, at } = asked;
+        // Scopes are written nearest first; within one, what comes first stays first.
+        let sight = self.sight;
+        self.shown.sort_by_key(|(candidate, _)| sight.distance(candidate.entry.scope));
+        let contradictions = self.budget.fitting(contradictions(&self.shown), CONTRADICTIONS_MAX);
+        let left_out = self.left_out.iter().map(|(id, note)| (id.to_string(), note.clone())).collect();
+        let left_out = self.budget.fitting(left_out, LEFT_OUT_MAX);
+        let provenance =
+            self.shown.iter().map(|(candidate, _)| (candidate.id.to_string(), candidate.provenance()));
+        let provenance = provenance.collect();
+        let mut groups: Vec<(String, Keyed<String, ById>)> = Vec::new();
+        for (candidate, content) in self.shown {
+            let key = self.names.of(candidate.entry.scope);
+            if groups.last().is_none_or(|(open, _)| *open != key) {
+                groups.push((key, Keyed::new(Vec::new())));
+            }
+            if let Some((_, entries)) = groups.last_mut() {
+                entries.0.push((candidate.id.to_string(), content));
+            }
+        }
+        Output {
+            scopes: Keyed::new(groups),
+            contradictions,
+            left_out,
+            nothing_for,
+            elsewhere,
+            scope,
+            queries,
+            as_of_tx_id: at,
+            provenance,
+            is_everything,
+            max_tokens,
+            is_degraded: matches.is_degraded,
+        }
+    }
+}
+
+impl Candidate {
     fn provenance(&self) -> Value {
         let entry = &self.entry;
         let mut about = json!({
@@ -333,55 +455,85 @@ impl Found {
     }
 }
 
-/// The content, led by what it is about if that is known and not said in it.
+/// The content, led by what it is about if the content lacks a word of that.
 fn content(entry: &Entry) -> String {
     let (topic, content) = (clean(&entry.topic), clean(&entry.content));
-    match topic.is_empty() || content.to_lowercase().contains(&topic.to_lowercase()) {
-        true => content,
-        false => format!("{topic}: {content}"),
-    }
+    let lower = content.to_lowercase();
+    let topic_words = topic.to_lowercase();
+    let has_all = topic_words.split_whitespace().all(|word| lower.contains(word));
+    if has_all { content } else { format!("{topic}: {content}") }
 }
 
-/// Pairs that most likely contradict each other, the nearer first.
-fn collisions(shown: &[Found]) -> Vec<Collision> {
-    let compared: Vec<&Entry> = shown.iter().take(COMPARED_MAX).map(|found| &found.entry).collect();
-    let pairs = kenning_engine::collisions(&compared).into_iter().take(COLLISIONS_MAX);
-    let collision = |[one, other]: [usize; 2]| Collision {
-        ids: [shown[one].id, shown[other].id],
-        is_across: shown[one].entry.scope != shown[other].entry.scope,
+/// What an entry takes in the larger of the two channels.
+fn cost(content: &str) -> usize {
+    let text = content.len() + 2 * content.matches('\n').count() + " \n".len();
+    let json = json_bytes(&content) + r#""":,"#.len();
+    Id::LEN + text.max(json)
+}
+
+/// Pairs that most likely contradict each other, the nearer first, with the text of the other.
+fn contradictions(shown: &[(Candidate, String)]) -> Notes {
+    let compared: Vec<&Entry> = shown.iter().take(COMPARED_MAX).map(|(candidate, _)| &candidate.entry).collect();
+    let note = |[one, other]: [usize; 2]| {
+        let ((one, _), (other, text)) = (&shown[one], &shown[other]);
+        (one.id.to_string(), format!("{}: {}", other.id, cut(text, CONTRADICTION_BYTES)))
     };
-    pairs.map(collision).collect()
+    kenning_engine::collisions(&compared).into_iter().map(note).collect()
 }
 
-/// What is left of the tokens, in each channel.
+/// What is left of the tokens, counted in the larger of the two channels.
 struct Budget {
-    json: usize,
-    text: usize,
+    left: usize,
+    /// Kept for contradictions and for what is left out.
+    notes: usize,
+    opened: HashSet<String>,
 }
 
 impl Budget {
-    fn new(tokens: u64, scope: &ScopeName) -> Budget {
+    fn new(tokens: u64, scope: &ScopeName, notes: [&Notes; 2]) -> Budget {
         let bytes = (tokens * BYTES_PER_TOKEN) as usize;
-        let tail = if bytes < TAIL_FROM { TAIL_SHORT_BYTES } else { TAIL_BYTES };
-        let around = HEAD_BYTES + scope.to_string().len() + tail;
-        Budget { json: bytes - "{}".len(), text: bytes.saturating_sub(around) }
+        let said: usize = notes.into_iter().flatten().map(note_bytes).sum();
+        let around = (TEXT_AROUND + scope.to_string().len() + said).min(bytes / 2);
+        let notes = bytes / NOTES_PART;
+        Budget { left: bytes.saturating_sub(around + notes), notes, opened: HashSet::new() }
     }
 
-    /// Takes an entry, and the scope that it opens, if there is room in both.
-    fn take(&mut self, opens: Option<&String>, content: &str) -> bool {
-        let (mut json, mut text) = (json_bytes(&content), content.len() + 2 * content.matches('\n').count());
-        // The id, and what stands around it.
-        json += Id::LEN + r#""":,"#.len();
-        text += Id::LEN + " \n".len();
-        if let Some(scope) = opens {
-            json += scope.len() + r#""":{},"#.len();
-            text += scope.len() + ":\n".len();
-        }
-        let fits = json <= self.json && text <= self.text;
-        if fits {
-            self.json -= json;
-            self.text -= text;
-        }
-        fits
+    fn part(&self, part: usize) -> usize {
+        self.left / part
     }
+
+    /// What an entry in this scope may take.
+    fn room(&self, scope: &str) -> usize {
+        self.left.saturating_sub(self.opening(scope))
+    }
+
+    /// What the name of a scope takes that has no entry yet.
+    fn opening(&self, scope: &str) -> usize {
+        if self.opened.contains(scope) { 0 } else { scope.len() + r#""":{},"#.len() }
+    }
+
+    fn spend(&mut self, scope: &str, content: &str) -> usize {
+        let bytes = self.opening(scope) + cost(content);
+        self.opened.insert(scope.to_owned());
+        self.left = self.left.saturating_sub(bytes);
+        bytes
+    }
+
+    /// As many of the notes as there is room for.
+    fn fitting(&mut self, notes: Notes, most: usize) -> Notes {
+        let mut kept = Notes::new();
+        for note in notes.into_iter().take(most) {
+            let bytes = note_bytes(&note);
+            if bytes > self.notes {
+                break;
+            }
+            self.notes -= bytes;
+            kept.push(note);
+        }
+        kept
+    }
+}
+
+fn note_bytes((key, note): &(String, String)) -> usize {
+    json_bytes(key) + json_bytes(note) + ":,".len()
 }

@@ -13,16 +13,18 @@ mod update_namespace;
 mod update_scope;
 mod write_knowledge;
 
+use kenning_engine::Snapshot;
 use kenning_model::ScopeName;
 use kenning_presentation::text::clean;
 use kenning_storage::{Committed, Tree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Stop;
 use crate::arguments::Parents;
 use crate::keyed::{ByName, Keyed};
+use crate::memory::similar::SimilarEntry;
 use crate::tool::{Row, row, scope_name_in};
+use crate::{Context, Stop};
 
 pub(crate) fn tools() -> Vec<Row> {
     vec![
@@ -86,12 +88,15 @@ impl NamespaceOutput {
     }
 }
 
-// An entry as the tools that write it show it.
+/// An entry as the tools that write it show it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EntryOutput {
     id: String,
     scope: String,
     tx_id: u64,
+    /// Entries in sight that say the same, or something else of the same subject.
+    #[serde(default)]
+    similar: Vec<SimilarEntry>,
 }
 
 /// A scope as the tools that write it show it.
@@ -129,6 +134,22 @@ impl ScopeOutput {
 fn parents(namespace: &str, named: Parents) -> Result<Vec<ScopeName>, Stop> {
     let parent = |text: &String| scope_name_in("parents", text, |name| format!("write `{namespace}:{name}`"));
     named.0.iter().map(parent).collect()
+}
+
+/// The name of a namespace; of one that was renamed the name that it has now, which the reply says.
+fn current_name(ctx: &Context<'_>, snapshot: &Snapshot<'_>, name: String) -> Result<String, Stop> {
+    let tree = snapshot.tree()?;
+    if tree.namespace(&name).is_some() {
+        return Ok(name);
+    }
+    let Some(id) = snapshot.namespace_id(&name)? else { return Ok(name) };
+    match tree.namespaces().find(|(known, _)| *known == id) {
+        Some((_, namespace)) => {
+            ctx.note(format!("Namespace `{name}` is called `{}` now.", namespace.name));
+            Ok(namespace.name.clone())
+        }
+        None => Ok(name),
+    }
 }
 
 fn tree_of(done: &Committed) -> &Tree {

@@ -5,7 +5,7 @@ use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Ids, NAME_BYTES_MAX, Text, parse_id};
+use crate::arguments::{NAME_BYTES_MAX, Text, Texts, parse_id};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -16,8 +16,11 @@ pub(crate) struct ResolveKnowledgeCollision;
 pub(crate) struct Input {
     /// The entry that holds.
     active_id: Text<NAME_BYTES_MAX>,
-    suppressed_ids: Ids,
+    /// Those to hide; none only makes `active_id` active again.
+    suppressed_ids: Suppressed,
 }
+
+type Suppressed = Texts<0, 50, NAME_BYTES_MAX>;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Output {
@@ -30,7 +33,7 @@ impl Tool for ResolveKnowledgeCollision {
     const NAME: &'static str = "resolve_knowledge_collision";
     const ABOUT: &'static str = "Settle entries that contradict each other: one stays active, the others are hidden everywhere. \
         Use when `get_task_context` names a collision and you know which holds; ask the person if you do not. \
-        Do not use where each holds in its own scope. Returns the ids and tx_id for `undo`.";
+        With no `suppressed_ids` a hidden entry is active again. Do not use where each holds in its own scope. Returns the ids and tx_id for `undo`.";
     const EFFECT: Effect = Effect::WritesOnce;
     type Input = Input;
     type Output = Output;
@@ -49,6 +52,9 @@ impl Tool for ResolveKnowledgeCollision {
 
     fn text(output: &Output) -> String {
         let Output { active_id, suppressed_ids, tx_id } = output;
+        if suppressed_ids.is_empty() {
+            return format!("`{active_id}` is active. `undo` transaction {tx_id} to take this back.");
+        }
         format!(
             "`{active_id}` holds; hidden: {}. `undo` transaction {tx_id} to take this back; `query` with `include_suppressed` still finds them.",
             suppressed_ids.join(", ")

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{ScopeOutput, parents};
 use crate::arguments::{NAME_BYTES_MAX, Parents, TOPIC_BYTES_MAX, Text};
-use crate::tool::{Effect, Tool, scope_name, scope_name_in};
+use crate::tool::{Effect, Tool, renamed_note, scope_name_in};
 use crate::{Context, Stop};
 
 pub(crate) struct UpdateScope;
@@ -14,8 +14,11 @@ pub(crate) struct UpdateScope;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// `namespace:scope`
     scope: Text<NAME_BYTES_MAX>,
+    /// Its new name, in the same namespace.
     new_scope: Option<Text<NAME_BYTES_MAX>>,
+    /// What it is for.
     description: Option<Text<TOPIC_BYTES_MAX>>,
     /// Replaces all; `default` stays.
     parents: Option<Parents>,
@@ -27,11 +30,12 @@ impl Tool for UpdateScope {
         Use when a team or project changed. Do not use to move entries (`update_knowledge`) or to leave the namespace. \
         Returns scope, description, parents, tx_id.";
     const EFFECT: Effect = Effect::Writes;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = ScopeOutput;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<ScopeOutput, Stop> {
-        let name = scope_name(&input.scope.0)?;
+        let name = ctx.scope_name(Some(&input.scope.0))?;
         let in_namespace = |new: &str| format!("write `{}:{new}`", name.namespace);
         let new = input.new_scope.map(|new| scope_name_in("new_scope", &new.0, in_namespace));
         let patch = ScopePatch {
@@ -41,6 +45,9 @@ impl Tool for UpdateScope {
         };
         if patch.name.is_none() && patch.description.is_none() && patch.parents.is_none() {
             return Err(Stop::invalid("nothing to update: give `new_scope`, `description` or `parents`"));
+        }
+        if let Some(new) = patch.name.as_ref().filter(|new| **new != name) {
+            ctx.note(renamed_note(&name.to_string(), &new.to_string()));
         }
         ctx.commit(Write::UpdateScope { name, patch }, ScopeOutput::new)
     }

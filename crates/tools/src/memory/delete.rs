@@ -1,21 +1,24 @@
 //! `delete`: close an entry or a triple.
 
-use kenning_model::EntityType;
+use kenning_model::{EntityType, Id};
+use kenning_presentation::text::quote;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::item::{in_scope, scope_before, triple_items};
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
 use crate::tool::{Effect, Tool};
-use crate::{Context, Stop};
+use crate::{Code, Context, Stop};
 
 pub(crate) struct Delete;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Of the entry or triple.
     id: Text<NAME_BYTES_MAX>,
-    /// Default entry.
+    /// What the id is of; default entry.
     entity_type: Option<Deletable>,
 }
 
@@ -39,7 +42,25 @@ impl From<Deletable> for EntityType {
 pub(crate) struct Output {
     id: String,
     entity_type: Deletable,
+    /// Where it was.
+    #[serde(default)]
+    scope: String,
     tx_id: u64,
+}
+
+/// An id of a triple that was taken for that of an entry.
+fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
+    let snapshot = ctx.engine.snapshot()?;
+    if snapshot.entry(id)?.is_some() {
+        return Ok(());
+    }
+    let Some(triple) = snapshot.triple(id)? else { return Ok(()) };
+    let fact = triple_items(&snapshot, &[triple])?.first().map(|item| quote(&item.line(200), 200));
+    let message = format!(
+        "`{id}` is a triple ({}); pass `entity_type`: \"triple\" to delete it",
+        fact.unwrap_or_default()
+    );
+    Err(Stop::new(Code::NotFound, message))
 }
 
 impl Tool for Delete {
@@ -54,9 +75,13 @@ impl Tool for Delete {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let kind = input.entity_type.unwrap_or(Deletable::Entry);
         let id = parse_id(kind.into(), &input.id.0)?;
+        if input.entity_type.is_none() {
+            refuse_triple(ctx, id)?;
+        }
         ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
             id: id.to_string(),
             entity_type: kind,
+            scope: scope_before(done),
             tx_id: done.tx.id.0,
         })
     }
@@ -64,8 +89,9 @@ impl Tool for Delete {
     fn text(output: &Output) -> String {
         let kind = EntityType::from(output.entity_type);
         format!(
-            "Deleted {kind} `{}` in transaction {tx}. `undo` transaction {tx} to have it back.",
+            "Deleted {kind} `{}`{} in transaction {tx}. `undo` transaction {tx} to have it back.",
             output.id,
+            in_scope(&output.scope),
             tx = output.tx_id
         )
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::item::{Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
-use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
+use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, sight};
@@ -22,12 +22,18 @@ pub(crate) struct History;
 pub(crate) struct Input {
     /// Only changes of this id, or scope by name.
     id: Option<Text<NAME_BYTES_MAX>>,
+    /// Only changes of this type.
     entity_type: Option<Kind>,
     /// Only later transactions.
     since_tx_id: Option<Tx>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Default 20.
     limit: Option<Whole<1, 100>>,
+    /// From `next_cursor`.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// As it was at this time.
+    as_of: Option<Moment>,
 }
 
 const LIMIT_DEFAULT: u64 = 20;
@@ -37,9 +43,10 @@ const SET_CHANGES_MAX: usize = 10_000;
 impl Tool for History {
     const NAME: &'static str = "history";
     const ABOUT: &'static str = "List transactions, newest first, with each change before and after. \
-        Use to see who changed what in what the scope sees, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
+        Use to see who changed what in what the scope sees (your own changes wherever they went), or to find a tx_id for `undo`. Do not use to find entries (`query`). \
         Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("tx_id", "integer"),
         ("at", "datetime"),
@@ -58,11 +65,12 @@ impl Tool for History {
         let asked = input.id.as_ref().map(|id| id.0.as_str());
         let entity_type = input.entity_type.map(EntityType::from);
         let since = TxId(input.since_tx_id.map_or(0, |tx| tx.0));
+        let at = ctx.as_of(None, input.as_of)?;
         let listing = ctx.listing(
-            format!("history {scope} {asked:?} {entity_type:?} {since}"),
+            format!("history {scope} {asked:?} {entity_type:?} {since} {at:?}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
-            None,
+            at,
         )?;
         let snapshot = &listing.snapshot;
         let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;
@@ -70,9 +78,11 @@ impl Tool for History {
             true => None,
             false => Some(sight(snapshot, &scope)?.scopes),
         };
+        // What the caller wrote is theirs to see, wherever it went.
+        let own = ctx.caller.origin.as_str();
         let view = match ctx.page {
-            Some(_) => View { scopes: scopes.as_deref(), changes_max: SET_CHANGES_MAX },
-            None => TransactionItem::view(scopes.as_deref()),
+            Some(_) => View { scopes: scopes.as_deref(), own: Some(own), changes_max: SET_CHANGES_MAX },
+            None => View { own: Some(own), ..TransactionItem::view(scopes.as_deref()) },
         };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
         if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
@@ -103,16 +113,23 @@ impl Tool for History {
     }
 }
 
-/// An id as it stands, or that of a scope or namespace by its name.
+/// An id as it stands, or that of a scope or namespace by a name that it has or had.
 fn find(snapshot: &Snapshot<'_>, entity_type: Option<EntityType>, text: &str) -> Result<Id, Stop> {
     let wanted = entity_type.unwrap_or(EntityType::Entry);
     if let Some(name) = ScopeName::parse(text) {
         let tree = snapshot.tree()?;
-        return tree.scope(&name).map(|(id, _)| id).ok_or_else(|| unknown_id(EntityType::Scope, text));
+        if let Some((id, _)) = tree.scope(&name) {
+            return Ok(id);
+        }
+        // A name that it had before, or the last one of a scope that is gone.
+        return snapshot.scope_id(&name)?.ok_or_else(|| unknown_id(EntityType::Scope, text));
     }
     if wanted == EntityType::Namespace && Id::parse(text).is_none() {
         let tree = snapshot.tree()?;
-        return tree.namespace(text).map(|(id, _)| id).ok_or_else(|| unknown_id(wanted, text));
+        if let Some((id, _)) = tree.namespace(text) {
+            return Ok(id);
+        }
+        return snapshot.namespace_id(text)?.ok_or_else(|| unknown_id(wanted, text));
     }
     parse_id(wanted, text)
 }

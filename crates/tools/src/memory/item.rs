@@ -9,7 +9,7 @@ use kenning_model::{
     TaskSize, Timestamp, Transaction, Triple,
 };
 use kenning_presentation::text::{clean, cut, fence};
-use kenning_storage::{Stored, View};
+use kenning_storage::{Committed, Stored, View};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,12 @@ pub struct EntryItem {
     #[schemars(with = "String")]
     pub valid_to: Option<String>,
     pub status: State,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// The id of the entry before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub follows: Option<String>,
     pub version: u32,
     pub recorded_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +68,9 @@ pub struct EntryItem {
     /// True when it did not fit and was cut; `knowledge://entries/{id}` has all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Why an ordinary search does not find it: `suppressed`, `expired` or `not yet valid`.
+    #[serde(skip)]
+    pub hidden: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -105,8 +114,9 @@ impl From<Size> for TaskSize {
 }
 
 impl EntryItem {
-    pub fn new(id: String, tx_id: u64, entry: &Entry, names: &ScopeNames) -> EntryItem {
+    pub fn new(id: String, tx_id: u64, entry: &Entry, names: &ScopeNames, now: Timestamp) -> EntryItem {
         EntryItem {
+            hidden: hidden(entry, now),
             id,
             scope: names.of(entry.scope),
             topic: clean(&entry.topic),
@@ -123,6 +133,8 @@ impl EntryItem {
                 Status::Active => State::Active,
                 Status::Suppressed => State::Suppressed,
             },
+            pinned: entry.pinned,
+            follows: entry.follows.map(|id| id.to_string()),
             version: entry.version,
             recorded_at: moment(entry.recorded_at),
             updated_at: entry.updated_at.map(moment),
@@ -152,6 +164,8 @@ impl EntryItem {
             ("confidence", self.confidence != before.confidence),
             ("valid_from", self.valid_from != before.valid_from),
             ("valid_to", self.valid_to != before.valid_to),
+            ("pinned", self.pinned != before.pinned),
+            ("follows", self.follows != before.follows),
         ];
         let others: Vec<&str> =
             others.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect();
@@ -194,6 +208,10 @@ pub struct TripleItem {
     #[schemars(with = "String")]
     pub updated_at: Option<String>,
     pub tx_id: u64,
+    /// How many steps from the name that was asked for; where more than one was allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub distance: Option<u32>,
 }
 
 impl TripleItem {
@@ -211,6 +229,7 @@ impl TripleItem {
             recorded_at: moment(triple.recorded_at),
             updated_at: triple.updated_at.map(moment),
             tx_id,
+            distance: None,
         }
     }
 
@@ -241,9 +260,10 @@ pub fn entry_items<'a>(
     stored: impl Iterator<Item = &'a Stored> + Clone,
 ) -> Result<Vec<EntryItem>, Stop> {
     let names = names_of(snapshot, stored.clone().map(|stored| &stored.record))?;
+    let now = snapshot.now();
     let item = |stored: &Stored| {
         let entry = stored.record.as_entry()?;
-        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names))
+        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names, now))
     };
     Ok(stored.filter_map(item).collect())
 }
@@ -261,7 +281,8 @@ pub fn transaction_items(
     let sides =
         changes.flat_map(|change| change.before.iter().map(|before| &before.record).chain(&change.after));
     let names = names_of(snapshot, sides)?;
-    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names)).collect())
+    let now = snapshot.now();
+    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names, now)).collect())
 }
 
 /// What the scopes are called that these records live in or speak of.
@@ -398,14 +419,14 @@ impl RecordItem {
     }
 
     /// None for a section: the change of its document stands for it.
-    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames) -> Option<RecordItem> {
+    fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames, now: Timestamp) -> Option<RecordItem> {
         Some(match record {
             Record::Section(_) => return None,
             Record::Document(document) => {
                 RecordItem::Document(Box::new(DocumentItem::new(tx_id, document, names)))
             }
             Record::Entry(entry) => {
-                RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names)))
+                RecordItem::Entry(Box::new(EntryItem::new(id.to_owned(), tx_id, entry, names, now)))
             }
             Record::Triple(triple) => {
                 RecordItem::Triple(Box::new(TripleItem::new(id.to_owned(), tx_id, triple, names)))
@@ -468,8 +489,8 @@ pub struct ChangeItem {
 
 impl ChangeItem {
     /// `tx_id` is the transaction that made the change.
-    pub fn new(change: &Change, tx_id: u64, names: &ScopeNames) -> ChangeItem {
-        let item = |record: &Record, tx_id| RecordItem::new(change.id.as_str(), tx_id, record, names);
+    pub fn new(change: &Change, tx_id: u64, names: &ScopeNames, now: Timestamp) -> ChangeItem {
+        let item = |record: &Record, tx_id| RecordItem::new(change.id.as_str(), tx_id, record, names, now);
         ChangeItem {
             entity_type: change.entity_type.into(),
             id: change.id.to_string(),
@@ -504,7 +525,7 @@ impl ChangeItem {
                 Some(RecordItem::Entry(entry)) => {
                     let topic =
                         if entry.topic.is_empty() { String::new() } else { format!("{}: ", entry.topic) };
-                    let hidden = if entry.status == State::Suppressed { "(suppressed) " } else { "" };
+                    let hidden = entry.hidden.map(|why| format!("({why}) ")).unwrap_or_default();
                     let text = format!("{hidden}{topic}{}", entry.content);
                     lines.push_str(&format!("\n    {name}: {}", one_line(&text, excerpt)));
                 }
@@ -555,10 +576,10 @@ pub struct TransactionItem {
 impl TransactionItem {
     /// So much of a transaction is shown to who sees these scopes.
     pub fn view(scopes: Option<&[ScopeId]>) -> View<'_> {
-        View { scopes, changes_max: CHANGES_MAX }
+        View { scopes, own: None, changes_max: CHANGES_MAX }
     }
 
-    fn new(tx: &Transaction, names: &ScopeNames) -> TransactionItem {
+    fn new(tx: &Transaction, names: &ScopeNames, now: Timestamp) -> TransactionItem {
         // A document stands for its sections.
         let is_shown = |change: &&Change| change.entity_type != EntityType::Section;
         let shown: Vec<&Change> = tx.changes.iter().filter(is_shown).take(CHANGES_MAX).collect();
@@ -568,7 +589,7 @@ impl TransactionItem {
             at: moment(tx.at),
             actor: clean(&tx.actor),
             tool: tx.tool.clone(),
-            changes: shown.into_iter().map(|change| ChangeItem::new(change, tx.id.0, names)).collect(),
+            changes: shown.into_iter().map(|change| ChangeItem::new(change, tx.id.0, names, now)).collect(),
             changes_left_out: Some(left_out).filter(|left| *left > 0),
             undoes: tx.undoes.iter().map(|tx| tx.0).collect(),
             undone_by: tx.undone_by.map(|tx| tx.0),
@@ -632,8 +653,19 @@ pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
     };
     let content = item.content.replace('\n', "\n  ");
     let content = cut(&content, excerpt.saturating_sub(topic.len() + tags.len() + place(&item.scope).len()));
-    let hidden = if item.status == State::Suppressed { " (suppressed)" } else { "" };
+    let hidden = item.hidden.map(|why| format!(" ({why})")).unwrap_or_default();
     format!("{} v{}{}{hidden}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
+}
+
+/// Why an ordinary search does not find an entry.
+fn hidden(entry: &Entry, now: Timestamp) -> Option<&'static str> {
+    if entry.status == Status::Suppressed {
+        return Some("suppressed");
+    }
+    if entry.valid_to.is_some_and(|to| to <= now) {
+        return Some("expired");
+    }
+    entry.valid_from.is_some_and(|from| now < from).then_some("not yet valid")
 }
 
 /// Where something is, unless it is where everyone sees it.
@@ -644,12 +676,15 @@ pub(crate) fn place(scope: &str) -> String {
     }
 }
 
-/// ` in scope `acme:web``, for a reply that tells where something was written; nothing for where everyone sees it.
+/// ` in scope `acme:web``, for a reply that tells where something was written.
 pub(crate) fn in_scope(scope: &str) -> String {
-    match scope {
-        GLOBAL_DEFAULT => String::new(),
-        scope => format!(" in scope `{scope}`"),
-    }
+    format!(" in scope `{scope}`")
+}
+
+/// The scope of what a transaction closed.
+pub(crate) fn scope_before(done: &Committed) -> String {
+    let before = done.tx.changes.iter().find_map(|change| change.before.as_ref());
+    before.and_then(|before| before.record.scope()).map(|scope| done.names.of(scope)).unwrap_or_default()
 }
 
 const GLOBAL_DEFAULT: &str = "global:default";

@@ -3,11 +3,14 @@
 mod delete;
 mod history;
 pub mod item;
+mod names;
 pub mod query;
 mod query_graph;
 mod read_rows;
 mod relate;
+pub(crate) mod similar;
 mod store;
+mod store_many;
 mod undo;
 mod update;
 
@@ -16,6 +19,7 @@ use crate::tool::{Row, row};
 pub(crate) fn tools() -> Vec<Row> {
     vec![
         row::<store::Store>(),
+        row::<store_many::StoreMany>(),
         row::<update::Update>(),
         row::<query::Query>(),
         row::<delete::Delete>(),

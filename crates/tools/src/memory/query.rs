@@ -90,6 +90,7 @@ impl Tool for Query {
         Do not use for links between things (`query_graph`) or past changes (`history`). \
         Returns at most `limit` (default 20, max 200); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("topic", "string"),
@@ -104,6 +105,8 @@ impl Tool for Query {
         ("valid_from", "datetime"),
         ("valid_to", "datetime"),
         ("status", "string"),
+        ("pinned", "boolean"),
+        ("follows", "string"),
         ("version", "integer"),
         ("recorded_at", "datetime"),
         ("updated_at", "datetime"),

@@ -1,12 +1,15 @@
 //! `query_graph`: look triples up by any of their parts.
 
+use kenning_engine::TriplesFrom;
 use kenning_model::{TxId, fold};
 use kenning_presentation::budget::ROWS_BYTES_MAX;
+use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::item::{TripleItem, as_data, place, triple_items};
-use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
+use super::names::nearest;
+use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, sight};
@@ -17,23 +20,57 @@ pub(crate) struct QueryGraph;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// From this one.
     subject: Option<Text<TERM_BYTES_MAX>>,
+    /// The relation.
     predicate: Option<Text<TERM_BYTES_MAX>>,
+    /// To this one.
     object: Option<Text<TERM_BYTES_MAX>>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Default 50.
     limit: Option<Whole<1, 200>>,
+    /// From `next_cursor`.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// The store as it was then.
     as_of_tx_id: Option<Tx>,
+    /// The store as it was at this time.
+    as_of: Option<Moment>,
+    /// Follow the same predicate so far from the named end; default 1.
+    max_hops: Option<Whole<1, 4>>,
 }
 
 const LIMIT_DEFAULT: u64 = 50;
 
+/// What is walked along where more than one step is allowed.
+fn walked<'a>(
+    [subject, predicate, object]: [&'a Option<String>; 3],
+    hops: u32,
+) -> Result<Option<TriplesFrom<'a>>, Stop> {
+    if hops == 1 {
+        return Ok(None);
+    }
+    let Some(predicate) = predicate.as_deref() else {
+        return Err(Stop::invalid(
+            "`max_hops` above 1 needs a `predicate` to follow; without one use `graph_expand`",
+        ));
+    };
+    match (subject, object) {
+        (Some(name), None) => Ok(Some(TriplesFrom { name, predicate, is_subject: true, hops })),
+        (None, Some(name)) => Ok(Some(TriplesFrom { name, predicate, is_subject: false, hops })),
+        _ => Err(Stop::invalid(
+            "`max_hops` above 1 starts at one end: give `subject` or `object`; for ways between two use `graph_paths`",
+        )),
+    }
+}
+
 impl Tool for QueryGraph {
     const NAME: &'static str = "query_graph";
     const ABOUT: &'static str = "Look triples up by subject, predicate and/or object: whole values, case ignored; none gives all. \
-        Use when you know one end or the relation. Do not use for text (`query`). \
+        Use when you know one end or the relation; with `max_hops` for all that depends on something, near and far (`object`), or all that it depends on (`subject`). Do not use for text (`query`). \
         Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("subject", "string"),
@@ -47,6 +84,7 @@ impl Tool for QueryGraph {
         ("recorded_at", "datetime"),
         ("updated_at", "datetime"),
         ("tx_id", "integer"),
+        ("distance", "integer"),
     ];
     type Input = Input;
     type Output = List<TripleItem>;
@@ -55,17 +93,38 @@ impl Tool for QueryGraph {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
         let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
-        let at = input.as_of_tx_id.map(|tx| TxId(tx.0));
+        let at = ctx.as_of(input.as_of_tx_id.map(|tx| TxId(tx.0)), input.as_of)?;
+        let hops = input.max_hops.map_or(1, |hops| hops.0 as u32);
+        let walked = walked([&subject, &predicate, &object], hops)?;
         let listing = ctx.listing(
-            format!("query_graph {scope} {subject:?} {predicate:?} {object:?} {at:?}"),
+            format!("query_graph {scope} {subject:?} {predicate:?} {object:?} {at:?} {hops}"),
             input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
         let fact = [subject.as_deref(), predicate.as_deref(), object.as_deref()];
         let sight = sight(&listing.snapshot, &scope)?;
-        let (triples, total) = listing.snapshot.triples(&sight, fact, listing.rows())?;
-        let items = triple_items(&listing.snapshot, &triples)?;
+        let (items, total) = match &walked {
+            None => {
+                let (triples, total) = listing.snapshot.triples(&sight, fact, listing.rows())?;
+                (triple_items(&listing.snapshot, &triples)?, total)
+            }
+            Some(from) => {
+                let (found, total) = listing.snapshot.triples_from(&sight, from, listing.rows())?;
+                let (triples, distances): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+                let items = triple_items(&listing.snapshot, &triples)?.into_iter().zip(distances);
+                (items.map(|(item, far)| TripleItem { distance: Some(far), ..item }).collect(), total)
+            }
+        };
+        if total == 0 {
+            for name in [&input.subject, &input.object].into_iter().flatten() {
+                let near = nearest(&listing.snapshot, &sight, &name.0)?;
+                if !near.is_empty() {
+                    let near: Vec<String> = near.iter().map(|name| quote(name, 100)).collect();
+                    ctx.note(format!("Names like {}: {}.", quote(&name.0, 100), near.join(", ")));
+                }
+            }
+        }
         // A triple is 3 KiB at most, far below what a reply holds.
         let items = ctx.fitting(items, ROWS_BYTES_MAX, |item| item);
         let list = listing.end(items, total)?;
@@ -83,12 +142,17 @@ impl Tool for QueryGraph {
             return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
         }
         let line = |item: &TripleItem| {
-            format!("{}{} {} (tx {})", item.id, place(&item.scope), item.line(usize::MAX), item.tx_id)
+            let far = item.distance.map(|far| format!(" {far}")).unwrap_or_default();
+            format!("{}{far}{} {} (tx {})", item.id, place(&item.scope), item.line(usize::MAX), item.tx_id)
         };
         let lines: Vec<String> = output.items.iter().map(line).collect();
+        let far = match output.items.iter().any(|item| item.distance.is_some()) {
+            true => " The number after an id is how many steps away it is.",
+            false => "",
+        };
         let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
         format!(
-            "Found {total} as of transaction {}. {}{more}",
+            "Found {total} as of transaction {}.{far} {}{more}",
             output.as_of_tx_id,
             as_data(&lines.join("\n"))
         )

@@ -1,12 +1,14 @@
 //! `relate`: write a fact of the graph.
 
-use kenning_model::Record;
+use kenning_engine::Snapshot;
+use kenning_model::{Record, ScopeId, fold};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_storage::{NewTriple, OnConflict, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::item::{TripleItem, as_data, in_scope};
+use super::names::respelt;
 use crate::arguments::{Confidence, NAME_BYTES_MAX, TERM_BYTES_MAX, TOPIC_BYTES_MAX, Text};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -16,11 +18,17 @@ pub(crate) struct Relate;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// What the fact is about.
     subject: Text<TERM_BYTES_MAX>,
+    /// The relation, in one spelling throughout.
     predicate: Text<TERM_BYTES_MAX>,
+    /// What it is related to.
     object: Text<TERM_BYTES_MAX>,
+    /// `namespace:scope`
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Where it comes from.
     source: Option<Text<TOPIC_BYTES_MAX>>,
+    /// How sure, 0 to 1.
     confidence: Option<Confidence>,
     /// When subject and predicate have another object; default keep_both.
     on_conflict: Option<Choice>,
@@ -47,20 +55,29 @@ pub(crate) struct Output {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     conflicts_left_out: Option<u64>,
+    /// Names in the graph that look nearly the same as the new subject or object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    similar_names: Vec<String>,
 }
 
 impl Tool for Relate {
     const NAME: &'static str = "relate";
     const ABOUT: &'static str = "Link two things in the graph: subject, predicate, object (\"api\", \"depends on\", \"auth\"). \
         Use for relations you will walk or look up. Do not use for prose (`store`). \
-        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again. \
+        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again; `similar_names` may be the same thing. \
         Look up with `query_graph`.";
     const EFFECT: Effect = Effect::WritesOnce;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let scope = ctx.scope(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let snapshot = ctx.engine.snapshot()?;
+        let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        // A hint must not stand in the way of a write.
+        let similar_names =
+            similar_names(&snapshot, scope, [&input.subject.0, &input.object.0]).unwrap_or_default();
+        drop(snapshot);
         let triple = NewTriple {
             scope,
             subject: input.subject.0,
@@ -100,6 +117,7 @@ impl Tool for Relate {
                 replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
                 conflicts,
                 conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
+                similar_names: similar_names.clone(),
             }
         })
     }
@@ -112,17 +130,27 @@ impl Tool for Relate {
                 format!("Wrote triple `{id}`{} in transaction {tx_id}.", in_scope(scope))
             }
             (false, false) => {
-                format!("Triple `{}` was there already, since transaction {}.", triple.id, triple.tx_id)
+                let TripleItem { id, tx_id, scope, .. } = triple;
+                format!("Triple `{id}` was there already{}, since transaction {tx_id}.", in_scope(scope))
             }
             (false, true) => {
                 format!(
-                    "Triple `{}` was there already; transaction {} took the others of its scope away.",
-                    triple.id, triple.tx_id
+                    "Triple `{}` was there already{}; transaction {} took the others of its scope away.",
+                    triple.id,
+                    in_scope(&triple.scope),
+                    triple.tx_id
                 )
             }
         };
+        let alike = match output.similar_names.is_empty() {
+            true => String::new(),
+            false => format!(
+                " These names look nearly the same; if one is meant, `undo` and use it. {}",
+                as_data(&output.similar_names.join("\n"))
+            ),
+        };
         if conflicts.is_empty() {
-            return written;
+            return format!("{written}{alike}");
         }
         let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
         let about = match (output.replaced, many) {
@@ -134,8 +162,27 @@ impl Tool for Relate {
         let newest = if output.conflicts_left_out.is_some() { ", the newest of which are" } else { "" };
         let lines: Vec<String> =
             conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
-        format!("{written} {about}{newest}. {}", as_data(&lines.join("\n")))
+        format!("{written} {about}{newest}. {}{alike}", as_data(&lines.join("\n")))
     }
+}
+
+/// Names in sight that a name which is new there may be another spelling of.
+fn similar_names(snapshot: &Snapshot<'_>, scope: ScopeId, names: [&str; 2]) -> Result<Vec<String>, Stop> {
+    let sight = snapshot.sight(scope)?;
+    let mut new = Vec::new();
+    for name in names {
+        if !snapshot.is_named(&sight, &fold(name))? {
+            new.push(name);
+        }
+    }
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = snapshot.names_in_triples(&sight)?;
+    let mut similar: Vec<String> = new.into_iter().flat_map(|name| respelt(&known, name)).collect();
+    similar.sort();
+    similar.dedup();
+    Ok(similar)
 }
 
 #[cfg(test)]

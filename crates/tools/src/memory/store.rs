@@ -1,40 +1,50 @@
 //! `store`: keep a piece of knowledge.
 
-use kenning_engine::{Similar, Snapshot};
-use kenning_model::{Record, ScopeId};
-use kenning_presentation::text::{clean, cut};
-use kenning_storage::{NewEntry, Write};
+use kenning_engine::Snapshot;
+use kenning_model::{EntityType, Id};
+use kenning_storage::{Follows, NewEntry, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::{as_data, in_scope, moment, one_line};
+use super::item::{in_scope, moment};
+use super::similar::{NewText, SimilarEntry, similar, similar_text};
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
-    Text,
+    Text, parse_id,
 };
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
 pub(crate) struct Store;
 
+/// The fields of an entry; `F` is how the entry before it is named.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct Input<F> {
     /// What it is about, in a few words.
     topic: Text<TOPIC_BYTES_MAX>,
     /// The fact itself; one per entry.
     content: Text<CONTENT_BYTES_MAX>,
+    /// Labels to filter by.
     tags: Option<Tags>,
     /// Other words someone may ask with.
     context: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// Sizes of the tasks it is for; none is all.
     task_sizes: Option<Sizes>,
     /// `namespace:scope`
-    scope: Option<Text<NAME_BYTES_MAX>>,
+    pub(super) scope: Option<Text<NAME_BYTES_MAX>>,
     /// Where it comes from.
     source: Option<Text<TOPIC_BYTES_MAX>>,
+    /// How sure, 0 to 1.
     confidence: Option<Confidence>,
+    /// Hidden before then.
     valid_from: Option<Moment>,
+    /// Hidden from then on.
     valid_to: Option<Moment>,
+    /// Give it with every task.
+    pinned: Option<bool>,
+    /// Id of the entry before it, in the same scope.
+    pub(super) follows: Option<F>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -47,44 +57,55 @@ pub(crate) struct Output {
     similar: Vec<SimilarEntry>,
 }
 
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-struct SimilarEntry {
-    id: String,
-    topic: String,
-    /// The beginning of its content.
-    content: String,
+impl<F> Input<F> {
+    /// The entry, and what it is like in the store so far.
+    pub(super) fn prepare(
+        self,
+        ctx: &Context<'_>,
+        snapshot: &Snapshot<'_>,
+        scope: kenning_model::ScopeId,
+        follows: Option<Follows>,
+    ) -> (NewEntry, Vec<SimilarEntry>) {
+        let new = NewEntry {
+            scope,
+            topic: self.topic.0,
+            content: self.content.0,
+            context: self.context.map(|context| context.0),
+            tags: self.tags.map(|tags| tags.0).unwrap_or_default(),
+            task_sizes: self.task_sizes.map(|sizes| sizes.0).unwrap_or_default(),
+            source: self.source.map(|source| source.0),
+            confidence: self.confidence.map(|confidence| confidence.0),
+            valid_from: self.valid_from.map(|moment| moment.0),
+            valid_to: self.valid_to.map(|moment| moment.0),
+            pinned: self.pinned.unwrap_or(false),
+            follows,
+        };
+        let followed: Option<Id> = match follows {
+            Some(Follows::Entry(id)) => Some(id),
+            _ => None,
+        };
+        let text = NewText { scope, topic: &new.topic, content: &new.content, except: followed.as_slice() };
+        let similar = similar(ctx, snapshot, &text);
+        (new, similar)
+    }
 }
-
-const SIMILAR_BYTES_MAX: usize = 300;
 
 impl Tool for Store {
     const NAME: &'static str = "store";
     const ABOUT: &'static str = "Keep a fact, decision or preference for later sessions. Use when you learn something worth remembering. \
-        Do not use to change an entry (`update`) or to link two things (`relate`). \
-        Returns id, tx_id and up to 3 `similar` entries; if one says the same, `undo` and `update` that one.";
+        Do not use to change an entry (`update`), for many at once (`store_many`) or to link two things (`relate`). \
+        Returns id, scope, tx_id and up to 3 `similar` entries; if one says the same, `undo` and `update` that one.";
     const EFFECT: Effect = Effect::Writes;
-    type Input = Input;
+    const HAS_NOTE: bool = true;
+    type Input = Input<Text<NAME_BYTES_MAX>>;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Output, Stop> {
         let snapshot = ctx.engine.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let (topic, content) = (input.topic.0, input.content.0);
-        // A hint must not stand in the way of a write.
-        let similar = similar(ctx, &snapshot, scope, &topic, &content).unwrap_or_default();
+        let follows = input.follows.as_ref().map(|id| parse_id(EntityType::Entry, &id.0)).transpose()?;
+        let (new, similar) = input.prepare(ctx, &snapshot, scope, follows.map(Follows::Entry));
         drop(snapshot);
-        let new = NewEntry {
-            scope,
-            topic,
-            content,
-            context: input.context.map(|context| context.0),
-            tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
-            task_sizes: input.task_sizes.map(|sizes| sizes.0).unwrap_or_default(),
-            source: input.source.map(|source| source.0),
-            confidence: input.confidence.map(|confidence| confidence.0),
-            valid_from: input.valid_from.map(|moment| moment.0),
-            valid_to: input.valid_to.map(|moment| moment.0),
-        };
         ctx.commit(Write::Store(new), move |done| Output {
             id: done.tx.changes[0].id.to_string(),
             scope: done.names.of(scope),
@@ -96,45 +117,8 @@ impl Tool for Store {
     }
 
     fn text(output: &Output) -> String {
-        let Output { id, tx_id, .. } = output;
-        let stored = format!("Stored `{id}`{} in transaction {tx_id}.", in_scope(&output.scope));
-        if output.similar.is_empty() {
-            return stored;
-        }
-        let lines: Vec<String> = output
-            .similar
-            .iter()
-            .map(|entry| {
-                format!("{} {}: {}", entry.id, one_line(&entry.topic, 100), one_line(&entry.content, 200))
-            })
-            .collect();
-        let next = format!(
-            "If one of these says the same, `undo` transaction {} and `update` that one instead.",
-            output.tx_id
-        );
-        format!("{stored} Similar entries were there before. {}\n{next}", as_data(&lines.join("\n")))
+        let Output { id, tx_id, scope, similar, .. } = output;
+        let similar = similar_text(similar, *tx_id);
+        format!("Stored `{id}`{} in transaction {tx_id}.{similar}", in_scope(scope))
     }
-}
-
-fn similar(
-    ctx: &Context<'_>,
-    snapshot: &Snapshot<'_>,
-    scope: ScopeId,
-    topic: &str,
-    content: &str,
-) -> Result<Vec<SimilarEntry>, Stop> {
-    let sight = snapshot.sight(scope)?;
-    let mut similar = Vec::new();
-    for id in ctx.engine.similar(snapshot, &Similar { sight: &sight, topic, content })? {
-        if let Some(stored) = snapshot.entry(id)?
-            && let Record::Entry(entry) = &stored.record
-        {
-            similar.push(SimilarEntry {
-                id: id.to_string(),
-                topic: clean(&entry.topic),
-                content: cut(&clean(&entry.content), SIMILAR_BYTES_MAX),
-            });
-        }
-    }
-    Ok(similar)
 }

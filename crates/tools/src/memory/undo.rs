@@ -65,6 +65,7 @@ impl Tool for Undo {
         Returns undone, tx_id, changed_ids; undo that tx_id to have it all again. \
         CONFLICT if the same ids changed since. Find tx_ids with `history`; try with `dry_run`.";
     const EFFECT: Effect = Effect::Removes;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = Output;
 
@@ -130,11 +131,15 @@ fn summary(tx: &Transaction) -> Output {
     }
 }
 
-/// Of the changes only those are shown that the caller's scope sees.
+/// Of others' changes only those are shown that the caller's scope sees.
 fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Result<Output, Stop> {
     let summary = summary(&tx);
     let snapshot = ctx.engine.snapshot()?;
-    if !ctx.caller.is_owner {
+    let mut is_own = true;
+    for undone in &tx.undoes {
+        is_own &= snapshot.origin_of(*undone)?.as_deref() == Some(&ctx.caller.origin);
+    }
+    if !ctx.caller.is_owner && !is_own {
         // A scope that is gone sees nothing, but what took it away can be undone.
         let seen = ctx.scope_name(named).and_then(|name| sight(&snapshot, &name));
         let scopes = seen.map(|sight| sight.scopes).unwrap_or_default();

@@ -5,7 +5,7 @@ use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item::moment;
+use super::item::{in_scope, moment};
 use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, Confidence, Moment, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Tags,
     Text, Whole, parse_id,
@@ -18,18 +18,32 @@ pub(crate) struct Update;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
+    /// Of the entry.
     id: Text<NAME_BYTES_MAX>,
+    /// The new topic.
     topic: Option<Text<TOPIC_BYTES_MAX>>,
+    /// The whole new text.
     content: Option<Text<CONTENT_BYTES_MAX>>,
     /// Replaces all tags.
     tags: Option<Tags>,
+    /// Other words someone may ask with.
     context: Option<Text<CONTEXT_BYTES_MAX>>,
+    /// Replaces all sizes.
     task_sizes: Option<Sizes>,
+    /// Moves it there.
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// Where it comes from.
     source: Option<Text<TOPIC_BYTES_MAX>>,
+    /// How sure, 0 to 1.
     confidence: Option<Confidence>,
+    /// Hidden before then.
     valid_from: Option<Moment>,
+    /// Hidden from then on.
     valid_to: Option<Moment>,
+    /// Whether it comes with every task.
+    pinned: Option<bool>,
+    /// Id of the entry before it.
+    follows: Option<Text<NAME_BYTES_MAX>>,
     /// Fields to unset.
     clear: Option<Vec<Field>>,
     /// Refuse if the entry is at another version.
@@ -46,6 +60,8 @@ enum Field {
     Confidence,
     ValidFrom,
     ValidTo,
+    Pinned,
+    Follows,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -63,6 +79,7 @@ impl Tool for Update {
         Use when a stored fact is wrong or has changed. Do not use for a new fact (`store`). \
         Pass `expected_version` to be refused (CONFLICT) if someone else changed it. Returns the new version.";
     const EFFECT: Effect = Effect::Writes;
+    const HAS_NOTE: bool = true;
     type Input = Input;
     type Output = Output;
 
@@ -85,7 +102,8 @@ impl Tool for Update {
     }
 
     fn text(output: &Output) -> String {
-        format!("Updated `{}` to version {} in transaction {}.", output.id, output.version, output.tx_id)
+        let Output { id, scope, tx_id, version, .. } = output;
+        format!("Updated `{id}`{} to version {version} in transaction {tx_id}.", in_scope(scope))
     }
 }
 
@@ -94,6 +112,7 @@ fn patch(ctx: &Context<'_>, input: Input) -> Result<EntryPatch, Stop> {
         Some(scope) => Some(ctx.scope(Some(&scope.0))?),
         None => None,
     };
+    let follows = input.follows.map(|id| parse_id(EntityType::Entry, &id.0)).transpose()?;
     let mut patch = EntryPatch {
         scope,
         topic: input.topic.map(|topic| topic.0),
@@ -105,6 +124,8 @@ fn patch(ctx: &Context<'_>, input: Input) -> Result<EntryPatch, Stop> {
         confidence: input.confidence.map(|confidence| Some(confidence.0)),
         valid_from: input.valid_from.map(|moment| Some(moment.0)),
         valid_to: input.valid_to.map(|moment| Some(moment.0)),
+        pinned: input.pinned,
+        follows: follows.map(Some),
     };
     for field in input.clear.unwrap_or_default() {
         let free = match field {
@@ -115,6 +136,8 @@ fn patch(ctx: &Context<'_>, input: Input) -> Result<EntryPatch, Stop> {
             Field::Confidence => patch.confidence.replace(None).is_none(),
             Field::ValidFrom => patch.valid_from.replace(None).is_none(),
             Field::ValidTo => patch.valid_to.replace(None).is_none(),
+            Field::Pinned => patch.pinned.replace(false).is_none(),
+            Field::Follows => patch.follows.replace(None).is_none(),
         };
         if !free {
             return Err(Stop::invalid("`clear` names a field that is also given, or names one twice"));

@@ -48,6 +48,8 @@ impl Player for InProcess {
             actor: actor.to_owned(),
             origin: format!("session of {actor}"),
             scope: "global:default".to_owned(),
+            // Bob works where nobody has said which scope is the project's.
+            has_scope: actor != "bob",
             is_owner: false,
             has_graph: true,
             scratch: self.scratch.clone(),

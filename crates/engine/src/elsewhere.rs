@@ -1,0 +1,99 @@
+//! Where else something is known: in other scopes of the namespace, in documents, in the graph. Only names and counts are
+//! told; what is there is read by asking there.
+
+use std::collections::{BTreeMap, HashSet};
+
+use kenning_model::{Id, ScopeId, Timestamp, fold};
+use kenning_retrieval::{By, Least};
+use kenning_storage::Error;
+
+use crate::search::Asked;
+use crate::{Sight, Snapshot};
+
+/// So many matches of a query are counted in each place.
+const COUNTED_MAX: u64 = 20;
+/// So many runs of words of the queries are looked up as names in the graph.
+const NAMES_MAX: usize = 60;
+/// A name in the graph has so many words at most.
+const NAME_WORDS_MAX: usize = 3;
+
+/// How much of what some queries ask for is outside of the entries in sight.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Entries by scope.
+    pub scopes: BTreeMap<ScopeId, u64>,
+    pub sections: u64,
+    pub facts: u64,
+}
+
+impl Snapshot<'_> {
+    /// `others` are the scopes of the namespace that are not in sight.
+    pub fn elsewhere(
+        &self,
+        sight: &Sight,
+        others: Vec<ScopeId>,
+        queries: &[&str],
+        now: Timestamp,
+    ) -> Result<Elsewhere, Error> {
+        let content = self.content()?;
+        let mut found = Elsewhere::default();
+        let (mut entries, mut sections): (HashSet<Id>, HashSet<Id>) = Default::default();
+        let others = Sight { at: sight.at, scopes: others };
+        for query in queries {
+            let ask = |sight, visible_at| Asked {
+                sight,
+                title: None,
+                text: Some(query),
+                labels: Vec::new(),
+                visible_at,
+                by: By::Words,
+                as_written: false,
+                known_words_only: true,
+                least: Least::Half,
+                explain: false,
+            };
+            if !others.scopes.is_empty() {
+                let asked = ask(&others, Some(now));
+                let matches = self.indexed().search(self.reader(), &asked, 0..COUNTED_MAX)?;
+                for hit in matches.hits.iter().filter(|hit| hit.has_word) {
+                    if entries.insert(hit.id)
+                        && let Some(scope) = self.entry(hit.id)?.and_then(|stored| stored.record.scope())
+                    {
+                        *found.scopes.entry(scope).or_default() += 1;
+                    }
+                }
+            }
+            if content.documents {
+                let matches = self.sections().search(self.reader(), &ask(sight, None), 0..COUNTED_MAX)?;
+                sections.extend(matches.hits.iter().filter(|hit| hit.has_word).map(|hit| hit.id));
+            }
+        }
+        found.sections = sections.len() as u64;
+        if content.triples {
+            found.facts = self.facts_about(sight, queries)?;
+        }
+        Ok(found)
+    }
+
+    /// How many triples have a run of words of a query for a name.
+    fn facts_about(&self, sight: &Sight, queries: &[&str]) -> Result<u64, Error> {
+        let mut names: Vec<String> = Vec::new();
+        for query in queries {
+            let folded = fold(query);
+            let is_around = |c: char| ",;:?!\"'()".contains(c);
+            let words: Vec<&str> =
+                folded.split_whitespace().map(|word| word.trim_matches(is_around)).collect();
+            for many in 1..=NAME_WORDS_MAX {
+                names.extend(words.windows(many).map(|run| run.join(" ")));
+            }
+        }
+        names.sort();
+        names.dedup();
+        self.graph(sight, |view| {
+            let facts = names.iter().take(NAMES_MAX).flat_map(|name| {
+                view.triples(Some(name), None).into_iter().chain(view.triples(None, Some(name)))
+            });
+            facts.collect::<HashSet<Id>>().len() as u64
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! What a new text nearly repeats, or says something else about: shown with every write of an entry.
+
+use kenning_engine::{Similar, Snapshot};
+use kenning_model::{Id, Record, ScopeId};
+use kenning_presentation::text::{clean, cut};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::item::{as_data, one_line};
+use crate::{Context, Stop};
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct SimilarEntry {
+    pub(crate) id: String,
+    topic: String,
+    /// The beginning of its content.
+    content: String,
+}
+
+const SIMILAR_BYTES_MAX: usize = 300;
+
+impl SimilarEntry {
+    /// `K7H9M2PQX8 deployment: Use blue-green deploys.`
+    pub(crate) fn line(&self) -> String {
+        let topic = match self.topic.is_empty() {
+            true => String::new(),
+            false => format!(" {}", one_line(&self.topic, 100)),
+        };
+        format!("{}{topic}: {}", self.id, one_line(&self.content, 200))
+    }
+}
+
+/// A text that is about to be written to a scope.
+pub(crate) struct NewText<'a> {
+    pub(crate) scope: ScopeId,
+    pub(crate) topic: &'a str,
+    pub(crate) content: &'a str,
+    /// What it is no news to be like: itself, and the entry that it follows.
+    pub(crate) except: &'a [Id],
+}
+
+/// The entries in sight that are like a text. A hint must not stand in the way of a write, so a failed search finds nothing.
+pub(crate) fn similar(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Vec<SimilarEntry> {
+    find(ctx, snapshot, new).unwrap_or_default()
+}
+
+fn find(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Result<Vec<SimilarEntry>, Stop> {
+    let NewText { scope, topic, content, except } = *new;
+    let sight = snapshot.sight(scope)?;
+    let mut similar = Vec::new();
+    for id in ctx.engine.similar(snapshot, &Similar { sight: &sight, topic, content, except })? {
+        if let Some(stored) = snapshot.entry(id)?
+            && let Record::Entry(entry) = &stored.record
+        {
+            similar.push(SimilarEntry {
+                id: id.to_string(),
+                topic: clean(&entry.topic),
+                content: cut(&clean(&entry.content), SIMILAR_BYTES_MAX),
+            });
+        }
+    }
+    Ok(similar)
+}
+
+/// What the text of a reply says after its first sentence; nothing where nothing is similar.
+pub(crate) fn similar_text(similar: &[SimilarEntry], tx_id: u64) -> String {
+    if similar.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = similar.iter().map(SimilarEntry::line).collect();
+    format!(
+        " Similar entries were there before. {}\nIf one of these says the same, `undo` transaction {tx_id} and `update` that one instead; \
+         if one no longer holds, `resolve_knowledge_collision`.",
+        as_data(&lines.join("\n"))
+    )
+}
