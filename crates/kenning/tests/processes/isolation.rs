@@ -350,7 +350,8 @@ impl Asking<'_> {
 
     /// What was written to see what is said about it goes again, so that every scope finds the same store.
     fn take_back(&mut self, params: &Value, written: &Value) {
-        let is_writing = ["store", "store_many", "relate"].iter().any(|tool| params["name"] == *tool);
+        let is_writing =
+            ["store", "store_many", "write_knowledge", "relate"].iter().any(|tool| params["name"] == *tool);
         if is_writing && written["tx_id"].is_u64() && written["written"] != false {
             crate::call(self.client, "undo", json!({"tx_id": written["tx_id"]}));
         }
