@@ -154,6 +154,11 @@ impl<'a> Snapshot<'a> {
         self.opened.storage.now()
     }
 
+    /// When a transaction was made.
+    pub fn time_of(&self, tx: TxId) -> Result<Option<Timestamp>, Error> {
+        Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.at))
+    }
+
     /// Who made a transaction, as the log calls them.
     pub fn origin_of(&self, tx: TxId) -> Result<Option<String>, Error> {
         Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))

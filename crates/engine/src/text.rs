@@ -13,11 +13,13 @@ pub(crate) struct Said {
     pub(crate) record: Record,
     /// Those of a pattern, which is found as a whole.
     sections: Vec<Section>,
+    /// The text of the entry before this one, as it was when this version was written.
+    neighbour: String,
 }
 
 impl From<Record> for Said {
     fn from(record: Record) -> Said {
-        Said { record, sections: Vec::new() }
+        Said { record, sections: Vec::new(), neighbour: String::new() }
     }
 }
 
@@ -29,8 +31,15 @@ impl Said {
         Ok(Some(said))
     }
 
-    /// A document has a version of its own for every change of its sections, so these are the ones of this version.
+    /// A document has a version of its own for every change of its sections, so these are the ones of this version. What an
+    /// entry follows is taken as it was at the time, so that the index of a log is always the same.
     pub(crate) fn complete(&mut self, reader: &dyn Reader, id: Id, at: TxId) -> Result<(), Error> {
+        if let Some(before) = self.record.as_entry().and_then(|entry| entry.follows)
+            && let Some(stored) = reader.record(EntityType::Entry, before, at)?
+            && let Record::Entry(entry) = &stored.record
+        {
+            self.neighbour = clean(&entry.content);
+        }
         if self.record.as_document().is_some_and(|document| document.pattern.is_some()) {
             let sections = reader.sections_of(id, at)?.into_iter();
             self.sections = sections.filter_map(|stored| section_of(stored.record)).collect();
@@ -41,7 +50,7 @@ impl Said {
     /// By passage; most records are one.
     pub(crate) fn texts(&self) -> Vec<Text> {
         match &self.record {
-            Record::Entry(entry) => vec![Text::of_entry(entry)],
+            Record::Entry(entry) => vec![Text { neighbour: self.neighbour.clone(), ..Text::of_entry(entry) }],
             Record::Section(section) => Text::of_section(section),
             Record::Document(document) => Text::of_pattern(document, &self.sections).into_iter().collect(),
             // Nothing else is fed.
@@ -61,6 +70,7 @@ pub(crate) struct Text {
     title: String,
     body: String,
     context: String,
+    neighbour: String,
     labels: Vec<String>,
 }
 
@@ -73,7 +83,7 @@ impl Text {
         labels.sort();
         labels.dedup();
         let (title, body) = (clean(&entry.topic), clean(&entry.content));
-        Text { title, body, context: context.join("\n"), labels }
+        Text { title, body, context: context.join("\n"), neighbour: String::new(), labels }
     }
 
     /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
@@ -93,6 +103,7 @@ impl Text {
             title: title.clone(),
             body: format!("{}{tags}", &text[range]),
             context: String::new(),
+            neighbour: String::new(),
             labels: labels.clone(),
         };
         ranges.into_iter().map(passage).collect()
@@ -115,12 +126,13 @@ impl Text {
         }
         let mut labels = vec![PatternLabel::Category.of(&pattern.category)];
         labels.extend(pattern.difficulty.iter().map(|difficulty| PatternLabel::Difficulty.of(difficulty)));
-        Some(Text { title: clean(&document.title), body, context: String::new(), labels })
+        let (context, neighbour) = (String::new(), String::new());
+        Some(Text { title: clean(&document.title), body, context, neighbour, labels })
     }
 
     pub(crate) fn document(&self) -> kenning_retrieval::Document<'_> {
-        let Text { title, body, context, labels } = self;
-        kenning_retrieval::Document { title, body, context, labels, ..Default::default() }
+        let Text { title, body, context, neighbour, labels } = self;
+        kenning_retrieval::Document { title, body, context, neighbour, labels }
     }
 
     pub(crate) fn prepared(&self, embedder: &Embedder) -> Prepared {

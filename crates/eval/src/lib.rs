@@ -4,6 +4,7 @@
 mod documents;
 mod library;
 mod measure;
+mod recall;
 mod set;
 
 use std::collections::HashMap;
@@ -16,8 +17,9 @@ use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
 
 pub use documents::{Files, evaluate_documents};
-pub use library::{Library, quoted};
+pub use library::{Library, quoted, text_of};
 pub use measure::{Interval, Scores, answers};
+pub use recall::{Organisation, RecallScores, evaluate_recall};
 pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use kenning_engine::{Embedder, Engine, Format, Intake};
 use kenning_model::{Id, Record};
-use kenning_presentation::Reply;
+use kenning_presentation::{Block, Reply};
 use kenning_testkit::TempStore;
 use kenning_tools::{Access, Caller, dispatch, find};
 use serde_json::Value;
@@ -16,6 +16,12 @@ pub struct Library {
     caller: Caller,
     intake: Intake,
     _store: TempStore,
+}
+
+impl Default for Library {
+    fn default() -> Library {
+        Library::new(Embedder::default())
+    }
 }
 
 impl Library {
@@ -41,7 +47,7 @@ impl Library {
     pub fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Reply> {
         let definition = find(tool).with_context(|| format!("there is no tool `{tool}`"))?;
         let arguments = arguments.as_object().cloned().context("arguments are an object")?;
-        let reply = dispatch(&self.engine, &self.caller, Access::ReadOnly, definition, arguments);
+        let reply = dispatch(&self.engine, &self.caller, Access::ReadWrite, definition, arguments);
         anyhow::ensure!(!reply.is_error, "{tool}: {}", reply.structured);
         Ok(reply)
     }
@@ -66,6 +72,13 @@ impl Library {
         }
         Ok(paths)
     }
+}
+
+/// The text that a model reads.
+pub fn text_of(reply: &Reply) -> &str {
+    let text = |block: &'_ Block| matches!(block, Block::Text(_));
+    let first = reply.blocks.iter().find(|block| text(block));
+    first.map_or("", |block| if let Block::Text(text) = block { text } else { "" })
 }
 
 /// The sentences of a reply that quotes.

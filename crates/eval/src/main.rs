@@ -7,15 +7,23 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 use kenning_engine::Embedder;
-use kenning_eval::{Files, Scores, Set, evaluate, evaluate_documents};
+use kenning_eval::{Files, Organisation, Scores, Set, evaluate, evaluate_documents, evaluate_recall};
 use serde_json::json;
 
 /// Measure search on labelled sets (corpus.jsonl, queries.jsonl, qrels.tsv)
 #[derive(Parser)]
 struct Arguments {
     /// Folders, one set each
-    #[arg(required = true)]
     sets: Vec<PathBuf>,
+    /// Ask for the tasks of these organisations (`crates/eval/recall/*.json`), and count the rules that come
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    recall: Vec<PathBuf>,
+    /// With `--recall`: the part that was kept unseen
+    #[arg(long)]
+    unseen: bool,
+    /// With `--recall`: how many entries other namespaces have
+    #[arg(long, default_value_t = 0)]
+    others: usize,
     /// Also measure whether the sentences that would be quoted have the answer in them
     #[arg(long)]
     evidence: bool,
@@ -45,6 +53,14 @@ impl Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    for path in &arguments.recall {
+        let organisation = Organisation::read(path)?;
+        let scores = evaluate_recall(&organisation, arguments.unseen, arguments.others)?;
+        println!("{}: {}", organisation.name, serde_json::to_string(&scores)?);
+    }
+    if arguments.sets.is_empty() {
+        return Ok(());
+    }
     let mut figures: BTreeMap<String, Scores> = BTreeMap::new();
     println!("set                     nDCG@10 [95 %]         R@5    R@10   MRR    p50 µs   p99 µs  evidence");
     for dir in &arguments.sets {

@@ -93,7 +93,8 @@ impl ToolList {
 
     /// Whether after these transactions other tools are listed than before them.
     async fn has_changed(&mut self, transactions: &[Seen]) -> bool {
-        let is_content = |change: &Change| change.entity_type == EntityType::Document;
+        let is_content =
+            |change: &Change| matches!(change.entity_type, EntityType::Document | EntityType::Triple);
         self.is_behind |= transactions.iter().any(|seen| seen.tx.changes.iter().any(is_content));
         let Some(last) = transactions.last().filter(|_| self.is_behind) else { return false };
         match self.listed(last.tx.id).await {

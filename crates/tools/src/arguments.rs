@@ -83,6 +83,9 @@ pub type Ids = Texts<1, 50, NAME_BYTES_MAX>;
 pub type Parents = Texts<0, 32, NAME_BYTES_MAX>;
 pub type Queries = Texts<1, 15, TERM_BYTES_MAX>;
 
+/// Ids of entries.
+pub type EntryIds = Texts<1, 50, NAME_BYTES_MAX>;
+
 impl<'de, const MIN: usize, const MAX: usize, const BYTES_MAX: usize> Deserialize<'de>
     for Texts<MIN, MAX, BYTES_MAX>
 {

@@ -6,6 +6,7 @@ mod code;
 mod compat;
 mod dispatch;
 mod documents;
+mod elsewhere;
 mod graph;
 mod kb;
 mod keyed;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{Engine, Error, Sight, Snapshot};
-use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, TxId, is_name};
+use kenning_model::{Change, EntityType, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Ask, Block, Link, Reply};
@@ -278,7 +278,8 @@ const PAGE_ARGUMENTS: [&str; 7] =
 impl Context<'_> {
     /// The scope that a call names, or the caller's; one that was renamed by the name that it has now, which the reply says.
     pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
-        let name = scope_name(named.unwrap_or(&self.caller.scope))?;
+        let text = named.unwrap_or(&self.caller.scope);
+        let name = scope_name(text).map_err(|stop| self.name_scopes(text).unwrap_or(stop))?;
         if name == ScopeName::global_default() {
             return Ok(name);
         }
@@ -288,6 +289,18 @@ impl Context<'_> {
             None => renamed_note(&name.to_string(), &now.to_string()),
         });
         Ok(now)
+    }
+
+    /// What is wrong with the name of a namespace where a scope is meant, if it is one.
+    fn name_scopes(&self, text: &str) -> Option<Stop> {
+        const NAMED_MAX: usize = 8;
+        let tree = self.engine.snapshot().ok()?.tree().ok()?;
+        let (id, namespace) = tree.namespace(text)?;
+        let all: Vec<String> =
+            tree.scopes(id).map(|(_, scope)| format!("`{}:{}`", namespace.name, scope.name)).collect();
+        let more = if all.len() > NAMED_MAX { ", …" } else { "" };
+        let named = all[..all.len().min(NAMED_MAX)].join(", ");
+        Some(Stop::invalid(format!("`scope`: `{text}` is a namespace; its scopes are {named}{more}")))
     }
 
     /// The transaction that a call looks back to: one that it names, or the newest at or before a time.
@@ -365,7 +378,7 @@ impl Context<'_> {
 
 /// A scope's name as a call or an address gives it.
 pub fn scope_name(text: &str) -> Result<ScopeName, Stop> {
-    scope_name_in("scope", text, |name| format!("the whole namespace is `{name}:{DEFAULT}`"))
+    scope_name_in("scope", text, |name| format!("`get_namespaces` lists the scopes of `{name}`"))
 }
 
 /// As `scope_name`, for an argument that is called otherwise. `meant` says what a single name may have been meant for.

@@ -16,8 +16,8 @@ use self::world::{COMMON, Kind, Reach, World, markers};
 use crate::subscriptions::SOON;
 use crate::{server, start, start_in, text};
 
-/// Names that scopes had once. From there nothing is seen any more.
-const GONE: [&str; 3] = ["acme:doomed", "gone:default", "zeta:lab"];
+/// Scopes that were deleted. From there nothing is seen any more; a name that was only changed is followed.
+const GONE: [&str; 2] = ["acme:doomed", "gone:default"];
 /// Scopes that are also asked from by a server that was started for them.
 const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:tools", "acme:doomed"];
 
@@ -350,7 +350,8 @@ impl Asking<'_> {
 
     /// What was written to see what is said about it goes again, so that every scope finds the same store.
     fn take_back(&mut self, params: &Value, written: &Value) {
-        let is_writing = ["store", "relate"].iter().any(|tool| params["name"] == *tool);
+        let is_writing =
+            ["store", "store_many", "write_knowledge", "relate"].iter().any(|tool| params["name"] == *tool);
         if is_writing && written["tx_id"].is_u64() && written["written"] != false {
             crate::call(self.client, "undo", json!({"tx_id": written["tx_id"]}));
         }

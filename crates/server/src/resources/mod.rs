@@ -139,7 +139,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
         }
         Place::Transactions => {
             let since = uri.since_tx_id.unwrap_or_default();
-            let view = TransactionItem::view(Some(&scopes));
+            let view = TransactionItem::view(Some(&sight.scopes));
             let (transactions, total) = snapshot.history(None, None, since, view, listing.rows())?;
             let items = transaction_items(snapshot, &transactions)?;
             let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use kenning_engine::{GAP, Rarity, Sight, Snapshot, TaskMatches, excerpt};
+use kenning_engine::{Rarity, Sight, Snapshot, TaskMatches, excerpt};
 use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, ScopeNames, TaskSize};
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::text::{clean, cut};
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{NAME_BYTES_MAX, Queries, Text, Whole};
 use crate::code::counted;
+use crate::elsewhere::elsewhere;
 use crate::keyed::{ById, ByScope, Keyed};
 use crate::memory::item::{Size, as_data, moment};
 use crate::memory::query::degraded;
@@ -55,7 +56,6 @@ const ENTRIES_MAX: usize = 200;
 const COMPARED_MAX: usize = 64;
 const CONTRADICTIONS_MAX: usize = 10;
 const LEFT_OUT_MAX: usize = 20;
-const ELSEWHERE_MAX: usize = 8;
 /// A text that contradicts another is shown up to this length.
 const CONTRADICTION_BYTES: usize = 160;
 const QUERY_BYTES: usize = 120;
@@ -81,7 +81,6 @@ pub(crate) struct Output {
     as_of_tx_id: u64,
     provenance: Map<String, Value>,
     is_everything: bool,
-    max_tokens: u64,
     is_degraded: bool,
 }
 
@@ -153,7 +152,6 @@ impl Tool for GetTaskContext {
         let little = task.little(snapshot.newest_entries(&sight, now, LITTLE_ENTRIES + 1)?, !matched.is_empty());
         let is_everything = little.is_some();
         let rest = task.rest(little.unwrap_or_default(), &pinned, &matched);
-        let elsewhere = task.elsewhere(&scope, queries, now)?;
         let nothing_for: Notes = matches
             .nothing_for
             .iter()
@@ -161,6 +159,7 @@ impl Tool for GetTaskContext {
             .collect();
         let names = task.names(pinned.iter().chain(&matched).chain(&rest))?;
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
+        let elsewhere = elsewhere(&snapshot, &sight, &scope, &texts, now)?;
         let max_tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0);
         let mut page = Page {
             names: &names,
@@ -174,7 +173,8 @@ impl Tool for GetTaskContext {
         page.take(pinned, Some(pinned_room));
         page.take(task.nearest_first(matched, &matches), None);
         page.take(rest, None);
-        Ok(page.output(Asked { scope, matches, queries: queries.len(), max_tokens, is_everything, nothing_for, elsewhere, at: snapshot.at().0 }))
+        let (queries, at) = (queries.len(), snapshot.at().0);
+        Ok(page.output(Asked { scope, matches, queries, is_everything, nothing_for, elsewhere, at }))
     }
 
     fn text(output: &Output) -> String {
@@ -318,36 +318,6 @@ impl Task<'_> {
         let scopes: BTreeSet<ScopeId> = candidates.map(|candidate| candidate.entry.scope).collect();
         Ok(self.snapshot.scope_names(&scopes.into_iter().collect::<Vec<_>>())?)
     }
-
-    /// Matches in other scopes of the namespace, in documents and in the graph.
-    fn elsewhere(
-        &self,
-        scope: &ScopeName,
-        queries: &[String],
-        now: kenning_model::Timestamp,
-    ) -> Result<Notes, Stop> {
-        let tree = self.snapshot.tree()?;
-        let namespace = tree.namespace(&scope.namespace).map(|(id, _)| id);
-        let all = namespace.into_iter().flat_map(|id| tree.scopes(id)).map(|(_, scope)| scope.number);
-        let others: Vec<ScopeId> = all.filter(|scope| !self.sight.sees(*scope)).collect();
-        let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
-        let found = self.snapshot.elsewhere(self.sight, others, &texts, now)?;
-        let names = tree.names();
-        let mut notes: Notes = found
-            .scopes
-            .iter()
-            .map(|(scope, many)| (names.of(*scope), counted(*many as usize, "entry")))
-            .collect();
-        notes.sort();
-        notes.truncate(ELSEWHERE_MAX);
-        if found.sections > 0 {
-            notes.push(("documents".to_owned(), counted(found.sections as usize, "section")));
-        }
-        if found.facts > 0 {
-            notes.push(("graph".to_owned(), counted(found.facts as usize, "fact")));
-        }
-        Ok(notes)
-    }
 }
 
 /// What was asked, and what is known before the entries are chosen.
@@ -355,7 +325,6 @@ struct Asked {
     scope: ScopeName,
     matches: TaskMatches,
     queries: usize,
-    max_tokens: u64,
     is_everything: bool,
     nothing_for: Notes,
     elsewhere: Notes,
@@ -399,7 +368,7 @@ impl Page<'_> {
     }
 
     fn output(mut self, asked: Asked) -> Output {
-        let Asked { scope, matches, queries, max_tokens, is_everything, nothing_for, elsewhere, at } = asked;
+        let Asked { scope, matches, queries, is_everything, nothing_for, elsewhere, at } = asked;
         // Scopes are written nearest first; within one, what comes first stays first.
         let sight = self.sight;
         self.shown.sort_by_key(|(candidate, _)| sight.distance(candidate.entry.scope));
@@ -430,7 +399,6 @@ impl Page<'_> {
             as_of_tx_id: at,
             provenance,
             is_everything,
-            max_tokens,
             is_degraded: matches.is_degraded,
         }
     }
@@ -478,7 +446,14 @@ fn contradictions(shown: &[(Candidate, String)]) -> Notes {
         let ((one, _), (other, text)) = (&shown[one], &shown[other]);
         (one.id.to_string(), format!("{}: {}", other.id, cut(text, CONTRADICTION_BYTES)))
     };
-    kenning_engine::collisions(&compared).into_iter().map(note).collect()
+    let mut notes = Notes::new();
+    for (id, text) in kenning_engine::collisions(&compared).into_iter().map(note) {
+        match notes.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, known)) => known.push_str(&format!("; {text}")),
+            None => notes.push((id, text)),
+        }
+    }
+    notes
 }
 
 /// What is left of the tokens, counted in the larger of the two channels.

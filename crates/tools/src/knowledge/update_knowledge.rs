@@ -10,7 +10,7 @@ use crate::arguments::{
     CONTENT_BYTES_MAX, CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Sizes, TOPIC_BYTES_MAX, Text, parse_id,
 };
 use crate::memory::similar::{NewText, SimilarEntry, similar, similar_text};
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, Tool, sight};
 use crate::{Context, Stop};
 
 pub(crate) struct UpdateKnowledge;
@@ -80,19 +80,21 @@ impl Tool for UpdateKnowledge {
     }
 }
 
-/// What the entry is like once it is changed; nothing if its text stays and so does its place.
+/// What the entry is like once its text is changed. An id may be of any scope, so only what the caller sees too is told.
 fn alike(ctx: &Context<'_>, id: Id, patch: &EntryPatch) -> Result<Vec<SimilarEntry>, Stop> {
-    if patch.topic.is_none() && patch.content.is_none() && patch.scope.is_none() {
+    if patch.topic.is_none() && patch.content.is_none() {
         return Ok(Vec::new());
     }
     let snapshot = ctx.engine.snapshot()?;
     let Some(stored) = snapshot.entry(id)? else { return Ok(Vec::new()) };
     let Some(entry) = stored.record.as_entry() else { return Ok(Vec::new()) };
+    let within = sight(&snapshot, &ctx.scope_name(None)?)?.scopes;
     let text = NewText {
         scope: patch.scope.unwrap_or(entry.scope),
         topic: patch.topic.as_deref().unwrap_or(&entry.topic),
         content: patch.content.as_deref().unwrap_or(&entry.content),
         except: &[id],
+        within: Some(&within),
     };
     Ok(similar(ctx, &snapshot, &text))
 }

@@ -48,7 +48,7 @@ impl Tool for WriteKnowledge {
             pinned: input.pinned.unwrap_or(false),
             ..NewEntry::new(scope, input.topic.map(|topic| topic.0).unwrap_or_default(), input.content.0)
         };
-        let text = NewText { scope, topic: &new.topic, content: &new.content, except: &[] };
+        let text = NewText { scope, topic: &new.topic, content: &new.content, except: &[], within: None };
         let similar = similar(ctx, &snapshot, &text);
         drop(snapshot);
         ctx.commit(Write::Store(new), move |done| EntryOutput {

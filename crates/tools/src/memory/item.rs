@@ -188,6 +188,98 @@ impl EntryItem {
     }
 }
 
+/// An entry as lists show it: what was stored, and what is needed to go on. `detail: "full"`, resources and result sets
+/// have the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LeanEntry {
+    pub id: String,
+    pub version: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(default)]
+    pub topic: String,
+    /// All of it, or there is an `excerpt` instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub content: Option<String>,
+    /// The best parts of a content that does not fit, with `[…]` where something is missing; `ids` of `query` gives all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub excerpt: Option<String>,
+    /// How long the whole content is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "usize")]
+    pub bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    pub confidence: Option<f64>,
+    pub recorded_at: String,
+    /// If it is not the one that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub scope: Option<String>,
+    /// If it is not active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "State")]
+    pub status: Option<State>,
+    #[serde(skip)]
+    hidden: Option<&'static str>,
+}
+
+impl LeanEntry {
+    /// `parts` makes the best parts of a text that is longer than the room for it.
+    pub fn new(item: EntryItem, asked: &str, room: usize, parts: impl Fn(&str, usize) -> String) -> LeanEntry {
+        let (mut content, mut excerpt, mut bytes) = (None, None, None);
+        if item.content.len() <= room {
+            content = Some(item.content);
+        } else {
+            bytes = Some(item.content.len());
+            excerpt = Some(parts(&item.content, room));
+        }
+        LeanEntry {
+            id: item.id,
+            version: item.version,
+            topic: item.topic,
+            content,
+            excerpt,
+            bytes,
+            tags: item.tags,
+            confidence: item.confidence,
+            recorded_at: item.recorded_at,
+            scope: Some(item.scope).filter(|scope| scope != asked),
+            status: Some(item.status).filter(|status| *status != State::Active),
+            hidden: item.hidden,
+        }
+    }
+
+    /// For the text channel: the first line begins with the id, the lines of the content are indented, so content can't
+    /// pass for another entry.
+    pub fn lines(&self) -> String {
+        let scope = self.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
+        let hidden = self.hidden.map(|why| format!(" ({why})")).unwrap_or_default();
+        let topic = if self.topic.is_empty() { String::new() } else { format!(" {}", one_line(&self.topic, 512)) };
+        let tags =
+            if self.tags.is_empty() { String::new() } else { format!(" [{}]", one_line(&self.tags.join(", "), 200)) };
+        let cut = self.bytes.map(|bytes| format!(" (parts of {bytes} bytes)")).unwrap_or_default();
+        let text = self.content.as_ref().or(self.excerpt.as_ref()).map_or("", String::as_str);
+        let text = text.replace('\n', "\n  ");
+        format!("{} v{}{scope}{hidden}{topic}{tags}{cut}\n  {text}", self.id, self.version)
+    }
+}
+
+/// How much of each thing a list shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Detail {
+    /// What was stored, and what is needed to go on.
+    #[default]
+    Lean,
+    /// Every field.
+    Full,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TripleItem {
     pub id: String,

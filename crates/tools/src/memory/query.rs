@@ -1,19 +1,22 @@
 //! `query`: find entries by words, tags and time.
 
-use kenning_engine::{By, Explanation, Question};
-use kenning_model::{ScopeName, TxId};
-use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, excerpt_bytes};
+use kenning_engine::{By, EntryHit, Explanation, Found, Question, Sight, Snapshot, excerpt};
+use kenning_model::{EntityType, Id, ScopeName, Timestamp, TxId};
+use kenning_presentation::budget::ROWS_EMBEDDED_BYTES_MAX;
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::item::{EntryItem, as_data, entry_items, entry_lines, one_line};
-use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole};
+use super::item::{Detail, EntryItem, LeanEntry, as_data, entry_items, entry_lines, one_line};
+use crate::arguments::{
+    CONTEXT_BYTES_MAX, EntryIds, Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Tags, Text, Tx, Whole, unknown_id,
+};
 use crate::code::counted;
+use crate::elsewhere::elsewhere;
 use crate::sets::{Attached, Columns};
 use crate::tool::{Effect, Tool, sight};
-use crate::{Context, List, Stop};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct Query;
 
@@ -26,20 +29,40 @@ pub(crate) struct Input {
     content: Option<Text<CONTEXT_BYTES_MAX>>,
     /// All must be there.
     tags: Option<Tags>,
+    /// These entries, whole.
+    ids: Option<EntryIds>,
+    /// Where to look; default the project's scope.
     scope: Option<Text<NAME_BYTES_MAX>>,
+    /// How many at most; default 20.
     limit: Option<Whole<1, 200>>,
+    /// `next_cursor` of the page before.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
-    /// The store as it was then.
+    /// Only what this session wrote.
+    own_only: Option<bool>,
+    /// Recorded at or after this time.
+    since: Option<Moment>,
+    /// Recorded before this time.
+    until: Option<Moment>,
+    /// The store as it was at this transaction.
     as_of_tx_id: Option<Tx>,
+    /// The store as it was at this time.
+    as_of: Option<Moment>,
+    /// Also suppressed and expired ones.
     include_suppressed: Option<bool>,
     /// Say why each matched.
     explain: Option<bool>,
+    /// `full` has every field.
+    detail: Option<Detail>,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
     #[serde(flatten)]
     list: List<Item>,
+    /// Where there are matches, if there are none here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Map<String, Value>")]
+    elsewhere: Option<Map<String, Value>>,
     #[serde(skip)]
     asked: Asked,
     #[serde(skip)]
@@ -49,10 +72,17 @@ pub(crate) struct Output {
 #[derive(Serialize, JsonSchema)]
 struct Item {
     #[serde(flatten)]
-    entry: EntryItem,
+    entry: Shown,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Why")]
     explain: Option<Why>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Shown {
+    Lean(Box<LeanEntry>),
+    Full(Box<EntryItem>),
 }
 
 /// Why an entry matched.
@@ -83,14 +113,17 @@ const ADDRESS_BYTES_MAX: usize = 1024;
 
 const LIMIT_DEFAULT: u64 = 20;
 
+/// How many bytes of an entry are shown, by its rank: the first ranks up to here get so much. The best hits get room first,
+/// and what a hit gets does not depend on how many are asked for.
+const ROOM: [(usize, usize); 4] = [(5, 2000), (10, 1000), (20, 400), (usize::MAX, 250)];
+
 impl Tool for Query {
     const NAME: &'static str = "query";
-    const ABOUT: &'static str = "Find entries. Use before you start on a task or answer from memory. \
-        `topic` words are sought in topics, `content` words anywhere; any word matches, the best come first; without words the newest. \
-        Do not use for links between things (`query_graph`) or past changes (`history`). \
-        Returns at most `limit` (default 20, max 200); for more pass `next_cursor` as `cursor`.";
+    const ABOUT: &'static str = "Find entries, or list them. Use to look something up, to answer from memory, and to read entries whole (`ids`). \
+        `topic` words are sought in topics, `content` words anywhere, also by meaning; any word matches, the best come first; without words the newest. \
+        Do not use before a task (`get_task_context`), for links between things (`query_graph`) or past changes (`history`). \
+        Returns at most `limit` (20, max 200), long ones as their best parts; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
-    const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("topic", "string"),
@@ -101,12 +134,12 @@ impl Tool for Query {
         ("task_sizes", "json"),
         ("source", "string"),
         ("actor", "string"),
+        ("pinned", "boolean"),
+        ("follows", "string"),
         ("confidence", "number"),
         ("valid_from", "datetime"),
         ("valid_to", "datetime"),
         ("status", "string"),
-        ("pinned", "boolean"),
-        ("follows", "string"),
         ("version", "integer"),
         ("recorded_at", "datetime"),
         ("updated_at", "datetime"),
@@ -117,66 +150,102 @@ impl Tool for Query {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
+        let past = input.as_of.map(|moment| moment.0);
         let asked = Asked {
             scope: input.scope.map(|scope| scope.0),
             topic: input.topic.map(|topic| topic.0),
             content: input.content.map(|content| content.0),
             tags: input.tags.map(|tags| tags.0).unwrap_or_default(),
-            at: input.as_of_tx_id.map(|tx| TxId(tx.0)),
+            at: ctx.as_of(input.as_of_tx_id.map(|tx| TxId(tx.0)), input.as_of)?,
             suppressed_too: input.include_suppressed.unwrap_or(false),
         };
         let (at, suppressed_too) = (asked.at, asked.suppressed_too);
         let words = [asked.topic.as_deref(), asked.content.as_deref()];
-        let listing = ctx.listing(
-            listing_name(&scope, words, &asked.tags, at, suppressed_too),
-            input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
-            input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
-            at,
-        )?;
-        let sight = sight(&listing.snapshot, &scope)?;
+        let ids = input.ids.map(|ids| ids.0);
+        let narrowed = Narrowed {
+            own: input.own_only.unwrap_or(false).then(|| ctx.caller.origin.clone()),
+            since: input.since.map(|moment| moment.0),
+            until: input.until.map(|moment| moment.0),
+        };
+        let name = listing_name(&scope, words, &asked.tags, at, suppressed_too);
+        let name = match narrowed.is_narrow() || ids.is_some() || past.is_some() {
+            true => format!("{name} {narrowed:?} {ids:?} {past:?}"),
+            false => name,
+        };
+        let limit = input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0);
+        let listing = ctx.listing(name, limit, input.cursor.as_ref().map(|cursor| cursor.0.as_str()), at)?;
+        let snapshot = &listing.snapshot;
+        let sight = sight(snapshot, &scope)?;
+        // What was valid then stays in an answer as of then.
+        let judged_at = match (past, at) {
+            (Some(moment), _) => moment,
+            (None, Some(at)) => snapshot.time_of(at)?.unwrap_or(listing.asked_at),
+            (None, None) => listing.asked_at,
+        };
         let question = Question {
             sight: &sight,
             topic: asked.topic.as_deref(),
             content: asked.content.as_deref(),
             tags: &asked.tags,
-            visible_at: (!suppressed_too).then_some(listing.asked_at),
+            visible_at: (!suppressed_too).then_some(judged_at),
             by: By::WordsAndMeaning,
             known_words_only: false,
             explain: input.explain.unwrap_or(false),
         };
-        let found = listing.snapshot.search(&question, listing.rows())?;
-        let entries = entry_items(&listing.snapshot, found.hits.iter().map(|hit| &hit.stored))?;
-        let explained = found.hits.into_iter().map(|hit| hit.explanation);
-        let item = |(entry, why): (EntryItem, Option<Explanation>)| Item {
-            explain: why.map(|why| Why::new(why, &entry)),
-            entry,
+        let found = match &ids {
+            Some(ids) => named(snapshot, &sight, ids, &listing)?,
+            None if narrowed.is_narrow() => narrowed.search(snapshot, &question, &listing)?,
+            None => snapshot.search(&question, listing.rows())?,
         };
-        let items = entries.into_iter().zip(explained).map(item).collect();
-        let items = ctx.fitting(items, ROWS_EMBEDDED_BYTES_MAX, |item: Item| Item {
-            entry: item.entry.cut_to_fit(),
-            ..item
-        });
+        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
+        let texts: Vec<&str> = words.into_iter().flatten().collect();
+        let rarities = if full || texts.is_empty() { Vec::new() } else { snapshot.rarities(&sight, &texts)? };
+        let entries = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
+        let explained = found.hits.into_iter().map(|hit| hit.explanation);
+        let first = listing.rows().start as usize;
+        let item = |(rank, (entry, why)): (usize, (EntryItem, Option<Explanation>))| {
+            let explain = why.map(|why| Why::new(why, &entry));
+            if full {
+                return Item { entry: Shown::Full(Box::new(entry)), explain };
+            }
+            let room = if ids.is_some() { usize::MAX } else { room(first + rank) };
+            let parts = |text: &str, room: usize| excerpt(&rarities, text, room);
+            Item { entry: Shown::Lean(Box::new(LeanEntry::new(entry, &scope.to_string(), room, parts))), explain }
+        };
+        let items = entries.into_iter().zip(explained).enumerate().map(item).collect();
+        let items = ctx.fitting(items, ROWS_EMBEDDED_BYTES_MAX, Item::cut_to_fit);
         let list = listing.end(items, found.total)?;
         let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Entries", found.total));
-        Ok(Output { list: list.with(set), asked, is_degraded: found.is_degraded })
+        let elsewhere = match found.total == 0 && !texts.is_empty() {
+            true => Some(elsewhere(snapshot, &sight, &scope, &texts, listing.asked_at)?),
+            false => None,
+        };
+        let elsewhere = elsewhere.filter(|notes| !notes.is_empty()).map(|notes| {
+            notes.into_iter().map(|(place, many)| (place, many.into())).collect()
+        });
+        Ok(Output { list: list.with(set), elsewhere, asked, is_degraded: found.is_degraded })
     }
 
     fn set(output: &Output) -> Option<Attached> {
         output.list.set.clone()
     }
 
-    fn text(Output { list, asked, .. }: &Output) -> String {
+    fn text(Output { list, asked, elsewhere, .. }: &Output) -> String {
         let total = counted(list.total_count as usize, "entry");
         let matching = asked.words();
         if list.items.is_empty() {
-            let hint = match matching.is_empty() {
-                true => " Keep something with `store`.",
-                false => " Try other words, or leave them out to see the newest.",
+            let places = elsewhere.iter().flatten().map(|(place, many)| {
+                format!("{place}: {}", many.as_str().unwrap_or_default())
+            });
+            let places: Vec<String> = places.collect();
+            let hint = match (matching.is_empty(), places.is_empty()) {
+                (true, _) => " Keep something with `store`.".to_owned(),
+                (false, true) => " Try other words, or leave them out to see the newest.".to_owned(),
+                (false, false) => format!(" Elsewhere: {}.", places.join("; ")),
             };
             return format!("Found {total}{matching}. As of transaction {}.{hint}", list.as_of_tx_id);
         }
-        let excerpt = excerpt_bytes(list.items.len());
-        let lines: Vec<String> = list.items.iter().map(|item| item.lines(excerpt)).collect();
+        let lines: Vec<String> = list.items.iter().map(Item::lines).collect();
         let more = more(list.items.len(), list.total_count, list.next_cursor.as_deref());
         let at = list.as_of_tx_id;
         format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
@@ -191,6 +260,61 @@ impl Tool for Query {
     }
 }
 
+fn room(rank: usize) -> usize {
+    ROOM.iter().find(|(ranks, _)| rank < *ranks).map_or(0, |(_, bytes)| *bytes)
+}
+
+/// What a search is narrowed by that the index does not know.
+#[derive(Debug)]
+struct Narrowed {
+    /// Written by this origin.
+    own: Option<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Narrowed {
+    fn is_narrow(&self) -> bool {
+        self.own.is_some() || self.since.is_some() || self.until.is_some()
+    }
+
+    /// Every match is looked at, so that the total is exact.
+    fn search(&self, snapshot: &Snapshot<'_>, question: &Question<'_>, listing: &Listing<'_>) -> Result<Found, Stop> {
+        let mut found = snapshot.search(question, 0..u64::MAX)?;
+        let mut kept = Vec::new();
+        for hit in found.hits {
+            let Some(entry) = hit.stored.record.as_entry() else { continue };
+            let is_when = self.since.is_none_or(|since| entry.recorded_at >= since)
+                && self.until.is_none_or(|until| entry.recorded_at < until);
+            let is_whose = match &self.own {
+                Some(own) => snapshot.origin_of(hit.stored.tx_id)?.as_ref() == Some(own),
+                None => true,
+            };
+            if is_when && is_whose {
+                kept.push(hit);
+            }
+        }
+        found.total = kept.len() as u64;
+        let rows = listing.rows();
+        found.hits = kept.into_iter().skip(rows.start as usize).take((rows.end - rows.start) as usize).collect();
+        Ok(found)
+    }
+}
+
+/// The entries with these ids that are in sight, in the order of the ids.
+fn named(snapshot: &Snapshot<'_>, sight: &Sight, ids: &[String], listing: &Listing<'_>) -> Result<Found, Stop> {
+    let mut hits = Vec::new();
+    for text in ids {
+        let stored = Id::parse(text).map(|id| snapshot.entry(id)).transpose()?.flatten();
+        let seen = stored.filter(|stored| stored.record.is_seen_from(&sight.scopes));
+        let Some(stored) = seen else { return Err(unknown_id(EntityType::Entry, text)) };
+        hits.push(EntryHit { stored, explanation: None });
+    }
+    let (total, rows) = (hits.len() as u64, listing.rows());
+    let hits = hits.into_iter().skip(rows.start as usize).take((rows.end - rows.start) as usize).collect();
+    Ok(Found { hits, total, is_degraded: false })
+}
+
 /// What a reply says when words alone decided.
 pub(crate) fn degraded(is_degraded: bool) -> Map<String, Value> {
     let why = "by words only: vectors are still being made";
@@ -198,16 +322,29 @@ pub(crate) fn degraded(is_degraded: bool) -> Map<String, Value> {
 }
 
 impl Item {
-    fn lines(&self, excerpt: usize) -> String {
-        let Some(why) = &self.explain else { return entry_lines(&self.entry, excerpt) };
-        let terms = one_line(&why.matched_terms.join(", "), excerpt / 4);
-        let why = format!(
-            "  (score {:.3}: words {:.3}, meaning {:.3}; matched: {terms})",
+    fn lines(&self) -> String {
+        let lines = match &self.entry {
+            Shown::Lean(entry) => entry.lines(),
+            Shown::Full(entry) => entry_lines(entry, FULL_BYTES),
+        };
+        let Some(why) = &self.explain else { return lines };
+        let terms = one_line(&why.matched_terms.join(", "), 300);
+        format!(
+            "{lines}\n  (score {:.3}: words {:.3}, meaning {:.3}; matched: {terms})",
             why.total, why.lexical, why.dense
-        );
-        format!("{}\n{why}", entry_lines(&self.entry, excerpt.saturating_sub(why.len())))
+        )
+    }
+
+    fn cut_to_fit(self) -> Item {
+        match self.entry {
+            Shown::Full(entry) => Item { entry: Shown::Full(Box::new(entry.cut_to_fit())), ..self },
+            Shown::Lean(_) => self,
+        }
     }
 }
+
+/// How much of an entry with every field stands in the text.
+const FULL_BYTES: usize = 2000;
 
 impl Why {
     fn new(explanation: Explanation, entry: &EntryItem) -> Why {

@@ -37,6 +37,8 @@ pub(crate) struct NewText<'a> {
     pub(crate) content: &'a str,
     /// What it is no news to be like: itself, and the entry that it follows.
     pub(crate) except: &'a [Id],
+    /// What the caller sees, where that may be less than what the scope sees.
+    pub(crate) within: Option<&'a [ScopeId]>,
 }
 
 /// The entries in sight that are like a text. A hint must not stand in the way of a write, so a failed search finds nothing.
@@ -45,8 +47,9 @@ pub(crate) fn similar(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<
 }
 
 fn find(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Result<Vec<SimilarEntry>, Stop> {
-    let NewText { scope, topic, content, except } = *new;
-    let sight = snapshot.sight(scope)?;
+    let NewText { scope, topic, content, except, within } = *new;
+    let mut sight = snapshot.sight(scope)?;
+    sight.scopes.retain(|scope| within.is_none_or(|within| within.contains(scope)));
     let mut similar = Vec::new();
     for id in ctx.engine.similar(snapshot, &Similar { sight: &sight, topic, content, except })? {
         if let Some(stored) = snapshot.entry(id)?

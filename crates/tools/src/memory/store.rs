@@ -84,7 +84,13 @@ impl<F> Input<F> {
             Some(Follows::Entry(id)) => Some(id),
             _ => None,
         };
-        let text = NewText { scope, topic: &new.topic, content: &new.content, except: followed.as_slice() };
+        let text = NewText {
+            scope,
+            topic: &new.topic,
+            content: &new.content,
+            except: followed.as_slice(),
+            within: None,
+        };
         let similar = similar(ctx, snapshot, &text);
         (new, similar)
     }

@@ -119,7 +119,6 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "graph_sections_for_entities", OfServer(graph_sections_for_entities)),
         row(Tool, "update", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete", OwnWordsOnly(IDS_AND_NUMBERS)),
-        row(Tool, "write_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "update_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "resolve_knowledge_collision", OwnWordsOnly(IDS_AND_NUMBERS)),
@@ -173,6 +172,8 @@ pub fn rows() -> Vec<Row> {
         row(Completion, "include_suppressed", Stored(|_, asker| completions("include_suppressed", asker))),
         // These write, which makes histories longer, so they come last.
         row(Tool, "store", Stored(store)),
+        row(Tool, "store_many", Stored(store_many)),
+        row(Tool, "write_knowledge", Stored(write_knowledge)),
         row(Tool, "relate", Stored(relate)),
     ]
 }
@@ -608,6 +609,18 @@ fn store<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"topic": COMMON, "content": SENTENCE});
     // It looks at a few candidates of all scopes, so what is in sight may not be among them.
     vec![tool("store", asker, new, Reach::Live(NOW), Shows::Some)]
+}
+
+/// As `store`, for a list.
+fn store_many<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let new = json!({"entries": [{"topic": COMMON, "content": SENTENCE}]});
+    vec![tool("store_many", asker, new, Reach::Live(NOW), Shows::Some)]
+}
+
+/// As `store`.
+fn write_knowledge<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+    let new = json!({"topic": COMMON, "content": SENTENCE, "context": COMMON});
+    vec![tool("write_knowledge", asker, new, Reach::Live(NOW), Shows::Some)]
 }
 
 /// The facts that it names beside the new one were related by others, as was the one that is there already.
