@@ -124,7 +124,14 @@ impl Client {
     }
 
     /// Sends a request and does not wait for its answer, which a long-lived `subscriptions/listen` never gets.
-    pub fn begin(&mut self, method: &str, mut params: Value) -> Result<u64, ClientError> {
+    pub fn begin(&mut self, method: &str, params: Value) -> Result<u64, ClientError> {
+        let (id, message) = self.message(method, params);
+        self.send(&message)?;
+        Ok(id)
+    }
+
+    /// A request as this client would send it, for who sends several in one piece.
+    pub fn message(&mut self, method: &str, mut params: Value) -> (u64, Value) {
         let id = self.next_id;
         self.next_id += 1;
         if self.era == Era::Modern {
@@ -134,8 +141,7 @@ impl Client {
                 "io.modelcontextprotocol/clientInfo": {"name": self.name, "version": "1"},
             });
         }
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
-        Ok(id)
+        (id, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
     /// The next message that is not an answer, or `None` if none comes in time.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kenning_engine::Engine;
+use kenning_engine::{CallKind, Engine, Ticket};
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
     Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
@@ -19,13 +19,14 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::elicitation::{self, Answer, Bound, Way};
-use crate::stdio::Listening;
+use crate::stdio::{Listening, UNANSWERED_MAX};
 use crate::subscriptions::{self, Started, Subscription};
 use crate::toolsets::{Told, listed_families};
 use crate::{Options, ToolNames, Toolsets, prompts, resources, views};
 
-/// How many calls run at once; more wait their turn.
-pub(crate) const CALLS_MAX: usize = 64;
+/// How many calls run at once. All that are under way may: one that waits for its turn would wait for ever if those
+/// before it had no room.
+pub(crate) const CALLS_MAX: usize = UNANSWERED_MAX;
 /// How long a call may take before the client gets an answer without it.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// What a subscription gets to end by itself when the input has ended.
@@ -85,6 +86,7 @@ impl Server {
         let actor = self.options.actor.clone().or_else(named);
         let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
         Caller {
+            turn: ticket(context),
             has_graph: self.options.has_graph,
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
@@ -100,9 +102,9 @@ impl Server {
         caller: Caller,
         arguments: Map<String, Value>,
     ) -> Result<Reply, ErrorData> {
-        let (access, format) = (self.options.access, asked_format(&arguments));
+        let (access, format, turn) = (self.options.access, asked_format(&arguments), caller.turn.clone());
         let work = move |engine: &Engine| dispatch(engine, &caller, access, tool, arguments);
-        self.in_time(tool, format, work).await
+        self.in_time(tool, format, turn, work).await
     }
 
     /// Runs it again with what people have answered.
@@ -113,19 +115,20 @@ impl Server {
         arguments: Map<String, Value>,
         answer: Map<String, Value>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (access, format) = (self.options.access, asked_format(&arguments));
+        let (access, format, turn) = (self.options.access, asked_format(&arguments), caller.turn.clone());
         let work = move |engine: &Engine| dispatch_answered(engine, &caller, access, tool, arguments, answer);
-        Ok(call_result(self.in_time(tool, format, work).await?).into())
+        Ok(call_result(self.in_time(tool, format, turn, work).await?).into())
     }
 
     async fn in_time(
         &self,
         tool: &Definition,
         format: Format,
+        ticket: Option<Arc<Ticket>>,
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
         let permit = self.calls.clone().acquire_owned().await;
-        let work = self.blocking(move |engine| {
+        let work = self.in_turn(ticket, move |engine| {
             let _permit = permit;
             work(engine)
         });
@@ -133,6 +136,22 @@ impl Server {
             Ok(reply) => reply,
             Err(_) => Ok(timed_out(tool).reply_of(tool.family, format)),
         }
+    }
+
+    /// Runs store work when the calls before it let it, on the store as it is to them.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        ticket: Option<Arc<Ticket>>,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let Some(ticket) = ticket else { return self.blocking(work).await };
+        ticket.may_run().await;
+        self.blocking(move |engine| match ticket.as_of(engine) {
+            Ok(Some(newest)) => work(&engine.as_of(newest)),
+            // A store that does not answer is for the call itself to report.
+            Ok(None) | Err(_) => work(engine),
+        })
+        .await
     }
 
     /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
@@ -145,6 +164,26 @@ impl Server {
             .await
             .map_err(|_| ErrorData::internal_error("Kenning has failed at this; its log says where", None))
     }
+}
+
+/// What a request may do at the same time as others, for those that ask the store.
+pub(crate) fn call_kind(request: &ClientRequest) -> Option<CallKind> {
+    match request {
+        ClientRequest::CallToolRequest(call) => {
+            find(views::tool_named(&call.params.name)).map(Definition::call_kind)
+        }
+        ClientRequest::ListToolsRequest(_)
+        | ClientRequest::ReadResourceRequest(_)
+        | ClientRequest::CompleteRequest(_)
+        | ClientRequest::SubscribeRequest(_)
+        | ClientRequest::SubscriptionsListenRequest(_) => Some(CallKind::Read),
+        _ => None,
+    }
+}
+
+/// The place that the transport gave a request in the order of arrival.
+fn ticket(context: &RequestContext<RoleServer>) -> Option<Arc<Ticket>> {
+    context.extensions.get::<Arc<Ticket>>().cloned()
 }
 
 /// The tools of these families that a server with these options lists.
@@ -219,7 +258,8 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
         // A store that can't be opened lists what an empty one does; each call says what is wrong.
-        let content = self.blocking(|engine| engine.content(None).unwrap_or_default()).await?;
+        let content =
+            self.in_turn(ticket(&context), |engine| engine.content(None).unwrap_or_default()).await?;
         let families = listed_families(&self.options.toolsets, content);
         let mut tools = tool_list(&self.options, &families);
         if views::are_shown(&context) {
@@ -326,13 +366,14 @@ impl ServerHandler for Server {
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
-            let json = self.blocking(move |_| rows.read(&caller)).await??;
+            let json = self.in_turn(caller.turn.clone(), move |_| rows.read(&caller)).await??;
             let contents =
                 ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = resources::Uri::parse(&request.uri)?;
-        let json = self.blocking(move |engine| resources::read(engine, &caller, &uri)).await??;
+        let turn = caller.turn.clone();
+        let json = self.in_turn(turn, move |engine| resources::read(engine, &caller, &uri)).await??;
         let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
@@ -368,7 +409,7 @@ impl ServerHandler for Server {
         if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
             return Ok(());
         }
-        let since = self.blocking(|engine| engine.head()).await?.map_err(resources::failed)?;
+        let since = self.in_turn(ticket(&context), Engine::head).await?.map_err(resources::failed)?;
         let subscription = Subscription::start(
             self.engine.clone(),
             self.options.scope.clone(),
@@ -417,7 +458,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let caller = self.caller(&context);
-        self.blocking(move |engine| prompts::complete(engine, &caller, &request)).await?
+        let turn = caller.turn.clone();
+        self.in_turn(turn, move |engine| prompts::complete(engine, &caller, &request)).await?
     }
 
     /// rmcp takes a known method with malformed params for a custom one.
@@ -469,7 +511,7 @@ impl rmcp::Service<RoleServer> for Service {
             return self.server.handle_request(request, context).await;
         }
         let id = context.id.clone();
-        let done = match self.server.blocking(|engine| engine.head()).await {
+        let done = match self.server.in_turn(ticket(&context), Engine::head).await {
             Ok(Ok(head)) => {
                 context.extensions.insert(Started(head));
                 // At the end of the input rmcp leaves its own queue unread, and an acknowledgement that is under way

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use kenning_engine::Order;
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, GetMeta, ProtocolVersion, RequestId};
+use rmcp::model::{ClientNotification, ClientRequest, GetExtensions, GetMeta, ProtocolVersion, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
@@ -14,12 +15,12 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::VERSIONS;
+use crate::mcp::{VERSIONS, call_kind};
 
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// How many requests may wait for their answers before reading stops.
-const UNANSWERED_MAX: usize = 256;
+pub(crate) const UNANSWERED_MAX: usize = 256;
 const COMPLAINTS_MAX: usize = 64;
 
 const PARSE_ERROR: i32 = -32700;
@@ -41,6 +42,7 @@ pub(crate) struct Stdio<R, W> {
     ended: CancellationToken,
     listening: Arc<Listening>,
     unanswered: Arc<Unanswered>,
+    order: Arc<Order>,
 }
 
 /// The requests that have no answer yet.
@@ -115,6 +117,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             ended,
             listening,
             unanswered: Arc::default(),
+            order: Arc::default(),
         }
     }
 
@@ -223,11 +226,16 @@ where
                 }),
             };
             match message {
-                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
+                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(mut request))) => {
                     self.begun |= begins(&request.request);
                     self.unanswered.asked(request.id.clone());
                     if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
                         self.listening.began(request.id.clone());
+                    }
+                    // The handler runs in a task of its own, and tasks may overtake each other.
+                    if let Some(kind) = call_kind(&request.request) {
+                        let ticket = Arc::new(self.order.arrived(kind));
+                        request.request.extensions_mut().insert(ticket);
                     }
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kenning_engine::{Engine, Error, Snapshot};
+use kenning_engine::{CallKind, Engine, Error, Snapshot, Ticket};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
@@ -27,6 +27,8 @@ pub trait Tool {
     /// What the model reads: when to use it and when not, what comes back, what to call next, defaults and caps.
     const ABOUT: &'static str;
     const EFFECT: Effect;
+    /// Whether a call may change what scopes there are, which other writes are prepared by.
+    const CHANGES_SCOPES: bool = false;
     type Input: DeserializeOwned + JsonSchema;
     type Output: Serialize + JsonSchema;
 
@@ -155,6 +157,8 @@ pub struct Caller {
     /// The rows behind replies that show a part; none where nobody could read them.
     pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
+    /// The place of this call among those that the client sent, where several may be under way at once.
+    pub turn: Option<Arc<Ticket>>,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
@@ -181,6 +185,7 @@ impl Caller {
             scratch: Arc::default(),
             sets: None,
             usage: Arc::default(),
+            turn: None,
         }
     }
 }
@@ -295,13 +300,17 @@ impl Context<'_> {
             };
             Keyed { key, digest, reply: Box::new(reply) }
         });
-        let committed = self.engine.commit(Request {
+        let request = Request {
             actor: self.caller.actor.clone(),
             origin: self.caller.origin.clone(),
             tool: self.tool.to_owned(),
             write,
             keyed,
-        })?;
+        };
+        let committed = match &self.caller.turn {
+            Some(turn) => self.engine.commit_in_turn(request, turn)?,
+            None => self.engine.commit(request)?,
+        };
         match &committed.again {
             Some(reply) => serde_json::from_str(reply)
                 .map_err(|_| Stop::new(Code::InternalError, "the remembered reply can't be read")),
@@ -356,6 +365,7 @@ pub(crate) struct Row {
     name: &'static str,
     about: &'static str,
     effect: Effect,
+    changes_scopes: bool,
     input: fn(bool) -> Map<String, Value>,
     output: fn(Family) -> Map<String, Value>,
     run: Run,
@@ -368,6 +378,7 @@ pub(crate) fn row<T: Tool>() -> Row {
         name: T::NAME,
         about: T::ABOUT,
         effect: T::EFFECT,
+        changes_scopes: T::CHANGES_SCOPES,
         input: schema::input::<T::Input>,
         output: schema::output::<T::Output>,
         run: run::<T>,
@@ -420,6 +431,7 @@ pub struct Definition {
     pub name: &'static str,
     pub about: &'static str,
     pub effect: Effect,
+    changes_scopes: bool,
     pub family: Family,
     pub input_schema: Map<String, Value>,
     pub output_schema: Map<String, Value>,
@@ -429,6 +441,15 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// What a call may do at the same time as others of its client.
+    pub fn call_kind(&self) -> CallKind {
+        match (self.effect.writes(), self.changes_scopes) {
+            (false, _) => CallKind::Read,
+            (true, false) => CallKind::Write,
+            (true, true) => CallKind::ExclusiveWrite,
+        }
+    }
+
     pub(crate) fn argument_names(&self) -> Vec<&str> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);
         properties.map(|properties| properties.keys().map(String::as_str).collect()).unwrap_or_default()
@@ -454,6 +475,7 @@ pub fn definitions() -> &'static [Definition] {
                 name: row.name,
                 about: row.about,
                 effect: row.effect,
+                changes_scopes: row.changes_scopes,
                 family,
                 input_schema: (row.input)(row.effect.writes()),
                 output_schema: (row.output)(family),

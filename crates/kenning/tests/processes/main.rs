@@ -8,6 +8,7 @@ mod isolation;
 mod kill;
 mod kill_index;
 mod many;
+mod order;
 mod rows;
 mod subscriptions;
 mod tool_list;

@@ -25,6 +25,7 @@ impl Tool for UpdateNamespace {
         Use when its name or purpose changed. Do not use for `global`, or for one scope (`update_scope`). \
         Returns name, description, scopes, tx_id.";
     const EFFECT: Effect = Effect::Writes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = NamespaceOutput;
 

@@ -27,6 +27,7 @@ impl Tool for UpdateScope {
         Use when a team or project changed. Do not use to move entries (`update_knowledge`) or to leave the namespace. \
         Returns scope, description, parents, tx_id.";
     const EFFECT: Effect = Effect::Writes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = ScopeOutput;
 

@@ -65,6 +65,7 @@ impl Tool for Undo {
         Returns undone, tx_id, changed_ids; undo that tx_id to have it all again. \
         CONFLICT if the same ids changed since. Find tx_ids with `history`; try with `dry_run`.";
     const EFFECT: Effect = Effect::Removes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = Output;
 
