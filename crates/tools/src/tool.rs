@@ -6,7 +6,7 @@ use kenning_engine::{CallKind, Engine, Error, Snapshot, Ticket};
 use kenning_model::{Change, DEFAULT, EntityType, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Ask, Block, Link, Reply};
+use kenning_presentation::{Ask, Block, Content, Link, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::lenient::Empty;
 use crate::scratch::Scratch;
 use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
@@ -157,6 +158,10 @@ pub struct Caller {
     /// The rows behind replies that show a part; none where nobody could read them.
     pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
+    /// Which blocks the client gets.
+    pub content: Content,
+    /// Whether the client's protocol revision has structured content and links to resources.
+    pub has_structured: bool,
     /// The place of this call among those that the client sent, where several may be under way at once.
     pub turn: Option<Arc<Ticket>>,
 }
@@ -185,6 +190,8 @@ impl Caller {
             scratch: Arc::default(),
             sets: None,
             usage: Arc::default(),
+            content: Content::default(),
+            has_structured: true,
             turn: None,
         }
     }
@@ -433,7 +440,10 @@ pub struct Definition {
     pub effect: Effect,
     changes_scopes: bool,
     pub family: Family,
+    /// All that holds for the arguments.
     pub input_schema: Map<String, Value>,
+    /// What models and their SDKs get to see of it.
+    pub listed_schema: Arc<Map<String, Value>>,
     pub output_schema: Map<String, Value>,
     pub(crate) run: Run,
     rows: RunRows,
@@ -441,6 +451,28 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// For people: `get_task_context` is "Get task context", `kb.search` is "KB: search".
+    pub fn title(&self) -> String {
+        let words = |name: &str| name.replace('_', " ");
+        let capitalised = |text: String| {
+            let mut rest = text.chars();
+            rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+        };
+        match self.name.split_once('.') {
+            Some(("kb", name)) => format!("KB: {}", words(name)),
+            Some((family, name)) => format!("{}: {}", capitalised(family.to_owned()), words(name)),
+            None => capitalised(words(self.name)),
+        }
+    }
+
+    /// What an empty text in an optional argument means.
+    pub(crate) fn empty(&self) -> Empty {
+        match self.name.starts_with("update") {
+            true => Empty::Ambiguous,
+            false => Empty::Absent,
+        }
+    }
+
     /// What a call may do at the same time as others of its client.
     pub fn call_kind(&self) -> CallKind {
         match (self.effect.writes(), self.changes_scopes) {
@@ -471,13 +503,15 @@ pub fn definitions() -> &'static [Definition] {
         families
             .into_iter()
             .flat_map(|(family, rows)| rows.into_iter().map(move |row| (family, row)))
-            .map(|(family, row)| Definition {
+            .map(|(family, row)| (family, (row.input)(row.effect.writes()), row))
+            .map(|(family, input_schema, row)| Definition {
                 name: row.name,
                 about: row.about,
                 effect: row.effect,
                 changes_scopes: row.changes_scopes,
                 family,
-                input_schema: (row.input)(row.effect.writes()),
+                listed_schema: Arc::new(schema::listed(&input_schema)),
+                input_schema,
                 output_schema: (row.output)(family),
                 run: row.run,
                 rows: row.rows,
