@@ -58,6 +58,7 @@ struct Call {
     may_run: Arc<Notify>,
     /// Told when a write may enter the queue.
     may_enter: Arc<Condvar>,
+    is_cancelled: bool,
 }
 
 impl Order {
@@ -73,9 +74,10 @@ impl Order {
             floor: TxId::EMPTY,
             may_run: Arc::default(),
             may_enter: Arc::default(),
+            is_cancelled: false,
         };
         calls.unfinished.insert(number, call);
-        Ticket { order: self.clone(), number }
+        Ticket { order: self.clone(), number, kind }
     }
 
     fn finished(&self, number: u64) {
@@ -139,9 +141,21 @@ impl Before {
 pub struct Ticket {
     order: Arc<Order>,
     number: u64,
+    kind: CallKind,
 }
 
 impl Ticket {
+    pub fn is_write(&self) -> bool {
+        self.kind != CallKind::Read
+    }
+
+    /// The client wants the call no more. A write that has not entered the queue of commits is not done any more.
+    pub fn cancel(&self) {
+        if let Some(call) = locked(&self.order.calls).unfinished.get_mut(&self.number) {
+            call.is_cancelled = true;
+        }
+    }
+
     /// Waits until the calls before this one let it run.
     pub async fn may_run(&self) {
         loop {
@@ -159,13 +173,12 @@ impl Ticket {
     /// The transaction that a read answers from: after all writes that were sent before it, before all that were sent
     /// after it. A write has none: it is planned on what is there when it is committed.
     pub fn as_of(&self, engine: &Engine) -> Result<Option<TxId>, Error> {
-        let read = |call: &Call| (call.kind == CallKind::Read).then_some(call.noted);
-        let noted_of = || locked(&self.order.calls).unfinished.get(&self.number).and_then(read);
-        let _noting = match noted_of() {
-            None => return Ok(None),
-            Some(_) => locked(&self.order.noting),
-        };
-        let noted = match noted_of().flatten() {
+        if self.is_write() {
+            return Ok(None);
+        }
+        let _noting = locked(&self.order.noting);
+        let noted = locked(&self.order.calls).unfinished.get(&self.number).and_then(|call| call.noted);
+        let noted = match noted {
             Some(noted) => noted,
             None => engine.head()?,
         };
@@ -184,6 +197,9 @@ impl Ticket {
                 return Ok(());
             };
             calls = told.wait(calls).unwrap_or_else(PoisonError::into_inner);
+        }
+        if calls.unfinished.get(&self.number).is_some_and(|call| call.is_cancelled) {
+            return Err(Error::Cancelled);
         }
         let is_unnoted = |call: &Call| call.kind == CallKind::Read && call.noted.is_none();
         let has_unnoted = calls.unfinished.range(..self.number).any(|(_, call)| is_unnoted(call));
