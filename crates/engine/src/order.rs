@@ -180,7 +180,7 @@ impl Ticket {
         let noted = locked(&self.order.calls).unfinished.get(&self.number).and_then(|call| call.noted);
         let noted = match noted {
             Some(noted) => noted,
-            None => engine.head()?,
+            None => newest(engine)?,
         };
         let mut calls = locked(&self.order.calls);
         let Some(call) = calls.unfinished.get_mut(&self.number) else { return Ok(Some(noted)) };
@@ -206,7 +206,7 @@ impl Ticket {
         drop(calls);
         if has_unnoted {
             let _noting = locked(&self.order.noting);
-            let head = engine.head()?;
+            let head = newest(engine)?;
             let mut calls = locked(&self.order.calls);
             for (_, call) in calls.unfinished.range_mut(..self.number) {
                 call.noted.get_or_insert(head);
@@ -230,6 +230,14 @@ impl Ticket {
         for (_, call) in calls.unfinished.range_mut(self.number + 1..) {
             call.floor = call.floor.max(tx);
         }
+    }
+}
+
+/// The newest transaction; whoever only looks whether there is a store makes none.
+fn newest(engine: &Engine) -> Result<TxId, Error> {
+    match engine.is_there() {
+        true => engine.head(),
+        false => Ok(TxId::EMPTY),
     }
 }
 
