@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -140,11 +140,7 @@ impl Server {
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
         let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
-        let done = tokio::select! {
-            done = work => done,
-            never = progress(context) => match never {},
-        };
-        match done {
+        match told(context, work).await {
             Ok(reply) => reply,
             Err(_) => Ok(timed_out(tool).reply_of(tool.family, format)),
         }
@@ -201,13 +197,17 @@ fn has_structured(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_none_or(|version| version.as_str() >= FIRST_STRUCTURED.as_str())
 }
 
-/// Tells a client that asked for it, again and again, that its call goes on. Each notice is written before the next
-/// is made, so none can come after the answer.
-async fn progress(context: &RequestContext<RoleServer>) -> Infallible {
-    let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
+/// Waits for work and tells a client that asked for it, again and again, that its call goes on. Each notice is
+/// written before the work is looked at again, so none can come after the answer.
+async fn told<T>(context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
+    let Some(token) = context.meta.get_progress_token() else { return work.await };
+    let mut work = pin!(work);
     let mut seconds = 0.0;
     loop {
-        tokio::time::sleep(PROGRESS_EVERY).await;
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(PROGRESS_EVERY) => {}
+        }
         seconds += PROGRESS_EVERY.as_secs_f64();
         let notice = ProgressNotificationParam::new(token.clone(), seconds).with_message("still at work");
         // A client that can't be reached any more has no use for it.

@@ -76,9 +76,9 @@ impl Unanswered {
         self.requests().contains_key(id)
     }
 
-    /// It was answered, or cancelled and never will be.
-    fn settle(&self, id: &RequestId) {
-        self.requests().remove(id);
+    /// It is answered, or was cancelled and never will be; the id may be used again.
+    fn settle(&self, id: &RequestId) -> Option<Arc<Admission>> {
+        self.requests().remove(id)
     }
 
     /// The place of a write among the calls, if the request is one.
@@ -263,12 +263,13 @@ where
         let unread = self.unread.add(line.as_ref().map_or(0, Vec::len));
         async move {
             let _unread = unread;
-            let wanted = || subscription.is_none_or(|id| !listening.is_cancelled(&id));
-            let written = write_line(&output, line?, wanted).await;
-            if let Some(id) = answered {
-                unanswered.settle(&id);
-            }
-            written
+            let mut _admission = None;
+            let wanted = || {
+                // A client that has read the answer may use the id at once; the room is taken until it was written.
+                _admission = answered.and_then(|id| unanswered.settle(&id));
+                subscription.is_none_or(|id| !listening.is_cancelled(&id))
+            };
+            write_line(&output, line?, wanted).await
         }
     }
 
@@ -316,7 +317,7 @@ where
                     if listens {
                         self.listening.began(request.id.clone());
                     }
-                    let Some(room) = self.taken.take() else { return None };
+                    let room = self.taken.take()?;
                     // The handler runs in a task of its own, and tasks may overtake each other.
                     let ticket = call_kind(&request.request).map(|kind| Arc::new(self.order.arrived(kind)));
                     let admission = Arc::new(Admission { ticket, _room: room });
