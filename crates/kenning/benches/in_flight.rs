@@ -17,13 +17,16 @@ const SESSIONS: usize = 16;
 const WRITES_PER_SESSION: usize = 300;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
+/// Writes per second of a program on a fresh data directory.
+type Measure = fn(&Path, &Path) -> f64;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let against = arguments.iter().position(|argument| argument == "--against");
     let against = against.and_then(|at| arguments.get(at + 1)).map(PathBuf::from);
     let own = PathBuf::from(env!("CARGO_BIN_EXE_kenning"));
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
-    let measures: [(&str, fn(&Path, &Path) -> f64); 2] =
+    let measures: [(&str, Measure); 2] =
         [("one session, 48 calls in flight", in_flight), ("16 sessions, a call each", sessions)];
     for (name, measure) in measures {
         let mut rates = [Vec::new(), Vec::new()];
