@@ -8,6 +8,7 @@ mod indexed;
 mod ingest;
 mod likeness;
 mod linked;
+mod order;
 mod search;
 mod sight;
 mod snapshot;
@@ -37,6 +38,7 @@ pub use kenning_retrieval::excerpt::{GAP, excerpt};
 pub use kenning_retrieval::{By, Embedder, passage_ranges};
 pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;
+pub use order::{CallKind, Order, Ticket};
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel,
     SectionQuestion,
@@ -54,6 +56,13 @@ pub struct Engine {
     embedder: Arc<Embedder>,
     /// Whoever only reads does not make a store where there is none.
     creates: bool,
+    shared: Arc<Shared>,
+    /// The newest transaction that snapshots may show.
+    as_of: Option<TxId>,
+}
+
+/// What all copies of an engine have together.
+struct Shared {
     /// Opened by the first call that needs it: a client that only asks what tools there are touches no file.
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
@@ -91,16 +100,25 @@ impl Drop for Opened {
 
 impl Engine {
     pub fn new(dir: PathBuf, sources: Sources) -> Engine {
-        let (opened, opening) = (OnceLock::new(), Mutex::new(()));
-        Engine {
-            dir,
-            sources,
-            embedder: Arc::default(),
-            creates: true,
-            opened,
-            opening,
+        let shared = Shared {
+            opened: OnceLock::new(),
+            opening: Mutex::new(()),
             head: Sender::new(TxId::EMPTY),
             watching: AtomicBool::new(false),
+        };
+        let (embedder, shared) = (Arc::default(), Arc::new(shared));
+        Engine { dir, sources, embedder, creates: true, shared, as_of: None }
+    }
+
+    /// The same engine for a reader to whom this transaction is the newest.
+    pub fn as_of(&self, newest: TxId) -> Engine {
+        Engine {
+            dir: self.dir.clone(),
+            sources: self.sources.clone(),
+            embedder: self.embedder.clone(),
+            creates: self.creates,
+            shared: self.shared.clone(),
+            as_of: Some(newest),
         }
     }
 
@@ -168,6 +186,7 @@ impl Engine {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
         let head = reader.head()?;
+        let head = self.as_of.map_or(head, |newest| newest.min(head));
         let at = at.unwrap_or(head);
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
@@ -194,8 +213,20 @@ impl Engine {
 
     /// Durable, and visible to every later snapshot of every process, when it returns.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
+        self.commit_when_queued(request, || ())
+    }
+
+    /// As `commit`, after the writes that the same client sent before this one.
+    pub fn commit_in_turn(&self, request: Request, turn: &Ticket) -> Result<Committed, Error> {
+        turn.enter(self)?;
+        let committed = self.commit_when_queued(request, || turn.entered())?;
+        turn.committed(committed.tx.id);
+        Ok(committed)
+    }
+
+    fn commit_when_queued(&self, request: Request, queued: impl FnOnce()) -> Result<Committed, Error> {
         let opened = self.opened()?;
-        opened.storage.commit_and_tell(request, |tx| {
+        opened.storage.commit_and_tell(request, queued, |tx| {
             locked(&opened.duplicates).apply_next(tx);
             opened.indexed.committed(tx);
             opened.sections.committed(tx);
@@ -232,7 +263,7 @@ impl Engine {
 
     /// Whether there is a store already.
     pub fn is_there(&self) -> bool {
-        self.opened.get().is_some() || self.dir.join(STORE_FILE).exists()
+        self.shared.opened.get().is_some() || self.dir.join(STORE_FILE).exists()
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
@@ -241,7 +272,7 @@ impl Engine {
 
     /// Whether everything that questions look at is in memory. Until then they read it from the disk, which is slower.
     pub fn is_warm(&self) -> bool {
-        self.opened.get().is_some_and(|opened| opened.indexed.is_warm())
+        self.shared.opened.get().is_some_and(|opened| opened.indexed.is_warm())
     }
 
     /// Makes the search index again from the log. It is a cache: no answer changes.
@@ -270,12 +301,12 @@ impl Engine {
     }
 
     fn opened(&self) -> Result<&Opened, Error> {
-        if let Some(opened) = self.opened.get() {
+        if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
         }
         // One thread opens, the others wait; a failure is not kept, since the next call may find the disk back.
-        let _opening = locked(&self.opening);
-        if let Some(opened) = self.opened.get() {
+        let _opening = locked(&self.shared.opening);
+        if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
         }
         if !self.creates && !self.dir.join(STORE_FILE).exists() {
@@ -292,7 +323,7 @@ impl Engine {
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");
         let patterns = index(EntityType::Document, "patterns");
-        Ok(self.opened.get_or_init(|| Opened {
+        Ok(self.shared.opened.get_or_init(|| Opened {
             storage,
             secret,
             duplicates,

@@ -17,13 +17,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 impl Engine {
     /// A receiver that changes whenever any process has committed. Own commits show at once.
     pub fn watch(self: &Arc<Self>) -> Receiver<TxId> {
-        let receiver = self.head.subscribe();
-        if !self.watching.swap(true, Ordering::AcqRel) {
+        let receiver = self.shared.head.subscribe();
+        if !self.shared.watching.swap(true, Ordering::AcqRel) {
             let engine = Arc::downgrade(self);
             // Ends by itself with the engine; it holds nothing that a killed process would leave behind.
             let thread = std::thread::Builder::new().name("kenning-watch".into()).spawn(move || look(engine));
             // Whoever watches next tries again; until then readers look by themselves now and then.
-            self.watching.store(thread.is_ok(), Ordering::Release);
+            self.shared.watching.store(thread.is_ok(), Ordering::Release);
         }
         receiver
     }
@@ -44,11 +44,12 @@ impl Engine {
 
     /// The newest transaction of the store, asked for now.
     pub fn head(&self) -> Result<TxId, Error> {
-        self.storage()?.reader()?.head()
+        let head = self.storage()?.reader()?.head()?;
+        Ok(self.as_of.map_or(head, |newest| newest.min(head)))
     }
 
     pub(crate) fn announce(&self, newest: TxId) {
-        self.head.send_if_modified(|head| {
+        self.shared.head.send_if_modified(|head| {
             let grown = newest > *head;
             *head = newest.max(*head);
             grown
@@ -58,7 +59,7 @@ impl Engine {
 
 fn look(engine: Weak<Engine>) {
     while let Some(engine) = engine.upgrade() {
-        if engine.head.receiver_count() > 0
+        if engine.shared.head.receiver_count() > 0
             && let Ok(head) = engine.head()
         {
             engine.announce(head);

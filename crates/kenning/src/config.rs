@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
 use kenning_engine::{Embedder, Engine};
 use kenning_model::ScopeName;
+use kenning_presentation::Content;
 use kenning_server::{Options, ToolNames, Toolsets};
 use kenning_tools::{Access, Caller};
 
@@ -74,6 +75,9 @@ pub struct Config {
     /// How to list names with a dot
     #[arg(long, env = "KENNING_TOOL_NAMES", global = true, default_value = "portable")]
     pub tool_names: Names,
+    /// What replies consist of beside the structured reply: auto goes by the client's name
+    #[arg(long, env = "KENNING_CONTENT", global = true, default_value = "auto")]
+    pub content: Blocks,
     /// What meaning is judged by
     #[arg(long, env = "KENNING_EMBEDDER", global = true, default_value = "table")]
     pub embedder: Vectors,
@@ -96,6 +100,16 @@ pub enum Names {
     Portable,
     /// kb.search
     Dotted,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Blocks {
+    /// Text alone for hosts and agent frameworks, everything for programs
+    Auto,
+    /// Text alone, for clients that pass every block on to a model
+    Text,
+    /// Also embedded resources and links
+    Full,
 }
 
 impl Config {
@@ -159,6 +173,11 @@ impl Config {
             has_scope: scope.is_some(),
             scope: scope.unwrap_or_else(everyones),
             has_graph: !self.no_graph,
+            content: match self.content {
+                Blocks::Auto => None,
+                Blocks::Text => Some(Content::Text),
+                Blocks::Full => Some(Content::Full),
+            },
         })
     }
 

@@ -229,6 +229,9 @@ fn a_catalogue_follows_its_files_and_can_be_taken_back() {
     assert_eq!(place.ingest(&[])["closed"], json!(["errors/retry.md"]));
     assert_eq!(place.call("get_pattern", json!({"id": "retry"}))["kind"], "needsInput:v1");
 
+    let unknown = place.run(&["call", "get_pattern", r#"{"id": "retry"}"#]);
+    assert_eq!(unknown.status.code(), Some(3), "{unknown:?}");
+
     // As plain documents they are no patterns any more.
     place.write("errors/retry.md", pattern("Try again."));
     assert_eq!(place.ingest(&["--kind", "documents"])["written"].as_array().map(Vec::len), Some(2));

@@ -11,4 +11,4 @@ pub mod text;
 
 pub use ask::{Ask, Field};
 pub use format::Format;
-pub use reply::{Block, Link, Reply};
+pub use reply::{Block, Content, Link, Reply};

@@ -17,6 +17,16 @@ pub struct Reply {
     pub ask: Option<Ask>,
 }
 
+/// Which blocks a client gets beside the structured reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Text alone, for clients that pass every block on to a model.
+    Text,
+    /// Also what programs keep or follow: embedded resources, links, what the columns of rows are.
+    #[default]
+    Full,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Text(String),
@@ -50,7 +60,37 @@ pub struct Link {
     pub last_modified: String,
 }
 
+/// Where it says what the rows are that a reply shows a part of, when the structured reply does not.
+const ROWS: &str = "io.kenning/rows";
+
 impl Reply {
+    /// Leaves out what a model has no use for. What describes rows goes where only programs look.
+    pub fn keep_text_alone(&mut self) {
+        self.drop_links();
+        self.blocks.retain(|block| !matches!(block, Block::Resource { .. }));
+        let Some(metadata) = self.structured.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return;
+        };
+        let mut described = Map::new();
+        for name in ["columns", "executed_at"] {
+            described.extend(metadata.shift_remove(name).map(|value| (name.to_owned(), value)));
+        }
+        if described.is_empty() {
+            return;
+        }
+        self.meta.insert(ROWS.to_owned(), Value::Object(described));
+        // The block with the JSON is the structured reply, for who does not get that channel.
+        for block in &mut self.blocks {
+            if let Block::Json(json) = block {
+                *json = self.structured.to_string();
+            }
+        }
+    }
+
+    pub fn drop_links(&mut self) {
+        self.blocks.retain(|block| !matches!(block, Block::Link(_) | Block::SetLink(_)));
+    }
+
     /// The text blocks, as a terminal shows them.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {

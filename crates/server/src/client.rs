@@ -60,11 +60,27 @@ impl Client {
 
     /// The same for a client that can be asked for something.
     pub fn start_with(
-        mut command: Command,
+        command: Command,
         era: Era,
         name: &str,
         capabilities: Value,
     ) -> Result<Client, ClientError> {
+        let mut client = Client::start_raw(command, era, name)?;
+        client.capabilities = capabilities;
+        if era == Era::Legacy {
+            let hello = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": client.capabilities,
+                "clientInfo": {"name": client.name, "version": "1"},
+            });
+            client.request("initialize", hello)?;
+            client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        }
+        Ok(client)
+    }
+
+    /// Starts the server and says nothing yet.
+    pub fn start_raw(mut command: Command, era: Era, name: &str) -> Result<Client, ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(lost)?;
         let input = child.stdin.take();
@@ -78,18 +94,8 @@ impl Client {
             }
         });
         let name = name.to_owned();
-        let notices = VecDeque::new();
-        let mut client = Client { child, input, lines, notices, next_id: 1, era, name, capabilities };
-        if era == Era::Legacy {
-            let hello = json!({
-                "protocolVersion": "2025-11-25",
-                "capabilities": client.capabilities,
-                "clientInfo": {"name": client.name, "version": "1"},
-            });
-            client.request("initialize", hello)?;
-            client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
-        }
-        Ok(client)
+        let (notices, capabilities) = (VecDeque::new(), json!({}));
+        Ok(Client { child, input, lines, notices, next_id: 1, era, name, capabilities })
     }
 
     /// Calls a tool and gives its `structuredContent`, also for an error result.
@@ -124,7 +130,14 @@ impl Client {
     }
 
     /// Sends a request and does not wait for its answer, which a long-lived `subscriptions/listen` never gets.
-    pub fn begin(&mut self, method: &str, mut params: Value) -> Result<u64, ClientError> {
+    pub fn begin(&mut self, method: &str, params: Value) -> Result<u64, ClientError> {
+        let (id, message) = self.message(method, params);
+        self.send(&message)?;
+        Ok(id)
+    }
+
+    /// A request as this client would send it, for who sends several in one piece.
+    pub fn message(&mut self, method: &str, mut params: Value) -> (u64, Value) {
         let id = self.next_id;
         self.next_id += 1;
         if self.era == Era::Modern {
@@ -134,8 +147,7 @@ impl Client {
                 "io.modelcontextprotocol/clientInfo": {"name": self.name, "version": "1"},
             });
         }
-        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
-        Ok(id)
+        (id, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
     /// The next message that is not an answer, or `None` if none comes in time.

@@ -3,6 +3,8 @@
 pub mod client;
 mod elicitation;
 mod mcp;
+mod oversized;
+mod profiles;
 mod prompts;
 mod resources;
 mod rows;
@@ -15,10 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::Engine;
+use kenning_presentation::Content;
 use kenning_tools::Access;
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use mcp::tool_list;
@@ -40,6 +44,8 @@ pub struct Options {
     /// Whether anyone has said which scope.
     pub has_scope: bool,
     pub has_graph: bool,
+    /// Which blocks replies have; else the client's name decides.
+    pub content: Option<Content>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +81,13 @@ pub async fn serve(
 ) -> Result<(), ServerInitializeError> {
     let ended = CancellationToken::new();
     let listening = Arc::new(stdio::Listening::default());
-    let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone());
+    let room = Arc::new(Semaphore::new(stdio::UNDER_WAY_MAX));
+    let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone(), room.clone());
     let base_url = rows.as_ref().map(RowsListener::base_url);
     let server = mcp::Server::new(engine, options, base_url, ended.clone());
     if let Some(rows) = rows {
         tokio::spawn(rows.serve(server.sets.clone()));
     }
-    let calls = server.calls.clone();
     let running = match (mcp::Service { server, listening }).serve(transport).await {
         Ok(running) => running,
         // A client that only looked whether we start.
@@ -90,7 +96,7 @@ pub async fn serve(
     };
     let grace = async {
         ended.cancelled().await;
-        let idle = calls.acquire_many(mcp::CALLS_MAX as u32);
+        let idle = room.acquire_many(stdio::UNDER_WAY_MAX as u32);
         let _ = tokio::time::timeout(CALL_GRACE, idle).await;
         tokio::time::sleep(GRACE).await;
     };

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kenning_engine::Engine;
+use kenning_engine::{CallKind, Engine};
 use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
@@ -16,17 +17,15 @@ use rmcp::model::*;
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::elicitation::{self, Answer, Bound, Way};
-use crate::stdio::Listening;
+use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription};
 use crate::toolsets::{Told, listed_families};
-use crate::{Options, ToolNames, Toolsets, prompts, resources, views};
+use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
-/// How many calls run at once; more wait their turn.
-pub(crate) const CALLS_MAX: usize = 64;
 /// How long a call may take before the client gets an answer without it.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// What a subscription gets to end by itself when the input has ended.
@@ -47,13 +46,22 @@ technologies, concepts, uses). Correct with `update`, link with `relate`. If the
 `create_namespace` or `create_scope`, then the line `scope: NAMESPACE:SCOPE` in its CLAUDE.md or AGENTS.md. Every write returns a \
 tx_id that `undo` takes back.";
 
-pub(crate) const VERSIONS: &[ProtocolVersion] =
-    &[ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
+pub(crate) const VERSIONS: &[ProtocolVersion] = &[
+    ProtocolVersion::V_2024_11_05,
+    ProtocolVersion::V_2025_03_26,
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2026_07_28,
+];
+
+/// The first revision with structured content, output schemas, titles and links to resources.
+const FIRST_STRUCTURED: ProtocolVersion = ProtocolVersion::V_2025_06_18;
+/// How long a call is silent before its client hears that it goes on, and then again.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Server {
     pub(crate) engine: Arc<Engine>,
     pub(crate) options: Options,
-    pub(crate) calls: Arc<Semaphore>,
     /// Subscriptions of clients before 2026-07-28, by URI.
     subscribed: Mutex<HashMap<String, Subscription>>,
     /// The list of tools of a client before 2026-07-28.
@@ -72,20 +80,24 @@ impl Server {
         rows_url: Option<String>,
         ended: CancellationToken,
     ) -> Server {
-        let calls = Arc::new(Semaphore::new(CALLS_MAX));
         let (scratch, usage) = (Arc::default(), Arc::default());
         // Whoever may only read writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
         let (subscribed, told) = (Mutex::default(), Arc::default());
-        Server { engine, options, calls, subscribed, told, scratch, sets, usage, ended }
+        Server { engine, options, subscribed, told, scratch, sets, usage, ended }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        let named = || context.client_info().map(|client| client.name);
-        let actor = self.options.actor.clone().or_else(named);
+        let name = context.client_info().map(|client| client.name);
+        let content = self.options.content;
+        let content = content.unwrap_or_else(|| profiles::content_for(name.as_deref().unwrap_or_default()));
+        let actor = self.options.actor.clone().or(name);
         let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
         Caller {
+            content,
+            has_structured: has_structured(context),
+            turn: admission(context).and_then(|admission| admission.ticket.clone()),
             has_graph: self.options.has_graph,
             has_scope: self.options.has_scope,
             scratch: self.scratch.clone(),
@@ -115,18 +127,20 @@ impl Server {
     /// Runs a tool, if need be without waiting for its end.
     async fn run(
         &self,
+        context: &RequestContext<RoleServer>,
         tool: &'static Definition,
         caller: Caller,
         arguments: Map<String, Value>,
     ) -> Result<Reply, ErrorData> {
         let (access, format) = (self.options.access, asked_format(&arguments));
         let work = move |engine: &Engine| dispatch(engine, &caller, access, tool, arguments);
-        self.in_time(tool, format, work).await
+        self.in_time(context, tool, format, work).await
     }
 
     /// Runs it again with what people have answered.
     async fn answered(
         &self,
+        context: &RequestContext<RoleServer>,
         tool: &'static Definition,
         caller: Caller,
         arguments: Map<String, Value>,
@@ -134,24 +148,39 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let (access, format) = (self.options.access, asked_format(&arguments));
         let work = move |engine: &Engine| dispatch_answered(engine, &caller, access, tool, arguments, answer);
-        Ok(call_result(self.in_time(tool, format, work).await?).into())
+        Ok(call_result(self.in_time(context, tool, format, work).await?, context).into())
     }
 
     async fn in_time(
         &self,
+        context: &RequestContext<RoleServer>,
         tool: &Definition,
         format: Format,
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
-        let permit = self.calls.clone().acquire_owned().await;
-        let work = self.blocking(move |engine| {
-            let _permit = permit;
-            work(engine)
-        });
-        match tokio::time::timeout(CALL_MAX, work).await {
+        let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
+        match told(context, work).await {
             Ok(reply) => reply,
             Err(_) => Ok(timed_out(tool).reply_of(tool.family, format)),
         }
+    }
+
+    /// Runs store work when the calls before it let it, on the store as it is to them.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        admission: Option<Arc<Admission>>,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let Some(admission) = admission else { return self.blocking(work).await };
+        if let Some(ticket) = &admission.ticket {
+            ticket.may_run().await;
+        }
+        self.blocking(move |engine| match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
+            Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
+            // A store that does not answer is for the call itself to report.
+            None | Some(Ok(None) | Err(_)) => work(engine),
+        })
+        .await
     }
 
     /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
@@ -168,6 +197,50 @@ impl Server {
 
 /// The tools of the graph that walk facts as well as documents.
 const OF_TRIPLES: [&str; 2] = ["graph.expand", "graph.paths"];
+
+/// What a request may do at the same time as others, for those that ask the store.
+pub(crate) fn call_kind(request: &ClientRequest) -> Option<CallKind> {
+    match request {
+        ClientRequest::CallToolRequest(call) => {
+            find(views::tool_named(&call.params.name)).map(Definition::call_kind)
+        }
+        ClientRequest::ListToolsRequest(_)
+        | ClientRequest::ReadResourceRequest(_)
+        | ClientRequest::CompleteRequest(_)
+        | ClientRequest::SubscribeRequest(_)
+        | ClientRequest::SubscriptionsListenRequest(_) => Some(CallKind::Read),
+        _ => None,
+    }
+}
+
+/// Whether the client's revision has structured content; without it the text stands alone.
+fn has_structured(context: &RequestContext<RoleServer>) -> bool {
+    // Revisions are dates, so their order is that of their texts.
+    context.protocol_version().is_none_or(|version| version.as_str() >= FIRST_STRUCTURED.as_str())
+}
+
+/// Waits for work and tells a client that asked for it, again and again, that its call goes on. Each notice is
+/// written before the work is looked at again, so none can come after the answer.
+async fn told<T>(context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
+    let Some(token) = context.meta.get_progress_token() else { return work.await };
+    let mut work = pin!(work);
+    let mut seconds = 0.0;
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(PROGRESS_EVERY) => {}
+        }
+        seconds += PROGRESS_EVERY.as_secs_f64();
+        let notice = ProgressNotificationParam::new(token.clone(), seconds).with_message("still at work");
+        // A client that can't be reached any more has no use for it.
+        let _ = context.peer.notify_progress(notice).await;
+    }
+}
+
+/// What the transport gave a request when it let it in.
+fn admission(context: &RequestContext<RoleServer>) -> Option<Arc<Admission>> {
+    context.extensions.get::<Arc<Admission>>().cloned()
+}
 
 /// The tools of these families that a server with these options lists.
 pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
@@ -186,17 +259,25 @@ pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
     definitions().iter().filter(listed).map(|tool| listed_tool(tool, options.tool_names)).collect()
 }
 
+/// A tool as clients see it. All lists share one copy of the schemas, because many may wait for a slow client.
 pub(crate) fn listed_tool(tool: &Definition, names: ToolNames) -> Tool {
-    let name = match names {
-        ToolNames::Portable => tool.name.replace('.', "_"),
-        ToolNames::Dotted => tool.name.to_owned(),
-    };
+    static TOOLS: OnceLock<HashMap<&'static str, Tool>> = OnceLock::new();
+    let tools = TOOLS.get_or_init(|| definitions().iter().map(|tool| (tool.name, described(tool))).collect());
+    let mut listed = tools.get(tool.name).cloned().unwrap_or_else(|| described(tool));
+    if names == ToolNames::Portable {
+        listed.name = tool.name.replace('.', "_").into();
+    }
+    listed
+}
+
+fn described(tool: &Definition) -> Tool {
     let annotations = ToolAnnotations::new()
         .read_only(tool.effect == Effect::Reads)
         .destructive(tool.effect == Effect::Removes)
         .idempotent(matches!(tool.effect, Effect::Reads | Effect::WritesOnce))
         .open_world(false);
-    Tool::new(name, tool.about, Arc::new(tool.input_schema.clone()))
+    Tool::new(tool.name, tool.about, tool.listed_schema.clone())
+        .with_title(tool.title())
         .with_raw_output_schema(Arc::new(tool.output_schema.clone()))
         .with_annotations(annotations)
 }
@@ -243,11 +324,18 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
         // A store that can't be opened lists what an empty one does; each call says what is wrong.
-        let content = self.blocking(|engine| engine.content(None).unwrap_or_default()).await?;
+        let content =
+            self.in_turn(admission(&context), |engine| engine.content(None).unwrap_or_default()).await?;
         let families = listed_families(&self.options.toolsets, content);
         let mut tools = tool_list(&self.options, &families);
         if views::are_shown(&context) {
             views::dress(&mut tools, self.options.tool_names, self.options.has_graph);
+        }
+        if !has_structured(&context) {
+            for tool in &mut tools {
+                tool.title = None;
+                tool.output_schema = None;
+            }
         }
         let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
         // Newer clients ask to be told.
@@ -280,30 +368,50 @@ impl ServerHandler for Server {
             let open =
                 move |engine: &Engine| elicitation::answer(engine, &state, request.input_responses, &bound);
             match self.blocking(open).await?? {
-                Answer::Given(answer) => return self.answered(tool, caller, arguments, answer).await,
-                Answer::Declined => return Ok(call_result(self.run(tool, caller, arguments).await?).into()),
+                Answer::Given(answer) => {
+                    return self.answered(&context, tool, caller, arguments, answer).await;
+                }
+                Answer::Declined => {
+                    let reply = self.run(&context, tool, caller, arguments).await?;
+                    return Ok(call_result(reply, &context).into());
+                }
                 // It is asked again below.
                 Answer::Missing => {}
             }
         }
         let way = elicitation::way(&context);
         let again = (way != Way::Not).then(|| (caller.clone(), arguments.clone()));
-        let reply = self.run(tool, caller, arguments).await?;
+        let reply = self.run(&context, tool, caller, arguments).await?;
         let (Some((caller, arguments)), Some(ask)) = (again, reply.ask.clone()) else {
-            return Ok(call_result(reply).into());
+            return Ok(call_result(reply, &context).into());
         };
         match way {
             Way::Result => {
                 let bound = Bound::new(&caller.actor, tool, &arguments);
                 let question =
                     self.blocking(move |engine| elicitation::question(engine, &ask, &bound)).await?;
-                Ok(question.map_or_else(|| call_result(reply).into(), CallToolResponse::InputRequired))
+                Ok(question
+                    .map_or_else(|| call_result(reply, &context).into(), CallToolResponse::InputRequired))
             }
             Way::Request => match elicitation::ask(&context, &ask).await {
-                Some(Answer::Given(answer)) => self.answered(tool, caller, arguments, answer).await,
-                _ => Ok(call_result(reply).into()),
+                Some(Answer::Given(answer)) => self.answered(&context, tool, caller, arguments, answer).await,
+                _ => Ok(call_result(reply, &context).into()),
             },
-            Way::Not => Ok(call_result(reply).into()),
+            Way::Not => Ok(call_result(reply, &context).into()),
+        }
+    }
+
+    /// Nothing is sent to clients that they could want more or less of, but older ones set a level all the same. rmcp
+    /// calls it deprecated, which it is since 2026-07-28.
+    #[expect(deprecated)]
+    async fn set_level(
+        &self,
+        _: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        match context.meta.protocol_version() {
+            None => Ok(()),
+            Some(_) => Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
         }
     }
 
@@ -350,13 +458,14 @@ impl ServerHandler for Server {
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
-            let json = self.blocking(move |_| rows.read(&caller)).await??;
+            let json = self.in_turn(admission(&context), move |_| rows.read(&caller)).await??;
             let contents =
                 ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = resources::Uri::parse(&request.uri)?;
-        let json = self.blocking(move |engine| resources::read(engine, &caller, &uri)).await??;
+        let admission = admission(&context);
+        let json = self.in_turn(admission, move |engine| resources::read(engine, &caller, &uri)).await??;
         let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
@@ -392,7 +501,7 @@ impl ServerHandler for Server {
         if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
             return Ok(());
         }
-        let since = self.blocking(|engine| engine.head()).await?.map_err(resources::failed)?;
+        let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
         let subscription = Subscription::start(
             self.engine.clone(),
             self.options.scope.clone(),
@@ -441,7 +550,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let caller = self.caller(&context);
-        self.blocking(move |engine| prompts::complete(engine, &caller, &request)).await?
+        let admission = admission(&context);
+        self.in_turn(admission, move |engine| prompts::complete(engine, &caller, &request)).await?
     }
 
     /// rmcp takes a known method with malformed params for a custom one.
@@ -493,7 +603,7 @@ impl rmcp::Service<RoleServer> for Service {
             return self.server.handle_request(request, context).await;
         }
         let id = context.id.clone();
-        let done = match self.server.blocking(|engine| engine.head()).await {
+        let done = match self.server.in_turn(admission(&context), Engine::head).await {
             Ok(Ok(head)) => {
                 context.extensions.insert(Started(head));
                 // At the end of the input rmcp leaves its own queue unread, and an acknowledgement that is under way
@@ -531,7 +641,7 @@ impl rmcp::Service<RoleServer> for Service {
     }
 }
 
-fn call_result(reply: Reply) -> CallToolResult {
+fn call_result(reply: Reply, context: &RequestContext<RoleServer>) -> CallToolResult {
     let mut result = CallToolResult::structured(json!({}));
     result.content = reply
         .blocks
@@ -552,7 +662,7 @@ fn call_result(reply: Reply) -> CallToolResult {
             Block::SetLink(link) => ContentBlock::resource_link(resources::rows::link(link)),
         })
         .collect();
-    result.structured_content = Some(reply.structured);
+    result.structured_content = has_structured(context).then_some(reply.structured);
     if !reply.meta.is_empty() {
         result.meta = Some(rmcp::model::MetaObject(reply.meta));
     }

@@ -1,25 +1,32 @@
 //! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use kenning_engine::{Order, Ticket};
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ClientRequest, GetMeta, ProtocolVersion, RequestId};
+use rmcp::model::{ClientNotification, ClientRequest, GetExtensions, GetMeta, ProtocolVersion, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::VERSIONS;
+use crate::mcp::{VERSIONS, call_kind};
+use crate::oversized::IdSearch;
 
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many requests may wait for their answers before reading stops.
-const UNANSWERED_MAX: usize = 256;
+/// How many requests may be under way before reading stops: those whose work or whose answer is not done.
+pub(crate) const UNDER_WAY_MAX: usize = 128;
+/// Subscriptions are under way until the client ends them, so they may not take all of the room.
+const LISTENING_MAX: usize = 64;
+/// How many bytes may wait for a client that does not read before it is not read either.
+const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 const COMPLAINTS_MAX: usize = 64;
 
 const PARSE_ERROR: i32 = -32700;
@@ -30,8 +37,8 @@ pub(crate) struct Stdio<R, W> {
     input: BufReader<R>,
     /// The line read so far. It outlives a cancelled `receive`, which rmcp polls inside a `select!`.
     line: Vec<u8>,
-    /// The line has passed its cap; the rest of it is read and dropped.
-    oversized: bool,
+    /// The line has passed its cap: it is read and dropped, but for its id.
+    oversized: Option<IdSearch>,
     output: Arc<Mutex<W>>,
     /// Answers to lines that never became messages.
     complaints: JoinSet<()>,
@@ -40,35 +47,81 @@ pub(crate) struct Stdio<R, W> {
     /// Told at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
     listening: Arc<Listening>,
+    /// One for each request that may be under way.
+    room: Arc<Semaphore>,
+    /// The room for the next request. It outlives a cancelled `receive` like `line`.
+    taken: Option<OwnedSemaphorePermit>,
     unanswered: Arc<Unanswered>,
+    unread: Arc<Unread>,
+    order: Arc<Order>,
+}
+
+/// A request that was let in. Its handler holds it, and so does every thread that works for it, because a client may
+/// be told that a call took too long, or have cancelled it, while the work goes on.
+pub(crate) struct Admission {
+    pub(crate) ticket: Option<Arc<Ticket>>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// The requests that have no answer yet.
 #[derive(Default)]
-struct Unanswered {
-    ids: std::sync::Mutex<HashSet<RequestId>>,
+struct Unanswered(std::sync::Mutex<HashMap<RequestId, Arc<Admission>>>);
+
+impl Unanswered {
+    fn add(&self, id: RequestId, admission: Arc<Admission>) {
+        self.requests().insert(id, admission);
+    }
+
+    fn has(&self, id: &RequestId) -> bool {
+        self.requests().contains_key(id)
+    }
+
+    /// It is answered, or was cancelled and never will be; the id may be used again.
+    fn settle(&self, id: &RequestId) -> Option<Arc<Admission>> {
+        self.requests().remove(id)
+    }
+
+    /// The place of a write among the calls, if the request is one.
+    fn write(&self, id: &RequestId) -> Option<Arc<Ticket>> {
+        let requests = self.requests();
+        requests.get(id)?.ticket.as_ref().filter(|ticket| ticket.is_write()).cloned()
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Arc<Admission>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many bytes wait until the client reads.
+#[derive(Default)]
+struct Unread {
+    bytes: AtomicUsize,
     fewer: Notify,
 }
 
-impl Unanswered {
-    fn asked(&self, id: RequestId) {
-        self.ids().insert(id);
-    }
-
-    /// It was answered, or cancelled and never will be.
-    fn settled(&self, id: &RequestId) {
-        self.ids().remove(id);
-        self.fewer.notify_one();
+impl Unread {
+    fn add(self: &Arc<Self>, bytes: usize) -> UnreadLine {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        UnreadLine { unread: self.clone(), bytes }
     }
 
     async fn room(&self) {
-        while self.ids().len() >= UNANSWERED_MAX {
+        while self.bytes.load(Ordering::Relaxed) > UNREAD_BYTES_MAX {
             self.fewer.notified().await;
         }
     }
+}
 
-    fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+/// A line that waits; dropped when it was written, or when nobody is there to read it.
+struct UnreadLine {
+    unread: Arc<Unread>,
+    bytes: usize,
+}
+
+impl Drop for UnreadLine {
+    fn drop(&mut self) {
+        self.unread.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.unread.fewer.notify_one();
     }
 }
 
@@ -89,6 +142,10 @@ impl Listening {
         }
     }
 
+    fn many(&self) -> usize {
+        self.cancelled().len()
+    }
+
     /// The request is done, and what it wanted to send was sent or dropped.
     pub(crate) fn ended(&self, id: &RequestId) {
         self.cancelled().remove(id);
@@ -104,17 +161,27 @@ impl Listening {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
-    pub(crate) fn new(input: R, output: W, ended: CancellationToken, listening: Arc<Listening>) -> Self {
+    pub(crate) fn new(
+        input: R,
+        output: W,
+        ended: CancellationToken,
+        listening: Arc<Listening>,
+        room: Arc<Semaphore>,
+    ) -> Self {
         Stdio {
             input: BufReader::with_capacity(64 * 1024, input),
             line: Vec::new(),
-            oversized: false,
+            oversized: None,
             output: Arc::new(Mutex::new(output)),
             complaints: JoinSet::new(),
             begun: false,
             ended,
             listening,
+            room,
+            taken: None,
             unanswered: Arc::default(),
+            unread: Arc::default(),
+            order: Arc::default(),
         }
     }
 
@@ -128,20 +195,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             };
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.unwrap_or(available.len());
-            if self.line.len() + taken > LINE_BYTES_MAX {
-                self.oversized = true;
-                self.line.clear();
+            if self.oversized.is_none() && self.line.len() + taken > LINE_BYTES_MAX {
+                let mut search = IdSearch::default();
+                search.read(&std::mem::take(&mut self.line));
+                self.oversized = Some(search);
             }
-            if !self.oversized {
-                self.line.extend_from_slice(&available[..taken]);
+            match &mut self.oversized {
+                Some(search) => search.read(&available[..taken]),
+                None => self.line.extend_from_slice(&available[..taken]),
             }
             let at_end = available.is_empty();
             self.input.consume(taken + usize::from(end.is_some()));
-            if end.is_some() || (at_end && (!self.line.is_empty() || self.oversized)) {
+            if end.is_some() || (at_end && (!self.line.is_empty() || self.oversized.is_some())) {
                 let line = std::mem::take(&mut self.line);
-                return Some(match std::mem::take(&mut self.oversized) {
-                    true => Line::TooLong,
-                    false => Line::Whole(line),
+                return Some(match self.oversized.take() {
+                    Some(search) => Line::TooLong { id: search.found() },
+                    None => Line::Whole(line),
                 });
             }
             if at_end {
@@ -163,7 +232,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
 
 enum Line {
     Whole(Vec<u8>),
-    TooLong,
+    TooLong { id: Value },
 }
 
 impl<R, W> Transport<RoleServer> for Stdio<R, W>
@@ -191,44 +260,69 @@ where
         };
         let unanswered = self.unanswered.clone();
         let line = serde_json::to_vec(&item);
+        let unread = self.unread.add(line.as_ref().map_or(0, Vec::len));
         async move {
-            let wanted = || subscription.is_none_or(|id| !listening.is_cancelled(&id));
-            let written = write_line(&output, line?, wanted).await;
-            if let Some(id) = answered {
-                unanswered.settled(&id);
-            }
-            written
+            let _unread = unread;
+            let mut _admission = None;
+            let wanted = || {
+                // A client that has read the answer may use the id at once; the room is taken until it was written.
+                _admission = answered.and_then(|id| unanswered.settle(&id));
+                subscription.is_none_or(|id| !listening.is_cancelled(&id))
+            };
+            write_line(&output, line?, wanted).await
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             // A client that asks and does not read is not read either, so nothing piles up.
-            self.unanswered.room().await;
+            self.unread.room().await;
+            if self.taken.is_none() {
+                self.taken = self.room.clone().acquire_owned().await.ok();
+            }
             while self.complaints.len() >= COMPLAINTS_MAX {
                 self.complaints.join_next().await;
             }
             let Some(line) = self.next_line().await else {
                 while self.complaints.join_next().await.is_some() {}
+                // Whoever waits for the end of what is under way waits for all of the room.
+                self.taken = None;
                 self.ended.cancel();
                 return None;
             };
             let message = match line {
                 Line::Whole(line) if line.trim_ascii().is_empty() => continue,
                 Line::Whole(line) => read_message(&line),
-                Line::TooLong => Err(Complaint {
-                    id: Value::Null,
-                    code: INVALID_REQUEST,
-                    message: "the line is longer than 4 MiB",
-                }),
+                Line::TooLong { id } => {
+                    Err(Complaint { id, code: INVALID_REQUEST, message: "the line is longer than 4 MiB" })
+                }
             };
             match message {
-                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(request))) => {
+                Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(mut request))) => {
+                    let listens = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
+                    let refused = match () {
+                        // Two answers of one id could not be told apart, neither by the client nor here.
+                        () if self.unanswered.has(&request.id) => Some("this `id` has a request under way"),
+                        () if listens && self.listening.many() >= LISTENING_MAX => {
+                            Some("there are 64 subscriptions already; cancel one first")
+                        }
+                        () => None,
+                    };
+                    if let Some(message) = refused {
+                        let id = serde_json::to_value(&request.id).unwrap_or_default();
+                        self.complain(id, INVALID_REQUEST, message);
+                        continue;
+                    }
                     self.begun |= begins(&request.request);
-                    self.unanswered.asked(request.id.clone());
-                    if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) {
+                    if listens {
                         self.listening.began(request.id.clone());
                     }
+                    let room = self.taken.take()?;
+                    // The handler runs in a task of its own, and tasks may overtake each other.
+                    let ticket = call_kind(&request.request).map(|kind| Arc::new(self.order.arrived(kind)));
+                    let admission = Arc::new(Admission { ticket, _room: room });
+                    self.unanswered.add(request.id.clone(), admission.clone());
+                    request.request.extensions_mut().insert(admission);
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
                 }
                 Ok(Some(message)) if self.begun => {
@@ -236,8 +330,13 @@ where
                         && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
+                        // A write is not given up half way: it says what has become of it, and the protocol lets it.
+                        if let Some(write) = self.unanswered.write(id) {
+                            write.cancel();
+                            continue;
+                        }
                         self.listening.cancel(id);
-                        self.unanswered.settled(id);
+                        self.unanswered.settle(id);
                     }
                     return Some(message);
                 }

@@ -38,6 +38,9 @@ pub enum Error {
     TooFewToUndo { asked: u32, found: u32, any_actor: bool },
     #[error("the idempotency key was used for another call")]
     KeyReused { tool: String },
+    /// The client took the call back before it had its place in the queue of commits.
+    #[error("the call was cancelled before it was written")]
+    Cancelled,
     #[error("the store has schema {found}; this program knows {known}")]
     NewerSchema { found: i64, known: i64 },
     #[error("{what}")]

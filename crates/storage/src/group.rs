@@ -40,10 +40,11 @@ enum State {
 pub(crate) type Answers = Vec<Result<Committed, Error>>;
 
 impl Group {
-    /// `run` answers every request of a batch, in order.
+    /// `run` answers every request of a batch, in order; `queued` is told once the request has its place.
     pub(crate) fn commit(
         &self,
         request: Request,
+        queued: impl FnOnce(),
         run: impl Fn(Vec<Request>) -> Answers,
     ) -> Result<Committed, Error> {
         let place = Arc::new(Place::default());
@@ -52,6 +53,7 @@ impl Group {
             queue.waiting.push((request, place.clone()));
             !std::mem::replace(&mut queue.led, true)
         };
+        queued();
         if !leads && let Some(answer) = place.wait() {
             return answer;
         }

@@ -69,13 +69,18 @@ impl Storage {
     /// Commits one write, together with whatever other threads want written at the same moment. When this
     /// returns, the write is durable and every reader of the store sees it.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
-        self.commit_and_tell(request, |_| ())
+        self.commit_and_tell(request, || (), |_| ())
     }
 
-    /// As `commit`; `seen` is told of every new transaction of the group before anyone gets an answer, in the
-    /// order of their numbers.
-    pub fn commit_and_tell(&self, request: Request, seen: impl Fn(&Transaction)) -> Result<Committed, Error> {
-        self.group.commit(request, |batch| {
+    /// As `commit`; `queued` is told when the write has its place in the queue, before it is committed, and `seen` of
+    /// every new transaction of the group before anyone gets an answer, in the order of their numbers.
+    pub fn commit_and_tell(
+        &self,
+        request: Request,
+        queued: impl FnOnce(),
+        seen: impl Fn(&Transaction),
+    ) -> Result<Committed, Error> {
+        self.group.commit(request, queued, |batch| {
             let answers = write::run(&*self.backend, &self.sources, batch);
             answers
                 .iter()

@@ -7,7 +7,7 @@
 //! > store {"topic": "deploys", "content": "Use blue-green."}
 //! Stored `K7H9M2PQX8` in transaction 1.
 //! > @bob undo {"tx_id": 9}
-//! ! NOT_FOUND (do not retry): there is no transaction 9; the newest is 1
+//! ! NOT_FOUND (fix the arguments and call again): there is no transaction 9; the newest is 1
 //! ```
 //!
 //! A line that begins with `## ` and stands right before a call says what follows.

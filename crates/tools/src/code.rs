@@ -52,6 +52,17 @@ impl Code {
         matches!(self, Code::Timeout | Code::BackendUnavailable)
     }
 
+    /// What a model is to do about it, as the text says.
+    pub fn next_step(self) -> &'static str {
+        match self {
+            Code::InvalidArgument | Code::NotFound | Code::Conflict | Code::ScopeViolation => {
+                "fix the arguments and call again"
+            }
+            Code::Timeout | Code::BackendUnavailable => "retry",
+            Code::ReadOnly | Code::PermissionDenied | Code::InternalError => "do not retry",
+        }
+    }
+
     /// How kb and graph spell it: they have six codes.
     pub fn in_documents(self) -> Code {
         match self {
@@ -130,14 +141,14 @@ impl Stop {
     /// The error in both channels; hosts show the model one or the other.
     pub fn reply(&self) -> Reply {
         let code = self.code.as_str();
-        let retry = if self.code.retryable() { "may be retried" } else { "do not retry" };
+        let next = self.code.next_step();
         let outcome = match self.details.get("outcome").and_then(Value::as_str) {
             Some("unknown") => ". It is not known whether it was written",
             Some(_) => ". Nothing was written",
             None => "",
         };
         Reply {
-            blocks: vec![Block::Text(format!("{code} ({retry}): {}{outcome}", self.message))],
+            blocks: vec![Block::Text(format!("{code} ({next}): {}{outcome}", self.message))],
             structured: json!({"error": {
                 "code": code,
                 "message": self.message,
@@ -252,6 +263,8 @@ impl From<Error> for Stop {
                 Stop::new(Code::BackendUnavailable, format!("the store does not answer: {reason}"))
                     .with("outcome", json!(outcome))
             }
+            Error::Cancelled => Stop::new(Code::Timeout, "the call was cancelled before it was written")
+                .with("outcome", json!("not_applied")),
             Error::NewerSchema { found, known } => Stop::new(
                 Code::InternalError,
                 format!("the store was written by a newer Kenning (schema {found}, this one knows {known}); update Kenning"),

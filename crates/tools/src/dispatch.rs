@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use data_encoding::HEXLOWER;
 use kenning_engine::Engine;
-use kenning_presentation::{Format, Reply};
+use kenning_presentation::{Content, Format, Reply};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::NAME_BYTES_MAX;
 use crate::tool::Ran;
-use crate::{Caller, Code, Context, Definition, Stop, definitions};
+use crate::usage::Cost;
+use crate::{Caller, Code, Context, Definition, Stop, definitions, lenient};
 
 /// The argument that every writing tool takes besides its own.
 pub(crate) const KEY: &str = "idempotency_key";
@@ -77,7 +78,7 @@ struct Call<'a> {
 
 fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
     let Call { caller, tool, .. } = call;
-    let has_cursor = arguments.get(CURSOR).is_some_and(|cursor| !cursor.is_null());
+    let has_cursor = arguments.get(CURSOR).is_some_and(|cursor| !cursor.is_null() && cursor != "");
     let format = asked_format(&arguments);
     let run = || run(call, arguments);
     let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
@@ -90,7 +91,13 @@ fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
         }
         Ran { reply: stop.reply_of(tool.family, format), duplicates: 0 }
     });
-    caller.usage.measure(tool.name, has_cursor, duplicates, &mut reply);
+    match (caller.content, caller.has_structured) {
+        (Content::Text, _) => reply.keep_text_alone(),
+        (Content::Full, false) => reply.drop_links(),
+        (Content::Full, true) => {}
+    }
+    let cost = Cost { has_cursor, duplicates, has_structured: caller.has_structured };
+    caller.usage.measure(tool.name, cost, &mut reply);
     reply
 }
 
@@ -103,6 +110,7 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
         ));
     }
     let known = tool.argument_names();
+    lenient::settle(&mut arguments, &tool.input_schema, tool.empty())?;
     let key = match tool.effect.writes() {
         true => arguments.remove(KEY).filter(|key| !key.is_null()),
         false => None,

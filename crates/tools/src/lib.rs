@@ -11,6 +11,7 @@ mod graph;
 mod kb;
 mod keyed;
 pub mod knowledge;
+mod lenient;
 mod listing;
 pub mod memory;
 mod patterns;

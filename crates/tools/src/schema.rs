@@ -35,6 +35,32 @@ fn drop_closed(schema: &mut Value) {
     }
 }
 
+/// An input schema as it is listed. What is left out holds all the same: unknown arguments and long texts are refused
+/// with a message that says so. Gemini's SDK refuses a whole list over one `additionalProperties`, and the caps and the
+/// idempotency key, which models do not set, would be read with every request.
+pub(crate) fn listed(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut listed = schema.clone();
+    listed.shift_remove("additionalProperties");
+    if let Some(Value::Object(properties)) = listed.get_mut("properties") {
+        properties.shift_remove(crate::dispatch::KEY);
+        properties.values_mut().for_each(drop_lengths);
+    }
+    listed
+}
+
+fn drop_lengths(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("maxLength").is_some_and(Value::is_number) {
+                object.shift_remove("maxLength");
+            }
+            object.values_mut().for_each(drop_lengths);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_lengths),
+        _ => {}
+    }
+}
+
 /// What comes back: the tool's own output, which may be of several kinds, or the error that every tool may give.
 pub(crate) fn output<T: JsonSchema>(family: Family) -> Map<String, Value> {
     let mut schema = Map::new();

@@ -67,7 +67,10 @@ pub struct SetResource {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetMetadata {
     pub total_count: u64,
+    // This and the next are in `_meta` for clients that show a model everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<SetColumn>,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub executed_at: String,
     pub expires_at: String,
 }

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-use kenning_engine::{Engine, Error, Sight, Snapshot};
+use kenning_engine::{CallKind, Engine, Error, Sight, Snapshot, Ticket};
 use kenning_model::{Change, EntityType, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Ask, Block, Link, Reply};
+use kenning_presentation::{Ask, Block, Content, Link, Reply};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::Moment;
+use crate::lenient::Empty;
 use crate::scratch::Scratch;
 use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
@@ -31,6 +32,8 @@ pub trait Tool {
     const EFFECT: Effect;
     /// Whether its reply has room for a `note`: what the caller should know about the scope that was used.
     const HAS_NOTE: bool = false;
+    /// Whether a call may change what scopes there are, which other writes are prepared by.
+    const CHANGES_SCOPES: bool = false;
     type Input: DeserializeOwned + JsonSchema;
     type Output: Serialize + JsonSchema;
 
@@ -161,6 +164,12 @@ pub struct Caller {
     /// The rows behind replies that show a part; none where nobody could read them.
     pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
+    /// Which blocks the client gets.
+    pub content: Content,
+    /// Whether the client's protocol revision has structured content and links to resources.
+    pub has_structured: bool,
+    /// The place of this call among those that the client sent, where several may be under way at once.
+    pub turn: Option<Arc<Ticket>>,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
@@ -188,6 +197,9 @@ impl Caller {
             scratch: Arc::default(),
             sets: None,
             usage: Arc::default(),
+            content: Content::default(),
+            has_structured: true,
+            turn: None,
         }
     }
 }
@@ -361,13 +373,17 @@ impl Context<'_> {
             };
             Keyed { key, digest, reply: Box::new(reply) }
         });
-        let committed = self.engine.commit(Request {
+        let request = Request {
             actor: self.caller.actor.clone(),
             origin: self.caller.origin.clone(),
             tool: self.tool.to_owned(),
             write,
             keyed,
-        })?;
+        };
+        let committed = match &self.caller.turn {
+            Some(turn) => self.engine.commit_in_turn(request, turn)?,
+            None => self.engine.commit(request)?,
+        };
         match &committed.again {
             Some(reply) => serde_json::from_str(reply)
                 .map_err(|_| Stop::new(Code::InternalError, "the remembered reply can't be read")),
@@ -422,6 +438,7 @@ pub(crate) struct Row {
     name: &'static str,
     about: &'static str,
     effect: Effect,
+    changes_scopes: bool,
     input: fn(bool) -> Map<String, Value>,
     output: fn(Family) -> Map<String, Value>,
     run: Run,
@@ -434,6 +451,7 @@ pub(crate) fn row<T: Tool>() -> Row {
         name: T::NAME,
         about: T::ABOUT,
         effect: T::EFFECT,
+        changes_scopes: T::CHANGES_SCOPES,
         input: schema::input::<T::Input>,
         output: output_schema::<T>,
         run: run::<T>,
@@ -518,8 +536,12 @@ pub struct Definition {
     pub name: &'static str,
     pub about: &'static str,
     pub effect: Effect,
+    changes_scopes: bool,
     pub family: Family,
+    /// All that holds for the arguments.
     pub input_schema: Map<String, Value>,
+    /// What models and their SDKs get to see of it.
+    pub listed_schema: Arc<Map<String, Value>>,
     pub output_schema: Map<String, Value>,
     pub(crate) run: Run,
     rows: RunRows,
@@ -527,6 +549,37 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// For people: `get_task_context` is "Get task context", `kb.search` is "KB: search".
+    pub fn title(&self) -> String {
+        let words = |name: &str| name.replace('_', " ");
+        let capitalised = |text: String| {
+            let mut rest = text.chars();
+            rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+        };
+        match self.name.split_once('.') {
+            Some(("kb", name)) => format!("KB: {}", words(name)),
+            Some((family, name)) => format!("{}: {}", capitalised(family.to_owned()), words(name)),
+            None => capitalised(words(self.name)),
+        }
+    }
+
+    /// What an empty text in an optional argument means.
+    pub(crate) fn empty(&self) -> Empty {
+        match self.name.starts_with("update") {
+            true => Empty::Ambiguous,
+            false => Empty::Absent,
+        }
+    }
+
+    /// What a call may do at the same time as others of its client.
+    pub fn call_kind(&self) -> CallKind {
+        match (self.effect.writes(), self.changes_scopes) {
+            (false, _) => CallKind::Read,
+            (true, false) => CallKind::Write,
+            (true, true) => CallKind::ExclusiveWrite,
+        }
+    }
+
     pub(crate) fn argument_names(&self) -> Vec<&str> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);
         properties.map(|properties| properties.keys().map(String::as_str).collect()).unwrap_or_default()
@@ -548,12 +601,15 @@ pub fn definitions() -> &'static [Definition] {
         families
             .into_iter()
             .flat_map(|(family, rows)| rows.into_iter().map(move |row| (family, row)))
-            .map(|(family, row)| Definition {
+            .map(|(family, row)| (family, (row.input)(row.effect.writes()), row))
+            .map(|(family, input_schema, row)| Definition {
                 name: row.name,
                 about: row.about,
                 effect: row.effect,
+                changes_scopes: row.changes_scopes,
                 family,
-                input_schema: (row.input)(row.effect.writes()),
+                listed_schema: Arc::new(schema::listed(&input_schema)),
+                input_schema,
                 output_schema: (row.output)(family),
                 run: row.run,
                 rows: row.rows,

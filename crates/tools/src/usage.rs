@@ -29,16 +29,26 @@ pub struct Counted {
     pub duplicates_suppressed: u64,
 }
 
+/// What is known of a call beside its reply.
+pub(crate) struct Cost {
+    pub(crate) has_cursor: bool,
+    pub(crate) duplicates: usize,
+    /// Whether the structured reply is sent.
+    pub(crate) has_structured: bool,
+}
+
 impl Usage {
-    /// Says in the reply what it costs, and counts it.
-    pub(crate) fn measure(&self, tool: &'static str, has_cursor: bool, duplicates: usize, reply: &mut Reply) {
-        let bytes = reply.structured.to_string().len();
+    /// Says in the reply what it costs, and counts it. The reply is as it will be sent.
+    pub(crate) fn measure(&self, tool: &'static str, cost: Cost, reply: &mut Reply) {
+        let Cost { has_cursor, duplicates, has_structured } = cost;
+        let content_bytes = reply.content_bytes();
+        let bytes = if has_structured { reply.structured.to_string().len() } else { content_bytes };
         reply.meta.insert(
             USAGE.to_owned(),
             json!({
                 "tokens_estimate": bytes.div_ceil(TOKEN_BYTES),
                 "bytes_returned": bytes,
-                "content_bytes": reply.content_bytes(),
+                "content_bytes": content_bytes,
                 "duplicates_suppressed": duplicates,
             }),
         );

@@ -20,7 +20,7 @@ use kenning_model::clean;
 use kenning_presentation::Reply;
 use kenning_storage::STORE_FILE;
 use kenning_tools::{Caller, Code, dispatch, find};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 
@@ -99,10 +99,13 @@ pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
         (false, false) => print(&reply.text())?,
         (false, true) => eprintln!("{}", reply.text()),
     }
+    let asks_for_id = reply.structured["needsInput"]["fields"] == json!(["id"]);
     if !reply.is_error {
-        return Ok(Outcome::Done);
+        return Ok(if asks_for_id { Outcome::NotFound } else { Outcome::Done });
     }
-    let code = reply.structured["error"]["code"].as_str().unwrap_or_default();
+    // Tools for patterns have codes of their own, and the common one beside it.
+    let own = &reply.structured["details"]["code"];
+    let code = reply.structured["error"]["code"].as_str().or(own.as_str()).unwrap_or_default();
     Ok(match Code::ALL.into_iter().find(|known| known.as_str() == code) {
         Some(Code::InvalidArgument) => Outcome::Usage,
         Some(Code::NotFound) => Outcome::NotFound,

@@ -113,7 +113,12 @@ fn broken_lines() -> Vec<(&'static str, Vec<u8>, Expected)> {
             Error(null.clone(), PARSE_ERROR),
         ),
         ("nesting 200 deep", raw(&deep), Error(null.clone(), PARSE_ERROR)),
-        ("a line of 5 MiB", raw(&long), Error(null.clone(), INVALID_REQUEST)),
+        ("a line of 5 MiB", raw(&long), Error(json!(1), INVALID_REQUEST)),
+        (
+            "a line of 5 MiB that is no object",
+            raw(&"x".repeat(5 * 1024 * 1024)),
+            Error(null.clone(), INVALID_REQUEST),
+        ),
         ("an empty line", raw(""), Nothing),
         ("a blank line", raw(" \t \r"), Nothing),
         ("null", raw("null"), Error(null.clone(), INVALID_REQUEST)),

@@ -1,6 +1,7 @@
 //! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
 //! send. Everything is asked and answered over their standard streams, as an agent would.
 
+mod edge;
 mod elicitation;
 mod hammer;
 mod idempotency;
@@ -8,6 +9,7 @@ mod isolation;
 mod kill;
 mod kill_index;
 mod many;
+mod order;
 mod rows;
 mod subscriptions;
 mod tool_list;
@@ -30,7 +32,9 @@ fn server(dir: &Path) -> Command {
 
 /// What the developer has set for their own sessions must not reach the tests.
 fn without_settings(command: &mut Command) -> &mut Command {
-    for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"] {
+    for name in
+        ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "CONTENT", "LOG"]
+    {
         command.env_remove(format!("KENNING_{name}"));
     }
     command

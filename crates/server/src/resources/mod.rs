@@ -269,10 +269,8 @@ impl Sight {
 
 pub(crate) fn not_found(uri: &str) -> ErrorData {
     let shown = kenning_presentation::text::quote(uri, 200);
-    ErrorData::resource_not_found(
-        format!("there is no resource {shown}; `resources/templates/list` names them"),
-        Some(json!({"uri": uri})),
-    )
+    let message = format!("there is no resource {shown}; `resources/templates/list` names them");
+    refused(Stop::new(Code::NotFound, message), uri)
 }
 
 pub(crate) fn failed(error: Error) -> ErrorData {

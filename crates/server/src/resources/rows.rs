@@ -1,7 +1,7 @@
 //! `kenning://rows/{id}`: all rows behind a reply that showed some of them, page by page.
 
 use kenning_presentation::Link;
-use kenning_tools::Caller;
+use kenning_tools::{Caller, Stop};
 use mcp_dual_response::wire::PageQuery;
 use mcp_dual_response::{Sort, wire};
 use rmcp::ErrorData;
@@ -43,7 +43,7 @@ impl Rows {
         let (set, parameters) = uri.split_once('?').unwrap_or((uri, ""));
         let bad = |name: &str| {
             let message = format!("`{name}` is not a parameter of `{TEMPLATE}`, or not with this value");
-            ErrorData::invalid_params(message, Some(serde_json::json!({"uri": uri})))
+            refused(Stop::invalid(message), uri)
         };
         let mut query = PageQuery::default();
         for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {

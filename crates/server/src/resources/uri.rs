@@ -1,9 +1,9 @@
 //! The addresses: a fixed path and a few parameters, nothing else.
 
 use kenning_model::{Id, ScopeName, TxId};
+use kenning_tools::Stop;
 use kenning_tools::memory::query::listing_name;
 use rmcp::ErrorData;
-use serde_json::json;
 
 use super::{ENTRIES, TRANSACTIONS, TRIPLES, not_found};
 
@@ -115,7 +115,7 @@ impl Uri {
 
 fn invalid(uri: &str, what: &str) -> ErrorData {
     let shown = kenning_presentation::text::quote(uri, 200);
-    ErrorData::invalid_params(format!("can't read {shown}: {what}"), Some(json!({"uri": uri})))
+    super::refused(Stop::invalid(format!("can't read {shown}: {what}")), uri)
 }
 
 fn decoded(text: &str) -> Option<String> {

@@ -24,6 +24,7 @@ impl Tool for CreateNamespace {
         Use when `get_namespaces` shows none that fits the organisation or project. Do not use per task or topic. \
         Returns name, description, scopes, tx_id. Then put `scope: NAME:default` into CLAUDE.md or AGENTS.md.";
     const EFFECT: Effect = Effect::Writes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = NamespaceOutput;
 

@@ -27,6 +27,7 @@ impl Tool for CreateScope {
         Use for a project, team or component with knowledge of its own. Do not use per task. \
         Returns scope, description, parents, tx_id.";
     const EFFECT: Effect = Effect::Writes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = ScopeOutput;
 

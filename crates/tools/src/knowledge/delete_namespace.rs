@@ -36,6 +36,7 @@ impl Tool for DeleteNamespace {
         Use when the organisation or project is gone. Do not use to tidy up (`delete_scope`, `delete_knowledge`). \
         Returns scopes_count, knowledge_count, tx_id; `undo` with it brings all back.";
     const EFFECT: Effect = Effect::Removes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = Output;
 

@@ -35,6 +35,7 @@ impl Tool for DeleteScope {
         Use when nobody works there any more. Do not use on `default` or to rename (`update_scope`). \
         Returns knowledge_deleted, tx_id; `undo` with it brings all back.";
     const EFFECT: Effect = Effect::Removes;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = Output;
 

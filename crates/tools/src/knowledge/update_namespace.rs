@@ -29,6 +29,7 @@ impl Tool for UpdateNamespace {
         Returns name, description, scopes, tx_id.";
     const EFFECT: Effect = Effect::Writes;
     const HAS_NOTE: bool = true;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = NamespaceOutput;
 

@@ -31,6 +31,7 @@ impl Tool for UpdateScope {
         Returns scope, description, parents, tx_id.";
     const EFFECT: Effect = Effect::Writes;
     const HAS_NOTE: bool = true;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = ScopeOutput;
 

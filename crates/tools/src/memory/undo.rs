@@ -66,6 +66,7 @@ impl Tool for Undo {
         CONFLICT if the same ids changed since. Find tx_ids with `history`; try with `dry_run`.";
     const EFFECT: Effect = Effect::Removes;
     const HAS_NOTE: bool = true;
+    const CHANGES_SCOPES: bool = true;
     type Input = Input;
     type Output = Output;
 

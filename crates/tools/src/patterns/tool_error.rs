@@ -18,10 +18,10 @@ pub(crate) fn reply(stop: &Stop, format: Format) -> Reply {
         "retryable": stop.code.retryable(),
         "details": details,
     });
-    let retry = if stop.code.retryable() { "may be retried" } else { "do not retry" };
+    let next = stop.code.next_step();
     let mut blocks = Vec::new();
     if format.has_markdown() {
-        blocks.push(Block::Plain(format!("{code} ({retry}): {}", stop.message)));
+        blocks.push(Block::Plain(format!("{code} ({next}): {}", stop.message)));
     }
     if format.has_json() {
         blocks.push(Block::Json(structured.to_string()));

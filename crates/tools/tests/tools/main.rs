@@ -2,6 +2,7 @@
 
 mod bounds;
 mod documents;
+mod lenient;
 mod long_sections;
 mod patterns;
 mod published;

@@ -559,14 +559,17 @@ fn a_page_says_where_it_lies_and_how_to_go_on() {
 fn errors_have_the_spelling_of_the_family() {
     let session = Session::new();
     let refused = |arguments: Value| session.call("search_patterns", arguments).structured;
-    assert_eq!(refused(json!({"q": "x", "limit": "1"}))["code"], "CLIENT_ERROR");
+    assert_eq!(refused(json!({"q": "x", "limit": "one"}))["code"], "CLIENT_ERROR");
     let mut lost = Session::new();
     lost.caller.scope = "acme:gone".to_owned();
     let missing = lost.call("search_patterns", json!({"q": "x", "format": "both"}));
     assert_eq!(missing.structured["code"], "NOT_FOUND");
     assert_eq!(missing.structured["retryable"], false);
     let [Block::Plain(line), Block::Json(json)] = &missing.blocks[..] else { panic!("{:?}", missing.blocks) };
-    assert!(line.starts_with("NOT_FOUND (do not retry): there is no scope `acme:gone`"), "{line}");
+    assert!(
+        line.starts_with("NOT_FOUND (fix the arguments and call again): there is no scope `acme:gone`"),
+        "{line}"
+    );
     let parsed: Map<String, Value> = serde_json::from_str(json).expect("JSON");
     assert_eq!(Value::Object(parsed), missing.structured);
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 const ABOUT_BYTES_MAX: usize = 600;
 /// A token is four bytes.
-const LIST_TOKENS_MAX: usize = 10_200;
+const LIST_TOKENS_MAX: usize = 10_000;
 /// What is listed without being asked for: memory and knowledge.
-const DEFAULT_TOKENS_MAX: usize = 5_150;
+const DEFAULT_TOKENS_MAX: usize = 4_500;
 
 #[test]
 fn schemas_are_the_published_ones() {
@@ -46,6 +46,143 @@ fn input_schemas_are_portable() {
     }
 }
 
+/// Every schema below a schema, and itself.
+fn schemas(schema: &Value) -> Vec<&Value> {
+    let below = schema["properties"].as_object().into_iter().flat_map(|fields| fields.values());
+    let below = below.chain(schema.get("items")).chain(schema["anyOf"].as_array().into_iter().flatten());
+    [schema].into_iter().chain(below.flat_map(schemas)).collect()
+}
+
+fn listed() -> impl Iterator<Item = (&'static str, Value)> {
+    definitions().iter().map(|tool| (tool.name, Value::Object((*tool.listed_schema).clone())))
+}
+
+#[test]
+fn what_is_left_out_of_the_list_still_holds() {
+    for tool in definitions() {
+        let text = serde_json::to_string(&*tool.listed_schema).expect("plain data");
+        for word in ["additionalProperties", "maxLength", "idempotency_key"] {
+            assert!(!text.contains(word), "{}: {word}", tool.name);
+        }
+        assert_eq!(tool.input_schema["additionalProperties"], false);
+        let has_key = tool.input_schema["properties"].get("idempotency_key").is_some();
+        assert_eq!(has_key, tool.effect.writes(), "{}", tool.name);
+        assert!(!tool.title().contains(['_', '.']) && tool.title().starts_with(char::is_uppercase));
+    }
+}
+
+/// What `google.genai.types.Schema` has fields for; it raises on everything else.
+#[test]
+fn listed_schemas_fit_gemini() {
+    const KEYWORDS: [&str; 16] = [
+        "type",
+        "format",
+        "title",
+        "description",
+        "nullable",
+        "enum",
+        "maxItems",
+        "minItems",
+        "properties",
+        "required",
+        "pattern",
+        "anyOf",
+        "default",
+        "items",
+        "minimum",
+        "maximum",
+    ];
+    for (name, root) in listed() {
+        for schema in schemas(&root) {
+            for keyword in schema.as_object().expect("a schema is an object").keys() {
+                assert!(KEYWORDS.contains(&keyword.as_str()), "{name}: {keyword} in {schema}");
+            }
+            assert!(schema["type"].is_string(), "{name}: a type is one name: {schema}");
+            let is_text = schema["enum"].as_array().is_none_or(|values| values.iter().all(Value::is_string));
+            assert!(is_text, "{name}: {schema}");
+            for required in strings(&schema["required"]) {
+                assert!(schema["properties"][required].is_object(), "{name}: {required}");
+            }
+        }
+    }
+}
+
+/// The Messages API: names of tools and of arguments, an object without alternatives at the root, a valid schema.
+#[test]
+fn listed_schemas_fit_anthropic() {
+    let is_name = |name: &str, max: usize| {
+        (1..=max).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    };
+    for (name, root) in listed() {
+        assert!(is_name(&name.replace('.', "_"), 64), "{name}");
+        assert_eq!(root["type"], "object", "{name}");
+        for word in ["oneOf", "anyOf", "allOf"] {
+            assert!(root.get(word).is_none(), "{name}: {word}");
+        }
+        for schema in schemas(&root) {
+            let arguments = schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys());
+            arguments.for_each(|argument| assert!(is_name(argument, 64), "{name}: {argument}"));
+        }
+        jsonschema::validator_for(&root).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+/// As the SDKs make a schema strict: every object is closed, every field required, and what was optional may be null.
+fn strict(schema: &Value) -> Value {
+    let mut made = schema.clone();
+    if let Some(items) = schema.get("items") {
+        made["items"] = strict(items);
+    }
+    if let Some(fields) = schema["properties"].as_object() {
+        let required = strings(&schema["required"]);
+        for (name, field) in fields {
+            let mut field = strict(field);
+            if !required.contains(&name.as_str()) {
+                field["type"] = json!([field["type"], "null"]);
+                if let Some(Value::Array(values)) = field.get_mut("enum") {
+                    values.push(Value::Null);
+                }
+            }
+            made["properties"][name] = field;
+        }
+        made["required"] = fields.keys().map(String::as_str).collect();
+        made["additionalProperties"] = json!(false);
+    }
+    made
+}
+
+#[test]
+fn listed_schemas_can_be_made_strict_for_openai() {
+    const KEYWORDS: [&str; 14] = [
+        "type",
+        "description",
+        "enum",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "anyOf",
+        "minimum",
+        "maximum",
+        "pattern",
+        "format",
+        "minItems",
+        "maxItems",
+    ];
+    for (name, root) in listed() {
+        let strict = strict(&root);
+        for schema in schemas(&strict) {
+            for keyword in schema.as_object().expect("a schema is an object").keys() {
+                assert!(KEYWORDS.contains(&keyword.as_str()), "{name}: {keyword} in {schema}");
+            }
+            let is_object = schema["type"] == "object" || schema["type"] == json!(["object", "null"]);
+            assert_eq!(schema["properties"].is_object(), is_object, "{name}: an open object: {schema}");
+        }
+        jsonschema::validator_for(&strict).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
 #[test]
 fn names_and_descriptions_keep_their_bounds() {
     for tool in definitions() {
@@ -64,7 +201,7 @@ fn names_and_descriptions_keep_their_bounds() {
 fn the_list_costs_what_it_may() {
     let tokens = |wanted: fn(&Definition) -> bool| {
         let sent = |tool: &Definition| {
-            json!({"name": tool.name, "description": tool.about, "inputSchema": tool.input_schema})
+            json!({"name": tool.name, "description": tool.about, "inputSchema": *tool.listed_schema})
                 .to_string()
         };
         let bytes: usize =
@@ -158,10 +295,10 @@ fn errors_page() -> String {
         `{\"error\": {\"code\", \"message\", \"retryable\", \"details\"}}` and one line of text. A failed write has \
         `details.outcome`: `not_applied` or `unknown`. The `kb` and `graph` tools spell some codes otherwise; those for patterns reply \
         `{\"kind\": \"toolError:v1\", \"code\", \"message\", \"retryable\", \"details\"}` with a code of their own, and the one below in \
-        `details.code`.\n\n| code | kb and graph | patterns | retry | meaning |\n|---|---|---|---|---|\n"
+        `details.code`. What to do next stands in the text after the code.\n\n| code | kb and graph | patterns | next | meaning |\n|---|---|---|---|---|\n"
         .to_owned();
     for code in Code::ALL {
-        let retry = if code.retryable() { "yes" } else { "no" };
+        let retry = code.next_step();
         let spelt = [code.as_str(), code.in_documents().as_str(), code.in_patterns()];
         page.push_str(&format!("| `{}` | {retry} | {} |\n", spelt.join("` | `"), code.about()));
     }

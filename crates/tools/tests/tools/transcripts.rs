@@ -44,17 +44,13 @@ impl InProcess {
 impl Player for InProcess {
     fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply {
         self.minutes.fetch_add(1, Ordering::Relaxed);
+        let origin = format!("session of {actor}");
         let caller = Caller {
-            actor: actor.to_owned(),
-            origin: format!("session of {actor}"),
-            scope: "global:default".to_owned(),
             // Bob works where nobody has said which scope is the project's.
             has_scope: actor != "bob",
-            is_owner: false,
-            has_graph: true,
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
-            usage: Arc::default(),
+            ..Caller::new(Some(actor), origin, "global:default".to_owned())
         };
         let tool = find(tool).unwrap_or_else(|| panic!("there is no tool `{tool}`"));
         dispatch(&self.engine, &caller, Access::ReadWrite, tool, arguments)
