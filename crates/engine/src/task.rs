@@ -24,6 +24,9 @@ const NEAREST_MAX: usize = 2;
 const NEAR_MIN: f32 = 0.20;
 /// and nearly as near as the nearest.
 const NEAR_SHARE: f32 = 0.8;
+/// Where meaning can't be judged, because the table of vectors does not know the language, more come by their words.
+const BEST_MAX_BY_WORDS: usize = 9;
+const SCORE_MIN_BY_WORDS: f32 = 0.3;
 /// A query without a word that is in sight is about something here if an entry is this near in meaning: on labelled tasks
 /// that are about nothing here, nine in ten stay below it.
 const ABOUT_MIN: f32 = 0.24;
@@ -67,7 +70,7 @@ impl Snapshot<'_> {
                     known_words_only: by != By::Meaning,
                     explain: false,
                 };
-                self.indexed().search(self.reader(), &(&question).into(), 0..BEST_MAX as u64)
+                self.indexed().search(self.reader(), &(&question).into(), 0..BEST_MAX_BY_WORDS as u64)
             };
             let (by_both, by_meaning) = (ask(By::WordsAndMeaning)?, ask(By::Meaning)?);
             found.is_degraded |= by_both.is_degraded;
@@ -95,8 +98,10 @@ fn chosen(by_both: &Matches, by_meaning: &Matches) -> Vec<Id> {
         return Vec::new();
     }
     let top = by_both.hits.first().map_or(0.0, |hit| hit.score);
-    let best = by_both.hits.iter().enumerate();
-    let best = best.filter(|(rank, hit)| *rank < BEST_FREE || hit.score >= SCORE_MIN * top);
+    let (best_max, score_min) =
+        if is_meaningful { (BEST_MAX, SCORE_MIN) } else { (BEST_MAX_BY_WORDS, SCORE_MIN_BY_WORDS) };
+    let best = by_both.hits.iter().enumerate().take(best_max);
+    let best = best.filter(|(rank, hit)| *rank < BEST_FREE || hit.score >= score_min * top);
     let near_min = NEAR_MIN.max(NEAR_SHARE * nearest);
     let near = by_meaning.hits.iter().take(NEAREST_MAX).filter(|hit| is_meaningful && hit.cosine >= near_min);
     let mut ids: Vec<Id> = best.map(|(_, hit)| hit.id).collect();

@@ -104,6 +104,6 @@ mod tests {
         check("what is the dog called", text, 50, "[…] The dog is called Biscuit. […]");
         check("what is the dog called", text, 64, "[…] The dog is called Biscuit. Dinner was late. […]");
         check("zebra", text, 30, "Mara went home. […]");
-        check("zebra", text, 16, "Mara we […]");
+        check("zebra", text, 16, "Mara went […]");
     }
 }

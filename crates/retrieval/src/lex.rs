@@ -22,6 +22,20 @@ were been being have has had having do does did doing would should could can may
 over under again further once here when where why how all any both each few more most other some only own same so than \
 too very just about also because while during before after above below between through s t don d ll m re ve";
 
+/// Words that say nothing in German, French, Spanish, Italian, Portuguese and Dutch and are no English words. They are left
+/// out of questions only: stored texts keep them, so that what an index holds does not depend on a guess at a language.
+const FOREIGN_STOP_WORDS: &str = "aber als auch auf aus bei beim bis damit das dass dem den der des doch dort durch ein eine \
+einem einen einer eines für gegen haben ich ihr ihre ist jede jeder jedes kann kein keine können mehr müssen nach nicht noch \
+nur oder ohne sehr sein seine sich sie sind soll sollen sollte über und uns unser unsere unter vom von vor wann warum was \
+welche welchem welchen welcher welches wenn werden wie wieder wir wird wo wurde zu zum zur zwischen darf dürfen müssen muss \
+à au aux avec ce ces cette dans du elle est et il ils je la le les leur lui mais même nous où ou par pas pour que quel \
+quelle qui sa sans ses si sont sur une vous être comment quand el los las unos unas del al con sin para por como cómo cuál \
+cuándo dónde qué está están hay más muy pero puede se su sus lo una un il lo gli dei delle della nel nella che di da con \
+come quale quando dove perché non più sono è os um uma dos das em no na não como qual quando onde são é het een de van op \
+te met voor niet zijn wordt hoe welke waar aan bij naar ook dan";
+/// Of these words English has some too; they are left out of a question that has another of the words above.
+const FOREIGN_SHARED_WORDS: &str = "die war hat man mit so es am um an in hat bin gut son me per come una dare sole";
+
 /// The terms of a text in order, without stop words.
 pub fn terms(text: &str) -> Vec<Arc<str>> {
     let mut terms = Vec::with_capacity(text.len() / 6);
@@ -66,7 +80,20 @@ pub fn question_words(text: &str) -> Vec<QuestionWord> {
             None => all.push(QuestionWord { word: word.to_owned(), term: stem(word) }),
         });
     });
+    leave_out_foreign(&mut words);
     if words.is_empty() { all } else { words }
+}
+
+/// Takes stop words of other languages out of a question, if something else is left.
+fn leave_out_foreign(words: &mut Vec<QuestionWord>) {
+    static FOREIGN: LazyLock<[HashSet<&str>; 2]> =
+        LazyLock::new(|| [FOREIGN_STOP_WORDS, FOREIGN_SHARED_WORDS].map(|list| list.split_whitespace().collect()));
+    let [foreign, shared] = &*FOREIGN;
+    let is_foreign = words.iter().any(|word| foreign.contains(word.word.as_str()));
+    let stays = |word: &QuestionWord| !foreign.contains(word.word.as_str()) && !shared.contains(word.word.as_str());
+    if is_foreign && words.iter().any(stays) {
+        words.retain(stays);
+    }
 }
 
 /// The words of a question by which its meaning is judged, in lower case and in order: stop words too, identifiers cut

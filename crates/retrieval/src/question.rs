@@ -29,6 +29,8 @@ const LOOKALIKES_FOR_MAX: usize = 8;
 /// A word that so large a share of the texts has says nothing about which of them is meant. It adds to the score of what
 /// matches by another word.
 const EVERYWHERE_SHARE: f32 = 0.7;
+/// A word that is spelt this much alike is taken for the same word, mistyped or inflected.
+const SAME_WORD_MIN: f32 = 0.6;
 /// What a stop word counts when the meaning of a question is judged; other words count by how rare they are.
 const STOP_WORD_WEIGHT: f32 = 0.5;
 /// In fewer texts than this no share is large.
@@ -219,7 +221,8 @@ impl Ask {
         let words = self.words.iter().filter(|word| !word.is_everywhere);
         let mut variants = words.flat_map(|word| &word.variants);
         variants.any(|variant| {
-            variant.kind != VariantKind::Related && variant.found[part as usize].get(local).is_some()
+            let is_the_word = variant.kind != VariantKind::Related && variant.likeness >= SAME_WORD_MIN;
+            is_the_word && variant.found[part as usize].get(local).is_some()
         })
     }
 }
@@ -297,7 +300,11 @@ impl Index {
         let vector = if question.by == By::Words {
             Vec::new()
         } else {
-            self.embedder.question(text, &weighted_words(text, &meanings))?
+            let weight = |term: &str| {
+                let known = meanings.iter().find(|(known, _)| *known.term == *term);
+                known.map(|(_, counts)| *counts)
+            };
+            self.embedder.question(text, &weighted_words(text, weight))?
         };
         Ok(Ask { title_only, words, weight, quantised: Quantised::new(&vector), vector, is_meaningful })
     }
@@ -419,23 +426,23 @@ fn same_beginning(one: &str, other: &str) -> f32 {
     2.0 * common as f32 / (one.chars().count() + other.chars().count()) as f32
 }
 
-/// What the words of a question count when its meaning is judged. `terms` are those that were sought, with what each
-/// counts.
-fn weighted_words(text: &str, terms: &[(&QuestionWord, f32)]) -> Vec<(String, f32)> {
-    let counts = |word: &str| {
-        let term = lex::term_of(word);
-        terms.iter().find(|(known, _)| known.term == term).map_or(0.0, |(_, counts)| *counts)
-    };
+/// The words of a question, each with what it counts when the meaning of the question is judged. `weight` gives what a
+/// term that was sought counts.
+pub fn weighted_words(text: &str, weight: impl Fn(&str) -> Option<f32>) -> Vec<(String, f32)> {
+    let counts = |word: &str| weight(&lex::term_of(word)).unwrap_or(0.0);
     let mut words = Vec::new();
     for (word, pieces) in lex::meaning_words(text) {
-        match counts(&word) {
+        if !pieces.is_empty() {
             // Of an identifier the pieces say what is meant.
-            _ if !pieces.is_empty() => {
-                words.extend(pieces.into_iter().map(|piece| { let counts = counts(&piece); (piece, counts) }));
-            }
-            0.0 if lex::is_stop(&word) => words.push((word, STOP_WORD_WEIGHT)),
-            counts => words.push((word, counts)),
+            words.extend(pieces.into_iter().map(|piece| {
+                let counts = counts(&piece);
+                (piece, counts)
+            }));
+            continue;
         }
+        let counts = counts(&word);
+        let is_stop_word = counts == 0.0 && lex::is_stop(&word);
+        words.push((word, if is_stop_word { STOP_WORD_WEIGHT } else { counts }));
     }
     words
 }

@@ -8,9 +8,11 @@ use kenning_retrieval::{
     By, Document, Embedder, Index, Least, Limits, Prepared, Question, Sight, Version, lex,
 };
 
+/// The five nearest come if they are near at all, which is a sixth of the entries here; in a larger store it is next to
+/// nothing.
 #[test]
-fn paraphrases_come_and_chaff_does_not() {
-    measure(Embedder::Table, 0.78, 0.02);
+fn paraphrases_come_and_little_chaff_does() {
+    measure(Embedder::Table, 0.92, 0.09);
 }
 
 /// `KENNING_MODEL_DIR=… cargo test -p kenning-retrieval --features minilm --test matches -- --ignored`
@@ -53,7 +55,7 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
         let document = Document { body: entry, ..Document::default() };
         let prepared = Prepared::new(&document, &embedder).embedded(&document, &embedder).expect("vectors");
         let version = Version { group: 0, limits: Limits::NONE, marks: Vec::new(), prepared };
-        index.change(1, key, None, Some(version)).expect("memory");
+        index.change(1, key, false, Some(version)).expect("memory");
     }
     let (mut found, mut chaff, mut chaff_pairs) = (0, 0, 0);
     for (number, (question, entry)) in pairs.iter().enumerate() {
@@ -63,7 +65,16 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
         let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
         let (text, by) = (Some(*question), By::WordsAndMeaning);
         let asked =
-            Question { title: None, text, sight, by, as_written: false, least: Least::Some, explain: false };
+            Question {
+            title: None,
+            text,
+            sight,
+            by,
+            as_written: false,
+            known_words_only: false,
+            least: Least::Some,
+            explain: false,
+        };
         let results = index.search(&asked, 0..1000).expect("memory");
         let came = |number: usize| results.hits.iter().any(|hit| hit.key as usize == number);
         found += usize::from(came(number));

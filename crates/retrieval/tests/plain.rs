@@ -35,6 +35,8 @@ struct Told {
     key: u64,
     title: String,
     body: String,
+    context: String,
+    neighbour: String,
     group: u32,
     is_suppressed: bool,
     is_labelled: bool,
@@ -48,16 +50,18 @@ fn text(words: std::ops::Range<usize>) -> impl Strategy<Value = String> {
 
 /// The lives of one text, one after the other, some with a gap, the last perhaps without an end.
 fn lives() -> impl Strategy<Value = Vec<Told>> {
-    let life = (text(0..4), text(0..40), 0..3u32, any::<[bool; 3]>(), 1..12u64, 0..3u64);
+    let texts = (text(0..4), text(0..40), text(0..4), text(0..6));
+    let life = (texts, 0..3u32, any::<[bool; 3]>(), 1..12u64, 0..3u64);
     prop::collection::vec(life, 1..4).prop_map(|lives| {
         let mut at = 1;
         lives
             .into_iter()
-            .map(|(title, body, group, [suppressed, labelled, more], life, gap)| {
+            .map(|((title, body, context, neighbour), group, [suppressed, labelled, more], life, gap)| {
                 let (from, to) = (at + gap.saturating_sub(1), at + gap.saturating_sub(1) + life);
                 at = to;
                 let is_suppressed = suppressed && more;
-                Told { key: 0, title, body, group, is_suppressed, is_labelled: labelled, from, to }
+                let is_labelled = labelled;
+                Told { key: 0, title, body, context, neighbour, group, is_suppressed, is_labelled, from, to }
             })
             .collect()
     })
@@ -79,7 +83,7 @@ struct Asked {
     groups: Vec<u32>,
     labelled: bool,
     with_suppressed: bool,
-    relevant_only: bool,
+    half: bool,
     at: u64,
 }
 
@@ -94,7 +98,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             groups,
             labelled: a && b,
             with_suppressed: c,
-            relevant_only: d,
+            half: d,
             at,
         },
     )
@@ -103,7 +107,14 @@ fn asked() -> impl Strategy<Value = Asked> {
 impl Told {
     fn prepared(&self) -> Prepared {
         let labels: &[String] = if self.is_labelled { &["label".to_owned()] } else { &[] };
-        Prepared::new(&Document { title: &self.title, body: &self.body, labels }, &Embedder::Table)
+        let document = Document {
+            title: &self.title,
+            body: &self.body,
+            context: &self.context,
+            neighbour: &self.neighbour,
+            labels,
+        };
+        Prepared::new(&document, &Embedder::Table)
     }
 
     fn version(&self) -> Version {
@@ -111,9 +122,9 @@ impl Told {
         Version { group: self.group, limits, marks: Vec::new(), prepared: self.prepared() }
     }
 
+    /// Whether an answer may show it. What is suppressed or has no label still counts in the statistics of its group.
     fn is_seen(&self, asked: &Asked) -> bool {
-        asked.groups.contains(&self.group)
-            && (self.is_labelled || !asked.labelled)
+        (self.is_labelled || !asked.labelled)
             && (!self.is_suppressed || asked.with_suppressed)
     }
 }
@@ -122,25 +133,26 @@ impl Told {
 fn each_change(
     told: &[Told],
     moment: u64,
-    mut each: impl FnMut(u64, Option<&Prepared>, Option<Version>) -> Result<(), Error>,
+    mut each: impl FnMut(u64, bool, Option<Version>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for version in told.iter().filter(|version| version.to == moment) {
         let next = told.iter().find(|next| next.key == version.key && next.from == moment);
-        each(version.key, Some(&version.prepared()), next.map(Told::version))?;
+        each(version.key, true, next.map(Told::version))?;
     }
     let fresh = |version: &&Told| {
         let follows = |other: &Told| other.key == version.key && other.to == moment;
         version.from == moment && !told.iter().any(follows)
     };
     for version in told.iter().filter(fresh) {
-        each(version.key, None, Some(version.version()))?;
+        each(version.key, false, Some(version.version()))?;
     }
     Ok(())
 }
 
 /// BM25 and fusion as the notes on search define them, by reading everything. Gives key and score.
 fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
-    let live: Vec<&Told> = told.iter().filter(|v| v.from <= asked.at && asked.at < v.to).collect();
+    let is_live = |v: &&Told| v.from <= asked.at && asked.at < v.to && asked.groups.contains(&v.group);
+    let live: Vec<&Told> = told.iter().filter(is_live).collect();
     let sides: Vec<Vec<Option<f64>>> = [(&asked.title, true), (&asked.text, false)]
         .into_iter()
         .filter_map(|(text, title_only)| Some(plain_side(&live, text.as_ref()?, title_only, asked)))
@@ -155,22 +167,26 @@ fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
     Some(found)
 }
 
-/// None when rounding decides whether meaning says anything.
+/// None when rounding decides whether meaning says anything, or about what is a match.
 fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -> Option<Vec<Option<f64>>> {
     let terms_of = |v: &Told| {
-        let (title, body) = (lex::terms(&v.title), lex::terms(&v.body));
-        // In the title and in all.
-        let mut counts: HashMap<String, [f64; 2]> = HashMap::new();
-        for (terms, add) in
-            [(&title, [3.0, 3.0]), (&lex::stop_words(&v.title), [3.0, 3.0]), (&body, [0.0, 1.0])]
-        {
+        let (title, body, context) = (lex::terms(&v.title), lex::terms(&v.body), lex::terms(&v.context));
+        // In the title, in all, and in the text itself.
+        let mut counts: HashMap<String, [f64; 3]> = HashMap::new();
+        for (terms, add) in [
+            (&title, [3.0, 3.0, 1.0]),
+            (&lex::stop_words(&v.title), [3.0, 3.0, 1.0]),
+            (&body, [0.0, 1.0, 1.0]),
+            (&context, [0.0, 1.0, 1.0]),
+            (&lex::terms(&v.neighbour), [0.0, 0.3, 0.0]),
+        ] {
             for term in terms {
                 let count = counts.entry(term.to_string()).or_default();
-                *count = [count[0] + add[0], count[1] + add[1]];
+                *count = [count[0] + add[0], count[1] + add[1], count[2] + add[2]];
             }
         }
         let mut pairs: HashMap<(String, String), f64> = HashMap::new();
-        for sequence in [&title, &body] {
+        for sequence in [&title, &body, &context] {
             for pair in sequence.windows(2) {
                 *pairs.entry((pair[0].to_string(), pair[1].to_string())).or_default() += 1.0;
             }
@@ -180,37 +196,59 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let read: Vec<_> = live.iter().map(|v| terms_of(v)).collect();
     let many = live.len() as f64;
     let mean = (read.iter().map(|(_, _, length)| length).sum::<f64>() / many.max(1.0)).max(30.0);
+    let idf = |df: f64| (1.0 + (many - df + 0.5) / (df + 0.5)).ln();
     let bm25 = |frequency: f64, length: f64, df: f64| {
-        let idf = (1.0 + (many - df + 0.5) / (df + 0.5)).ln();
-        idf * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length.max(30.0) / mean))
+        idf(df) * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length.max(30.0) / mean))
     };
-    let df = |term: &str| read.iter().filter(|(counts, _, _)| counts.contains_key(term)).count() as f64;
-    let sequence = lex::question_terms(question);
-    let mut terms: Vec<String> = sequence.iter().map(|term| term.to_string()).collect();
+    let df = |term: &str| {
+        read.iter().filter(|(counts, _, _)| counts.get(term).is_some_and(|count| count[2] > 0.0)).count() as f64
+    };
+    let pair_df =
+        |pair: &(String, String)| read.iter().filter(|(_, pairs, _)| pairs.contains_key(pair)).count() as f64;
+    let words = lex::written_words(question);
+    let sequence: Vec<String> = words.iter().map(|word| word.term.to_string()).collect();
+    let mut terms = sequence.clone();
     terms.sort();
     terms.dedup();
     let mut pairs: Vec<(String, String)> =
-        sequence.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string())).collect();
+        sequence.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     pairs.sort();
     pairs.dedup();
+    let is_everywhere = |term: &String| many >= 20.0 && df(term) >= 0.7 * many;
+    let known: Vec<&String> = terms.iter().filter(|term| df(term) > 0.0).collect();
+    let counts_everywhere = known.iter().all(|term| is_everywhere(term));
     let lexical: Vec<f64> = read
         .iter()
         .map(|(counts, met, length)| {
             let frequency = |term: &String| counts.get(term).map_or(0.0, |c| c[usize::from(!title_only)]);
-            let words: f64 = terms.iter().map(|term| bm25(frequency(term), *length, df(term))).sum();
-            let beside = pairs.iter().filter(|_| !title_only).filter_map(|pair| Some((pair, met.get(pair)?)));
-            let by_chance = |pair: &(String, String)| (df(&pair.0) * df(&pair.1) / many).floor();
-            words + beside.map(|(pair, often)| 0.2 * bm25(*often, *length, by_chance(pair))).sum::<f64>()
+            let beside = |term: &String| {
+                let after = pairs.iter().filter(|pair| !title_only && pair.0 == *term);
+                after.filter_map(|pair| Some((pair, met.get(pair)?)))
+                    .map(|(pair, often)| 0.3 * bm25(*often, *length, pair_df(pair)))
+                    .sum::<f64>()
+            };
+            let says = |term: &String| match frequency(term) > 0.0 {
+                true => bm25(frequency(term), *length, df(term)) + beside(term),
+                false => 0.0,
+            };
+            let telling: f64 =
+                terms.iter().filter(|term| counts_everywhere || !is_everywhere(term)).map(says).sum();
+            let common: f64 =
+                terms.iter().filter(|term| !counts_everywhere && is_everywhere(term)).map(says).sum();
+            if telling > 0.0 { telling + common } else { 0.0 }
         })
         .collect();
-    let mut counts = embed::TokenCounts::default();
-    let tokens: Vec<_> = live.iter().map(|v| embed::tokens(&format!("{} {}", v.title, v.body))).collect();
-    tokens.iter().for_each(|tokens| counts.add(tokens.iter().map(|(token, _)| *token), 1));
-    let vector = embed::question_vector(&embed::tokens(question), &[&counts]);
-    let cosines: Vec<f64> = tokens
+    let idf_of = |term: &String| if df(term) == 0.0 { (1.0 + many).ln() } else { idf(df(term)) };
+    let weight: f64 = terms.iter().map(idf_of).sum();
+    let vector = embed::question_vector(&kenning_retrieval::weighted_words(question, |term| {
+        terms.iter().find(|known| **known == *term).map(|known| idf_of(known) as f32)
+    }));
+    let cosines: Vec<f64> = live
         .iter()
-        .map(|tokens| {
-            let passage = embed::passage_vector(tokens);
+        .map(|v| {
+            let context = if v.context.is_empty() { String::new() } else { format!("\n{}", v.context) };
+            let tokens = embed::tokens(&format!("{} {}{context}", v.title, v.body));
+            let passage = embed::passage_vector(&tokens);
             passage.iter().zip(&vector).map(|(a, b)| f64::from(a * b)).sum::<f64>()
         })
         .collect();
@@ -222,31 +260,42 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         return None;
     }
     let best = seen.iter().map(|at| lexical[*at]).fold(0.0, f64::max);
+    let full = best.max(0.6 * weight);
     // A store of few texts is judged as if it had 500.
     let rarity = |term: &String| (1.0 + (many.max(500.0) - df(term) + 0.5) / (df(term) + 0.5)).ln();
-    let weight: f64 = terms.iter().map(rarity).sum();
+    let all: f64 = terms.iter().map(rarity).sum();
     // In the title it says more.
     let has = |at: usize, term: &String| match read[at].0.get(term) {
-        Some([title, _]) if *title > 0.0 => 1.4 * rarity(term),
-        Some([_, all]) if !title_only && *all > 0.0 => rarity(term),
+        Some([title, ..]) if *title > 0.0 => 1.4 * rarity(term),
+        Some([_, whole, _]) if !title_only && *whole > 0.0 => rarity(term),
         _ => 0.0,
     };
-    let share = |at: usize| terms.iter().map(|term| has(at, term)).sum::<f64>() / weight;
-    let relevance = |at: usize| match title_only {
-        true => share(at) / 0.5,
-        false => (share(at) + cosines[at]) / 0.68,
+    let share = |at: usize| terms.iter().map(|term| has(at, term)).sum::<f64>() / all;
+    let mut near: Vec<f64> = seen.iter().map(|at| cosines[*at]).collect();
+    near.sort_by(|a, b| b.total_cmp(a));
+    let fifth = near.get(4).copied().unwrap_or(-4.0);
+    let is_known = |word: &&lex::QuestionWord| embed::words().any(|(_, known)| known == word.word);
+    let is_meaningful = 2 * words.iter().filter(is_known).count() >= words.len();
+    let floor = match (is_meaningful, asked.half) {
+        (false, _) => f64::MAX,
+        (true, true) => 0.40,
+        (true, false) => f64::min(0.24, f64::max(fifth, 0.12)),
     };
     // Bytes instead of floats may decide about what is exactly at the bar.
-    if asked.relevant_only && (0..live.len()).any(|at| (relevance(at) - 1.0).abs() < 0.02) {
+    let is_close = |one: f64, other: f64| (one - other).abs() < 0.01;
+    let at_bar = |at: &usize| {
+        (!title_only && is_close(cosines[*at], floor) && cosines[*at] != fifth)
+            || (!title_only && is_close(floor, fifth) && is_close(cosines[*at], fifth))
+            || (asked.half && is_close(share(*at), 0.5))
+    };
+    if seen.iter().any(|at| at_bar(at)) {
         return None;
     }
     let scores = (0..live.len())
         .map(|at| {
-            let matches = match asked.relevant_only {
-                true => relevance(at) >= 1.0,
-                false => lexical[at] > 0.0 || (!title_only && cosines[at] >= 0.24),
-            };
-            let words = if best > 0.0 { lexical[at] / best } else { 0.0 };
+            let is_near = !title_only && cosines[at] >= floor;
+            let matches = if asked.half { share(at) >= 0.5 || is_near } else { lexical[at] > 0.0 || is_near };
+            let words = if full > 0.0 { lexical[at] / full } else { 0.0 };
             let meaning = dense(at).clamp(0.0, 1.0);
             matches.then_some(0.6 * words + 0.4 * meaning)
         })
@@ -271,8 +320,10 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         text: asked.text.as_deref(),
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
-        as_written: false,
-        least: if asked.relevant_only { Least::Relevant } else { Least::Some },
+        // Related words and lookalikes have tests of their own.
+        as_written: true,
+        known_words_only: false,
+        least: if asked.half { Least::Half } else { Least::Some },
         explain: false,
     };
     let results = index.search(&question, 0..1000).expect("readable");
@@ -286,7 +337,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let mut plain = Index::default();
     for moment in 1..=LAST {
-        each_change(told, moment, |key, before, after| plain.change(moment, key, before, after))
+        each_change(told, moment, |key, ends, after| plain.change(moment, key, ends, after))
             .expect("memory");
         let step = steps[moment as usize % steps.len()];
         if step == Step::Stay {
@@ -296,8 +347,8 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
         let writer = directory.lock(&stop).expect("writable").expect("nobody else");
         let (mut tail, at): (Memory, u64) = writer.begin().expect("readable");
         for moment in at + 1..=moment {
-            let change = |key, before: Option<&Prepared>, after| {
-                tail.change(moment, key, before, after);
+            let change = |key, ends: bool, after| {
+                tail.change(moment, key, ends, after);
                 Ok(())
             };
             each_change(told, moment, change).expect("memory");
@@ -309,7 +360,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     }
     let (mut found, at) = directory.open(None).expect("readable");
     for moment in at + 1..=LAST {
-        each_change(told, moment, |key, before, after| found.change(moment, key, before, after))
+        each_change(told, moment, |key, ends, after| found.change(moment, key, ends, after))
             .expect("memory");
     }
     (plain, found)
