@@ -28,7 +28,7 @@ pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
-pub use kenning_retrieval::evidence::{Most, Quote, Source, sentences};
+pub use kenning_retrieval::evidence::{Most, Quote, Source, lead, sentences};
 pub use kenning_retrieval::{Embedder, passage_ranges};
 pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
 pub use likeness::collisions;

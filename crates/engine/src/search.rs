@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kenning_model::{Id, ScopeId, Timestamp, fold};
-use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes};
+use kenning_retrieval::evidence::{Most, Quote, Source, overlapping, quotes, windows};
 use kenning_retrieval::{Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
@@ -175,6 +175,21 @@ impl Snapshot<'_> {
         }
         let rarities = self.sections().rarities(self.reader(), self.at(), question)?;
         Ok(quotes(&rarities, sources, most))
+    }
+
+    /// The stretches of sections, best first, that answer the question.
+    pub fn section_windows(
+        &self,
+        question: &str,
+        sources: &[Source<'_>],
+        most: Most,
+        scoring: Scoring,
+    ) -> Result<Vec<Quote>, Error> {
+        if scoring == Scoring::Overlap {
+            return Ok(overlapping(question, sources, most));
+        }
+        let rarities = self.sections().rarities(self.reader(), self.at(), question)?;
+        Ok(windows(question, &rarities, sources, most))
     }
 
     /// One page of the passages of documents that match, best first.
