@@ -46,7 +46,8 @@ impl Format {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Of the front matter, else the first heading, else the file's name.
+    /// That of the front matter (`<title>`, a field `Title:`), else the first heading if it is the only one of the first
+    /// level, else the file's name.
     pub title: String,
     pub about: FrontMatter,
     /// In order; the first has what stands before the first heading, if anything does.
@@ -64,6 +65,10 @@ pub enum Error {
 /// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let format = match format {
+        Format::Text if restructured::is_meant(text) => Format::Restructured,
+        format => format,
+    };
     let (about, sections) = match format {
         Format::Markdown => {
             let (about, body) = front_matter::split(text)?;
@@ -84,14 +89,58 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> 
         Format::Restructured => mentions::mentions(&restructured::markdown(text)),
         _ => mentions::mentions(text),
     };
-    let heading = sections.iter().find_map(|section| section.heading_path.first()).cloned();
+    let heading = lone_heading(&sections).map(str::to_owned);
     let title = about.title.clone().or(heading).unwrap_or_else(|| name_of(path));
     Ok(Document { title, about, sections: section::finished(sections, mentions) })
 }
 
-/// The file's name without its ending, as words.
+/// The first heading, if it stands above all others. A file that begins `## Foo` and goes on with `## Bar` is not about
+/// Foo: neither heading is the title of the other.
+fn lone_heading(sections: &[Section]) -> Option<&str> {
+    let mut headings = sections.iter().filter(|section| section.level > 0);
+    let first = headings.next()?;
+    let is_lone = first.level == 1 && headings.all(|other| other.level > 1);
+    is_lone.then(|| first.heading_path.first().map(String::as_str)).flatten()
+}
+
+/// The file's name without its ending, as words. A page that is only called `index` is named after its folder.
 fn name_of(path: &str) -> String {
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
+    let name = match ["readme", "index", "_index"].contains(&name.to_lowercase().as_str()) {
+        true if !folder.is_empty() => folder.rsplit('/').next().unwrap_or(folder),
+        _ => name,
+    };
     name.replace(['-', '_'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_true_of_the_whole_document() {
+        for (path, text, wanted) in [
+            ("a/some-page.md", "---\ntitle: Own\n---\n# Heading", "Own"),
+            ("a/some-page.md", "# Heading\n\n## Foo\n\nText.", "Heading"),
+            ("a/some-page.md", "## Foo\n\nText.\n\n## Bar\n\nText.", "some page"),
+            ("a/some-page.md", "# Foo\n\n# Bar", "some page"),
+            ("a/some-page.md", "### Foo\n\n# Bar", "some page"),
+            ("the-guide/README.md", "Text.", "the guide"),
+            ("README.md", "Text.", "README"),
+            ("a.txt", "Heading\n=======\n\n.. note:: Text.", "Heading"),
+            ("a.txt", "Heading\n=======\n\nText.", "a"),
+            ("a.html", "<title>Page</title><h1>Heading</h1>", "Page"),
+            ("a.rst", "Heading\n=======\n\nFoo\n---\nText.", "Heading"),
+            ("a.rst", ":title: Own\n\nHeading\n=======\n", "Own"),
+            (
+                "pep-0008.rst",
+                "PEP: 8\nTitle: Style\n  Guide\nAuthor: Somebody\n\nIntroduction\n====\n\nText.\n\nMore\n====\n",
+                "Style Guide",
+            ),
+        ] {
+            let format = Format::of(Path::new(path)).expect("a document");
+            assert_eq!(parse(format, path, text).expect("a good document").title, wanted, "{text}");
+        }
+    }
 }

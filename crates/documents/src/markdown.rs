@@ -1,6 +1,7 @@
 //! Markdown and MDX, cut at headings. The text of a section is the source as it stands, so code and tables stay whole.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
@@ -18,6 +19,8 @@ struct Heading {
     end: usize,
 }
 
+const COMMENT: (&str, &str) = ("<!--", "-->");
+
 /// Those of all Markdown here. Attributes of headings are not among them: they would take `{id}` from a path.
 pub(crate) fn options() -> Options {
     Options::ENABLE_TABLES
@@ -27,8 +30,8 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) fn sections(path: &str, text: &str) -> Vec<Section> {
-    let Outline { headings, links } = Outline::of(path, text);
-    let mut sections = cut(text, &headings);
+    let Outline { headings, links, unseen } = Outline::of(path, text);
+    let mut sections = cut(text, &headings, &unseen);
     let mut at = 0;
     let mut seen: HashSet<Link> = HashSet::new();
     for (place, link) in links {
@@ -48,6 +51,8 @@ pub(crate) fn sections(path: &str, text: &str) -> Vec<Section> {
 struct Outline {
     headings: Vec<Heading>,
     links: Vec<(usize, Link)>,
+    /// Comments and thematic breaks (`---`): a reader sees no words of them, so they are no text.
+    unseen: Vec<Range<usize>>,
 }
 
 impl Outline {
@@ -72,13 +77,16 @@ impl Outline {
                 Event::End(TagEnd::HtmlBlock) => {
                     if let Some((start, html)) = block.take() {
                         outline.html(path, start, &html);
+                        outline.hide_comments(text, start, range.end);
                     }
                 }
+                Event::Rule => outline.unseen.push(range),
                 Event::Html(html) => {
                     if let Some((_, block)) = &mut block {
                         block.push_str(&html);
                     }
                 }
+                Event::InlineHtml(html) if html.starts_with(COMMENT.0) => outline.unseen.push(range),
                 Event::InlineHtml(html) => outline.html(path, range.start, &html),
                 Event::Start(Tag::Link { dest_url, .. }) => outline.link(path, range.start, &dest_url),
                 event => {
@@ -89,6 +97,17 @@ impl Outline {
             }
         }
         outline
+    }
+
+    /// A block of HTML may have other elements beside its comments.
+    fn hide_comments(&mut self, text: &str, start: usize, end: usize) {
+        let (opening, closing) = COMMENT;
+        let mut from = start;
+        while let Some(at) = text[from..end].find(opening).map(|at| from + at) {
+            let length = text[at..end].find(closing).map_or(end - at, |length| length + closing.len());
+            self.unseen.push(at..at + length);
+            from = at + length;
+        }
     }
 
     fn html(&mut self, path: &str, at: usize, html: &str) {
@@ -127,8 +146,17 @@ impl Heading {
     }
 }
 
-fn cut(text: &str, headings: &[Heading]) -> Vec<Section> {
-    let body = |from: usize, to: usize| text[from..to].trim().to_owned();
+fn cut(text: &str, headings: &[Heading], unseen: &[Range<usize>]) -> Vec<Section> {
+    let body = |from: usize, to: usize| {
+        let mut seen = String::with_capacity(to - from);
+        let mut at = from;
+        for hidden in unseen.iter().filter(|hidden| from <= hidden.start && hidden.end <= to) {
+            seen.push_str(&text[at..hidden.start]);
+            at = hidden.end;
+        }
+        seen.push_str(&text[at..to]);
+        seen.trim().to_owned()
+    };
     let first = headings.first().map_or(text.len(), |heading| heading.start);
     let mut sections = vec![Section { text: body(0, first), ..Section::default() }];
     let mut above: Vec<(u8, String)> = Vec::new();
@@ -176,6 +204,13 @@ mod tests {
             ]
         );
         assert_eq!(found[1].links, [Link { path: "b.md".into(), anchor: Some("two".into()) }]);
+    }
+
+    #[test]
+    fn comments_and_thematic_breaks_are_no_text() {
+        let text = "---\n\n# One\n\n<!-- todo: write\n\nthis -->\n\n***\n\n## Two\n\nA <!-- b --> c.\n\n---\n\n<p>\n<!-- d -->\ne</p>\n\n`<!-- f -->`";
+        let texts: Vec<String> = sections("a.md", text).into_iter().map(|section| section.text).collect();
+        assert_eq!(texts, ["", "", "A  c.\n\n\n<p>\n\ne</p>\n\n`<!-- f -->`"]);
     }
 
     #[test]

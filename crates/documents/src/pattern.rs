@@ -4,6 +4,7 @@ use kenning_model::clean;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde::Deserialize;
 
+use crate::fence::Fences;
 use crate::front_matter::{Many, Scalar, is_mapping, list, one_line, pairs, toml, yaml};
 use crate::{Document, Error, Format, Section, markdown};
 
@@ -234,13 +235,17 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         .filter(|_| summary.is_some())
         .or_else(|| of_section(&DESCRIBES, &["intent of "]))
         .or_else(|| {
-            let lead =
-                sections.iter().filter(|section| is_lead(section)).map(|section| section.text.as_str());
-            Some(lead.collect::<Vec<_>>().join("\n\n").trim().to_owned()).filter(|text| !text.is_empty())
+            let is_lone = crate::lone_heading(sections).is_some();
+            let lead = sections.iter().filter(|section| is_lead(section, is_lone));
+            let lead = lead.map(|section| before_code(&section.text)).collect::<Vec<_>>().join("\n\n");
+            Some(lead.trim().to_owned()).filter(|text| !text.is_empty())
         })
         .or_else(|| described.clone())
         .or_else(|| summary.clone())
-        .or_else(|| sections.iter().map(|section| section.text.clone()).find(|text| !text.is_empty()))
+        .or_else(|| {
+            let texts = sections.iter().map(|section| before_code(&section.text).to_owned());
+            texts.into_iter().find(|text| !text.is_empty())
+        })
         .unwrap_or_default();
     if description.is_empty() {
         warnings.push("it has no summary and no text".to_owned());
@@ -268,9 +273,26 @@ fn place_of(path: &str) -> (&str, &str) {
     }
 }
 
-/// What stands before the first section: before any heading, or below the title.
-fn is_lead(section: &Section) -> bool {
-    section.level == 0 || (section.level == 1 && section.heading_path.len() == 1)
+/// What stands before the first section: before any heading, or below the title if that is the only heading of its level.
+fn is_lead(section: &Section, is_lone: bool) -> bool {
+    section.level == 0 || (is_lone && section.level == 1 && section.heading_path.len() == 1)
+}
+
+/// The prose that a text begins with. A page whose only heading is its title goes on with its examples, which are no
+/// description.
+fn before_code(text: &str) -> &str {
+    let mut fences = Fences::default();
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        if fences.hold(line) {
+            break;
+        }
+        end += line.len();
+    }
+    match text[..end].trim_end() {
+        "" => text,
+        prose => prose,
+    }
 }
 
 fn heading_of(section: &Section) -> &str {
@@ -375,6 +397,15 @@ mod tests {
         skillLevel: Intermediate\ntags: [di, testing]\nrelated:\n  - layers\nuseWhen: You need it twice, or more.\n---\n\
         # Services\n\nA service is made once.\n\n## Good Example\n\n```ts\nclass A {}\n```\n\n## Avoid when\n\nIt is used once.\n\n\
         ## Related Patterns\n\n- layers\n";
+
+    #[test]
+    fn a_description_is_no_whole_page() {
+        let of = |text: &str| pattern("a/b.md", &format!("---\nid: x\ntitle: X\n---\n{text}")).1.description;
+        assert_eq!(of("# X\n\nCaches it.\n\n```ts\nlet a = 1;\n```\n\nAnd on."), "Caches it.");
+        assert_eq!(of("Before.\n\n# One\n\nFirst.\n\n# Two\n\nSecond."), "Before.");
+        assert_eq!(of("# One\n\nFirst.\n\n# Two\n\nSecond."), "First.");
+        assert_eq!(of("# X\n\nLead.\n\n## Why\n\nBecause."), "Lead.");
+    }
 
     fn pattern(path: &str, text: &str) -> (Document, Pattern, Vec<String>) {
         let parsed = parse(Format::Markdown, path, text).expect("it can be read");

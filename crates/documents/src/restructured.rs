@@ -12,6 +12,9 @@ pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
     let lines: Vec<&str> = text.lines().collect();
     let mut reader = Reader { sections: vec![Section::default()], ..Reader::default() };
     let mut at = 0;
+    for (name, value) in headers(&lines) {
+        reader.about.field(name, &value);
+    }
     let mut is_in_text = false;
     while at < lines.len() {
         let rest = &lines[at..];
@@ -23,6 +26,8 @@ pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
             reader.links.extend(link.and_then(|target| Link::resolved(path, target)));
             at += many;
             is_in_text = false;
+        } else if !is_in_text && is_transition(rest) {
+            at += 1;
         } else if let Some((name, value)) = field(rest[0]).filter(|_| reader.is_at_the_top()) {
             let many = 1 + indented(&rest[1..], false);
             let value = [&[value], &rest[1..many]].concat().join(" ");
@@ -36,6 +41,16 @@ pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
     }
     reader.close(path);
     (reader.about, reader.sections)
+}
+
+/// Whether a plain text is written in this language: it has titles, and marks that no other text has.
+pub(crate) fn is_meant(text: &str) -> bool {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_marked = |line: &&str| {
+        let label = line.starts_with(".. _") && line.trim_end().ends_with(':');
+        label || directive(line).is_some() || line.contains(":`") && line.contains(" :")
+    };
+    lines.iter().any(is_marked) && (0..lines.len()).any(|at| title(&lines[at..]).is_some())
 }
 
 #[derive(Default)]
@@ -110,6 +125,35 @@ fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Option<&'a str>)> {
     }
     let is_seen = directive(first).is_some() || rest.starts_with(['[', '|']);
     (!is_seen).then(|| (1 + indented(&lines[1..], true), None))
+}
+
+/// A line of one mark between blank lines, which parts two paragraphs and says nothing.
+fn is_transition(lines: &[&str]) -> bool {
+    let is_rule = mark(lines[0]).is_some() && lines[0].trim_end().len() >= 4;
+    is_rule && lines.get(1).is_none_or(|next| next.trim().is_empty())
+}
+
+/// The headers that a proposal (`PEP: 8`) begins with, as those of a letter. They stay in the text, where a reader sees
+/// who wrote it and what became of it.
+fn headers<'a>(lines: &[&'a str]) -> Vec<(&'a str, String)> {
+    let header = |line: &&'a str| {
+        let (name, value) = line.split_once(':')?;
+        let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        is_name.then_some((name, value.trim()))
+    };
+    let mut headers: Vec<(&str, String)> = Vec::new();
+    for line in lines.iter().take_while(|line| !line.trim().is_empty()) {
+        match (line.starts_with([' ', '\t']), headers.last_mut(), header(line)) {
+            (true, Some((_, value)), _) => value.push_str(&format!(" {}", line.trim())),
+            (false, _, Some((name, value))) => headers.push((name, value.to_owned())),
+            _ => return Vec::new(),
+        }
+    }
+    match headers.iter().any(|(name, _)| *name == "Title") {
+        true => headers,
+        false => Vec::new(),
+    }
 }
 
 /// `.. name:: arguments`, at any depth.
@@ -242,7 +286,7 @@ mod tests {
                 (1, "Guide".into(), "Intro.".into()),
                 (2, "Guide > Setup".into(), "Run it::\n\n  make".into()),
                 (3, "Guide > Setup > Deeper".into(), "More.".into()),
-                (2, "Guide > Use".into(), "End.\n\n----\n\nAfter a line.".into()),
+                (2, "Guide > Use".into(), "End.\n\n\nAfter a line.".into()),
             ]
         );
     }

@@ -3,10 +3,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
-use kenning_model::{Document, EntityType, Id, Record, ScopeId, TxId, fold};
-use kenning_retrieval::{By, Least};
+use kenning_model::{Document, EntityType, Id, Pattern, Record, ScopeId, TxId, fold};
+use kenning_retrieval::evidence::Rarity;
+use kenning_retrieval::{By, Least, lex};
 use kenning_storage::{Error, Stored};
 
 use crate::{Sight, Snapshot};
@@ -37,6 +38,8 @@ struct Known {
     category_key: String,
     difficulty: Option<String>,
     tags: Vec<String>,
+    /// The terms of its id, title, summary, tags and category, sorted.
+    about: Vec<Arc<str>>,
     place: Place,
 }
 
@@ -75,9 +78,19 @@ impl State {
             category_key: fold(&pattern.category),
             difficulty: pattern.difficulty.clone(),
             tags: document.tags.clone(),
+            about: about(document, pattern),
             place: Place { since, source, depth: path.matches('/').count(), path },
         });
     }
+}
+
+fn about(document: &Document, pattern: &Pattern) -> Vec<Arc<str>> {
+    let named = [&pattern.id, &document.title, &pattern.summary, &pattern.category];
+    let texts = named.into_iter().chain(&document.tags);
+    let mut terms: Vec<Arc<str>> = texts.flat_map(|text| lex::terms(text)).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
 }
 
 /// The part of the catalogue that is in sight. Of patterns of one id the nearest is there.
@@ -133,6 +146,8 @@ pub type Counts = Vec<(String, u64)>;
 pub struct FoundPatterns {
     /// All that match, best first.
     pub ids: Vec<Id>,
+    /// How many of them match by what they are about, and not only somewhere in their text.
+    pub about: usize,
     pub categories: Counts,
     pub difficulties: Counts,
     pub is_degraded: bool,
@@ -189,12 +204,18 @@ impl Snapshot<'_> {
             explain: false,
         };
         let matches = self.patterns().search(self.reader(), &asked, 0..u64::MAX)?;
+        let rarities = self.patterns().rarities(self.reader(), question.sight, question.text)?;
+        let half = rarities.iter().map(|rarity| rarity.idf).sum::<f32>() / 2.0;
         self.with_catalogue(question.sight, |view| {
             let key = fold(question.text.trim());
             let (mut named, mut ids) = (Vec::new(), Vec::with_capacity(matches.hits.len()));
             let (mut categories, mut difficulties) = (Tally::default(), Tally::default());
+            let mut about = 0;
             for hit in &matches.hits {
                 let Some(known) = view.found(hit.id) else { continue };
+                let has = |rarity: &&Rarity| known.about.binary_search(&rarity.term).is_ok();
+                let weight: f32 = rarities.iter().filter(has).map(|rarity| rarity.idf).sum();
+                about += usize::from(weight >= half && weight > 0.0);
                 // Whoever calls one by its name means that one.
                 let is_named = known.title_key == key || fold(&known.pattern) == key;
                 if is_named { &mut named } else { &mut ids }.push(hit.id);
@@ -204,6 +225,7 @@ impl Snapshot<'_> {
             named.append(&mut ids);
             FoundPatterns {
                 ids: named,
+                about,
                 categories: categories.counts(),
                 difficulties: difficulties.counts(),
                 is_degraded: matches.is_degraded,

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::Engine;
 
 /// Grows when files are cut in another way, so that they are all taken in again.
-const SECTIONING: u32 = 3;
+const SECTIONING: u32 = 4;
 
 /// What a run takes files in for.
 pub struct Intake {
@@ -111,15 +111,15 @@ impl Intake {
 
     fn prepared(&self, path: &str, hash: String, parsed: Parsed) -> Prepared {
         let Parsed { document, pattern, warnings } = parsed;
-        let title = document.title.clone();
+        let title = bounded(document.title);
         let document = NewDocument {
             scope: self.scope,
             source: self.source.clone(),
             path: path.to_owned(),
-            doc_tag: document.about.doc_tag.unwrap_or_else(|| self.doc_tag.clone()),
-            tags: document.about.tags,
-            repository: document.about.repository,
-            environment: document.about.environment,
+            doc_tag: document.about.doc_tag.map_or_else(|| self.doc_tag.clone(), bounded),
+            tags: document.about.tags.into_iter().map(bounded).collect(),
+            repository: document.about.repository.map(bounded),
+            environment: document.about.environment.map(bounded),
             updated: document.about.updated,
             root: self.root.clone(),
             default_tag: self.doc_tag.clone(),
@@ -127,7 +127,7 @@ impl Intake {
             pattern: pattern.map(new_pattern).map(Box::new),
             hash,
             sections: document.sections.into_iter().map(|section| new_section(&title, section)).collect(),
-            title: document.title,
+            title,
         };
         Prepared { document, warnings }
     }
@@ -157,10 +157,24 @@ fn new_pattern(pattern: pattern::Pattern) -> Pattern {
     }
 }
 
-fn new_section(title: &str, section: Section) -> NewSection {
-    // The first heading is most often the title; it is not said twice.
+/// What names a thing is short; a file that has a page for a title would be shown with it in every reply.
+const NAME_BYTES_MAX: usize = 512;
+
+fn bounded(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX.min(name.len())));
+    name
+}
+
+fn new_section(title: &str, mut section: Section) -> NewSection {
+    section.heading_path = section.heading_path.into_iter().map(bounded).collect();
+    // The first heading is most often the title, or the title of a web page goes on with the name of its site; it is not
+    // said twice.
+    let is_title = |first: &str| {
+        let site = title.strip_prefix(first).map(str::trim_start);
+        site.is_some_and(|site| site.is_empty() || site.starts_with(['—', '–', '-', '|', '·', '•']))
+    };
     let heading_path = match section.heading_path.first() {
-        Some(first) if first == title => section.heading_path,
+        Some(first) if is_title(first) => section.heading_path,
         _ => [vec![title.to_owned()], section.heading_path].concat(),
     };
     let mention = |mention: kenning_documents::Mention| Mention {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kenning_model::{Id, Timestamp, fold};
-use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quotes};
+use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quotes, windows};
 use kenning_retrieval::{By, Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
@@ -198,6 +198,22 @@ impl Snapshot<'_> {
         }
         let rarities = self.sections().rarities(self.reader(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
+    }
+
+    /// The stretches of sections, best first, that answer the question.
+    pub fn section_windows(
+        &self,
+        sight: &Sight,
+        question: &str,
+        sources: &[Source<'_>],
+        most: Most,
+        scoring: Scoring,
+    ) -> Result<Vec<Quote>, Error> {
+        if scoring == Scoring::Overlap {
+            return Ok(overlapping(question, sources, most));
+        }
+        let rarities = self.sections().rarities(self.reader(), sight, question)?;
+        Ok(windows(question, &rarities, sources, most))
     }
 
     /// One page of the passages of documents that match, best first.

@@ -93,11 +93,8 @@ impl Text {
         labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
         labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
         let text = clean(&section.text);
-        let mut ranges = passage_ranges(&text);
-        if ranges.is_empty() {
-            // A heading without a text can still be found.
-            ranges.push(0..0);
-        }
+        // A heading without a text of its own is found by what is below it, whose titles have its words too.
+        let ranges = passage_ranges(&text);
         let tags: String = section.tags.iter().map(|tag| format!(" {}", clean(tag))).collect();
         let passage = |range: Range<usize>| Text {
             title: title.clone(),

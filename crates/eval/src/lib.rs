@@ -1,9 +1,11 @@
 //! How well search finds what it should: labelled questions over labelled texts, asked of the same engine that the
 //! tools ask.
 
+mod catalogue;
 mod documents;
 mod library;
 mod measure;
+mod questions;
 mod recall;
 mod set;
 
@@ -16,10 +18,12 @@ use kenning_model::{Entry, Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
 
+pub use catalogue::{Specific, ask_catalogue};
 pub use documents::{Files, evaluate_documents};
 pub use library::{Library, quoted, text_of};
 pub use measure::{Interval, Scores, answers};
 pub use recall::{Organisation, RecallScores, evaluate_recall};
+pub use questions::{Figures, Got, Labelled, ask_tree};
 pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.

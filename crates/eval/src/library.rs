@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context;
-use kenning_engine::{Embedder, Engine, Format, Intake};
+use kenning_engine::{DocumentKind, Embedder, Engine, Format, Intake};
 use kenning_model::{Id, Record};
 use kenning_presentation::{Block, Reply};
 use kenning_testkit::TempStore;
@@ -26,11 +26,15 @@ impl Default for Library {
 
 impl Library {
     pub fn new(embedder: Embedder) -> Library {
+        Library::of_kind(embedder, DocumentKind::Plain)
+    }
+
+    pub fn of_kind(embedder: Embedder, kind: DocumentKind) -> Library {
         let store = TempStore::in_memory();
         Library {
             engine: Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder),
             caller: Caller::new(None, "eval".to_owned(), "global:default".to_owned()),
-            intake: kenning_testkit::intake("eval"),
+            intake: Intake { kind, ..kenning_testkit::intake("eval") },
             _store: store,
         }
     }

@@ -1,26 +1,43 @@
 //! `kenning-eval [--evidence] [--documents each|joined] DIR… [--json FILE]`: how well search finds what it should.
+//! `kenning-eval --questions FILE --tree DIR [--unseen] [--misses]`: how well documentation answers questions about itself.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
 use kenning_engine::Embedder;
-use kenning_eval::{Files, Organisation, Scores, Set, evaluate, evaluate_documents, evaluate_recall};
+use kenning_eval::{
+    Figures, Files, Labelled, Organisation, Scores, Set, Specific, ask_catalogue, ask_tree, evaluate,
+    evaluate_documents, evaluate_recall,
+};
 use serde_json::json;
 
 /// Measure search on labelled sets (corpus.jsonl, queries.jsonl, qrels.tsv)
 #[derive(Parser)]
 struct Arguments {
     /// Folders, one set each
+    #[arg(required_unless_present_any = ["questions", "catalogue", "recall"])]
     sets: Vec<PathBuf>,
+    /// Ask the questions of this file (JSON lines: question, pattern, tree) of the documents of a tree
+    #[arg(long, requires = "tree", conflicts_with = "sets")]
+    questions: Option<PathBuf>,
+    /// Ask the questions of this file (JSON: question, ids) of the catalogue of patterns in a tree
+    #[arg(long, requires = "tree", conflicts_with_all = ["sets", "questions"])]
+    catalogue: Option<PathBuf>,
+    /// The directory whose documents the questions are about; only questions of its name are asked
+    #[arg(long)]
+    tree: Option<PathBuf>,
+    /// Ask only the questions that are kept back until the end
+    #[arg(long)]
+    unseen: bool,
+    /// Print the replies that lack the answer, and what is doubted or not
+    #[arg(long)]
+    misses: bool,
     /// Ask for the tasks of these organisations (`crates/eval/recall/*.json`), and count the rules that come
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recall: Vec<PathBuf>,
-    /// With `--recall`: the part that was kept unseen
-    #[arg(long)]
-    unseen: bool,
     /// With `--recall`: how many entries other namespaces have
     #[arg(long, default_value_t = 0)]
     others: usize,
@@ -53,6 +70,12 @@ impl Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let (Some(questions), Some(tree)) = (&arguments.questions, &arguments.tree) {
+        return ask_questions(&arguments, questions, tree);
+    }
+    if let (Some(questions), Some(tree)) = (&arguments.catalogue, &arguments.tree) {
+        return ask_patterns(&arguments, questions, tree);
+    }
     for path in &arguments.recall {
         let organisation = Organisation::read(path)?;
         let scores = evaluate_recall(&organisation, arguments.unseen, arguments.others)?;
@@ -89,5 +112,59 @@ fn main() -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&json!({"sets": figures}))?;
         std::fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))?;
     }
+    Ok(())
+}
+
+fn ask_questions(arguments: &Arguments, questions: &Path, tree: &Path) -> anyhow::Result<()> {
+    let name = tree.file_name().context("a tree is a folder")?.to_string_lossy().into_owned();
+    let mut labelled = Labelled::read(questions)?;
+    labelled.retain(|labelled| labelled.tree == name && labelled.unseen == arguments.unseen);
+    anyhow::ensure!(!labelled.is_empty(), "no question of {} is about `{name}`", questions.display());
+    let got = ask_tree(tree, &labelled, arguments.embedder()?)?;
+    for got in got.iter().filter(|_| arguments.misses) {
+        match (got.is_off_topic, got.in_quotes, got.is_doubted) {
+            (true, _, false) => println!("NOT TOLD: {}\n{}\n", got.question, got.text),
+            (false, true, true) => println!("DOUBTED: {}\n{}\n", got.question, got.text),
+            (false, false, _) => {
+                println!("MISSED (two calls: {}): {}\n{}\n", got.in_two_calls, got.question, got.text);
+            }
+            _ => {}
+        }
+    }
+    let figures = Figures::of(&got);
+    println!(
+        "{name}: {} questions, {} off topic: in quotes {:.3}, in two calls {:.3}, empty first hits {:.3}, tokens p50 {}, \
+         off topic told {:.3}, answered doubted {:.3}",
+        figures.questions,
+        figures.off_topic,
+        figures.in_quotes,
+        figures.in_two_calls,
+        figures.empty_first_hits,
+        figures.text_tokens_p50,
+        figures.off_topic_told,
+        figures.answered_doubted
+    );
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&json!({"trees": {&*name: figures}}))?;
+        std::fs::write(path, text).with_context(|| format!("{} can't be written", path.display()))?;
+    }
+    Ok(())
+}
+
+fn ask_patterns(arguments: &Arguments, questions: &Path, tree: &Path) -> anyhow::Result<()> {
+    let mut specific = Specific::read(questions)?;
+    specific.retain(|specific| specific.unseen == arguments.unseen);
+    let found = ask_catalogue(tree, &specific, arguments.embedder()?)?;
+    for found in found.iter().filter(|found| arguments.misses && (found.is_too_broad || !found.is_right)) {
+        let broad = if found.is_too_broad { "TOO BROAD" } else { "MISSED" };
+        println!("{broad}: {} {:?}", found.question, found.first);
+    }
+    let share = |many: usize| many as f64 / found.len().max(1) as f64;
+    println!(
+        "{} questions: answered without \"too broad\" {:.3}, right among the first three {:.3}",
+        found.len(),
+        share(found.iter().filter(|found| !found.is_too_broad).count()),
+        share(found.iter().filter(|found| found.is_right).count()),
+    );
     Ok(())
 }

@@ -74,7 +74,7 @@ impl Set {
     }
 }
 
-fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> anyhow::Result<Vec<T>> {
+pub(crate) fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> anyhow::Result<Vec<T>> {
     let text = fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), number + 1))

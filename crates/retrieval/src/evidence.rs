@@ -1,11 +1,11 @@
 //! The sentences that answer a question, out of the texts that were found. No model: the same question and the same
 //! texts give the same quotes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::lex;
+use crate::{embed, lex};
 
 /// What a term counts that stands not in the span but beside it, or in the title.
 const BESIDE: f32 = 0.5;
@@ -80,22 +80,243 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Qu
     best(quotes, sources, most.quotes)
 }
 
-/// The plain measure: how many of the words of the question stand in a span, whatever they are worth. Words of three
-/// letters or more, and part of another word counts too.
+/// What a word counts at most that only means nearly the same as a term of the question, and how near it has to be.
+/// This constant and the next four were measured on questions about real trees (`docs/figures.md`).
+const NEAR: f32 = 0.8;
+const NEAR_MIN: f32 = 0.2;
+/// What a term counts that stands just before or behind a window.
+const BESIDE_WINDOW: f32 = 0.3;
+/// What the first of the sources has before the others, and how quickly the advantage shrinks with the rank.
+const WINDOW_PRIOR: f32 = 0.4;
+const WINDOW_PRIOR_FALL: f32 = 0.3;
+/// A full window is worth so much more than an empty one: the sentence that answers often stands beside the one that
+/// has the words of the question.
+const FULL: f32 = 0.3;
+/// A window that is worth less than this share of the best one is left out.
+const WORTH_MIN: f32 = 0.6;
+
+/// A question made ready to be compared with pieces of text.
+struct Likeness<'a> {
+    terms: &'a [Rarity],
+    /// What each term means, as the table of vectors has it.
+    meanings: Vec<Option<[f32; embed::DIM]>>,
+    /// What each word that was met so far counts for each term.
+    known: HashMap<String, Vec<f32>>,
+}
+
+impl<'a> Likeness<'a> {
+    fn new(question: &str, terms: &'a [Rarity]) -> Likeness<'a> {
+        let words: Vec<&str> = words(question).collect();
+        let meaning = |rarity: &Rarity| {
+            let word = words.iter().find(|word| lex::question_terms(word).first() == Some(&rarity.term))?;
+            meaning(word)
+        };
+        Likeness { terms, meanings: terms.iter().map(meaning).collect(), known: HashMap::new() }
+    }
+
+    /// For each term 1 where the text has it, and less where it has a word that means nearly the same.
+    fn credits(&mut self, text: &str) -> Vec<f32> {
+        let has: HashSet<Arc<str>> = lex::terms(text).into_iter().collect();
+        let mut credits = vec![0.0; self.terms.len()];
+        for word in words(text).filter(|word| word.len() > 1) {
+            let meanings = &self.meanings;
+            let near = self.known.entry(word.to_owned()).or_insert_with(|| nearness(meanings, word));
+            raise(&mut credits, near, 1.0);
+        }
+        for (credit, rarity) in credits.iter_mut().zip(self.terms) {
+            if has.contains(&rarity.term) {
+                *credit = 1.0;
+            }
+        }
+        credits
+    }
+
+    /// How much of the question these credits are, from 0 to 1.
+    fn share(&self, credits: &[f32]) -> f32 {
+        let whole = self.terms.iter().map(|rarity| rarity.idf).sum::<f32>().max(f32::MIN_POSITIVE);
+        credits.iter().zip(self.terms).map(|(credit, rarity)| credit * rarity.idf).sum::<f32>() / whole
+    }
+}
+
+fn nearness(meanings: &[Option<[f32; embed::DIM]>], word: &str) -> Vec<f32> {
+    let own = meaning(word);
+    let near = |meaning: &Option<[f32; embed::DIM]>| {
+        let (Some(meaning), Some(own)) = (meaning, &own) else { return 0.0 };
+        let cosine: f32 = meaning.iter().zip(own).map(|(a, b)| a * b).sum();
+        NEAR * ((cosine - NEAR_MIN) / (1.0 - NEAR_MIN)).max(0.0)
+    };
+    meanings.iter().map(near).collect()
+}
+
+fn meaning(word: &str) -> Option<[f32; embed::DIM]> {
+    let tokens = embed::tokens(&word.to_lowercase());
+    (!tokens.is_empty()).then(|| embed::passage_vector(&tokens))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric())
+}
+
+/// Each credit is the best that is known for its term.
+fn raise(credits: &mut [f32], others: &[f32], weight: f32) {
+    for (credit, other) in credits.iter_mut().zip(others) {
+        *credit = credit.max(other * weight);
+    }
+}
+
+/// The best stretches of all sources, best first: sentences, list items, rows and code in a row, as many as fit into a
+/// quote. A list and the line that leads to it come together where they fit. What is far below the best is left out.
+pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+    let mut likeness = Likeness::new(question, terms);
+    let mut windows = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let prior = WINDOW_PRIOR / (1.0 + WINDOW_PRIOR_FALL * number as f32);
+        let title = likeness.credits(source.title);
+        let units = spans(source.text, most.bytes);
+        let credits: Vec<Vec<f32>> =
+            units.iter().map(|range| likeness.credits(&source.text[range.clone()])).collect();
+        for start in 0..units.len() {
+            let fits = |unit: &&Range<usize>| unit.end - units[start].start <= most.bytes;
+            let end = start + units[start..].iter().take_while(fits).count().max(1);
+            let mut credit = vec![0.0; terms.len()];
+            credits[start..end].iter().for_each(|of_unit| raise(&mut credit, of_unit, 1.0));
+            let beside = [start.checked_sub(1), Some(end)].into_iter().flatten();
+            beside
+                .filter_map(|at| credits.get(at))
+                .for_each(|of_unit| raise(&mut credit, of_unit, BESIDE_WINDOW));
+            raise(&mut credit, &title, BESIDE);
+            let (range, share) = (units[start].start..units[end - 1].end, likeness.share(&credit));
+            let full = range.len() as f32 / most.bytes.max(1) as f32;
+            windows.push(Quote { source: number, range, score: share + prior + FULL * full.min(1.0), share });
+        }
+    }
+    windows.sort_by(|a, b| {
+        let place = |quote: &Quote| (quote.source, quote.range.start);
+        b.score.total_cmp(&a.score).then(place(a).cmp(&place(b)))
+    });
+    let mut chosen: Vec<Quote> = Vec::new();
+    let mut said: HashSet<String> = HashSet::new();
+    for window in windows {
+        let is_worth = chosen.first().is_none_or(|best| window.score >= best.score * WORTH_MIN);
+        if chosen.len() == most.quotes || !is_worth {
+            break;
+        }
+        let meets = |known: &Quote| {
+            known.source == window.source
+                && known.range.start < window.range.end
+                && window.range.start < known.range.end
+        };
+        let text = &sources[window.source].text[window.range.clone()];
+        let mut is_new = || said.insert(text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase());
+        if window.share > 0.0 && !chosen.iter().any(meets) && is_new() {
+            chosen.push(window);
+        }
+    }
+    chosen
+}
+
+/// The line before a place without which what stands there can't be understood: the head of a table for its rows, the
+/// line that ends in a colon for the items of a list, the term or directive for what is indented below it.
+pub fn lead(text: &str, at: usize) -> Option<Range<usize>> {
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let first = text[start..].lines().next().unwrap_or_default();
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let is_row = |line: &str| line.trim_start().starts_with('|');
+    let mut lead: Option<Range<usize>> = None;
+    let mut end = start;
+    while end > 0 {
+        let from = text[..end - 1].rfind('\n').map_or(0, |at| at + 1);
+        let line = &text[from..end - 1];
+        let range = from + depth(line)..from + line.trim_end().len();
+        end = from;
+        if is_row(first) {
+            if !is_row(line) {
+                break;
+            }
+            lead = Some(range);
+            continue;
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        let is_list = is_item(first.trim_start()) && depth(line) <= depth(first);
+        if is_list && (is_item(line.trim_start()) || depth(line) > 0 && depth(line) >= depth(first)) {
+            continue;
+        }
+        let leads = if is_list { line.trim_end().ends_with(':') } else { depth(line) < depth(first) };
+        if leads || depth(line) <= depth(first) {
+            return leads.then_some(range);
+        }
+    }
+    lead
+}
+
+/// The measure of the specification, to the letter: how many of the words of the question, of three letters or more,
+/// stand in a span, whatever they are worth and also as a part of another word. Of equals the shorter comes first, then
+/// the earlier.
 pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let question = question.to_lowercase();
-    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= 3);
-    let words: HashSet<&str> = words.collect();
+    let words: HashSet<&str> = words(&question).filter(|word| word.chars().count() >= 3).collect();
     let mut quotes = Vec::new();
     for (number, source) in sources.iter().enumerate() {
-        for range in spans(source.text, most.bytes) {
+        for range in plain_spans(source.text) {
             let span = source.text[range.clone()].to_lowercase();
             let has = words.iter().filter(|word| span.contains(**word)).count();
             let share = has as f32 / words.len().max(1) as f32;
             quotes.push(Quote { source: number, range, score: share, share });
         }
     }
-    best(quotes, sources, most.quotes)
+    quotes.sort_by(|a, b| {
+        let place = |quote: &Quote| (quote.range.len(), quote.source, quote.range.start);
+        b.score.total_cmp(&a.score).then(place(a).cmp(&place(b)))
+    });
+    quotes.truncate(most.quotes);
+    for quote in &mut quotes {
+        let text = &sources[quote.source].text[quote.range.clone()];
+        quote.range.end = quote.range.start + text.floor_char_boundary(most.bytes.min(text.len()));
+    }
+    quotes
+}
+
+/// Fenced code as a whole, and otherwise what stands between blank lines, bullets, and marks that end a sentence and have
+/// a blank behind them.
+fn plain_spans(text: &str) -> Vec<Range<usize>> {
+    let mut spans: Vec<Range<usize>> = Vec::new();
+    let mut push = |range: Range<usize>| {
+        let span = &text[range.clone()];
+        let start = range.start + span.len() - span.trim_start().len();
+        if !span.trim().is_empty() {
+            spans.push(start..start + span.trim().len());
+        }
+    };
+    let (mut start, mut line_start, mut is_code) = (0, 0, false);
+    for line in text.split_inclusive('\n') {
+        let (trimmed, line_end) = (line.trim_start(), line_start + line.len());
+        let is_fence = trimmed.starts_with("```");
+        if !is_code && (trimmed.is_empty() || is_fence || is_item(trimmed)) {
+            push(start..line_start);
+            start = line_start;
+        }
+        if is_fence && is_code {
+            push(start..line_end);
+            start = line_end;
+        } else if !is_fence && !is_code {
+            // The number of a numbered item ends in a dot too, and is a bullet.
+            let bullet = line.len() - trimmed.len()
+                + if is_item(trimmed) { trimmed.find(' ').unwrap_or(0) } else { 0 };
+            let ends = line.char_indices().zip(line.chars().skip(1).chain(['\n']));
+            for ((at, mark), next) in ends {
+                if matches!(mark, '.' | '?' | '!') && next.is_whitespace() && at >= bullet {
+                    push(start..line_start + at + 1);
+                    start = line_start + at + 1;
+                }
+            }
+        }
+        is_code ^= is_fence;
+        line_start = line_end;
+    }
+    push(start..text.len());
+    spans
 }
 
 /// The best first, of equals the shorter, then the earlier. What says the same as a better one is left out, and so is what
@@ -215,8 +436,10 @@ fn sentence_ends(line: &str) -> Vec<usize> {
         }
         let closed = line[end..].trim_start_matches(['"', '\'', ')', ']', '”', '’']);
         let word = line[..end].rsplit(char::is_whitespace).next().unwrap_or_default();
-        let goes_on = GO_ON.contains(&word.trim_start_matches(['(', '"', '[']))
-            || (word.len() == 2 && word.starts_with(char::is_uppercase));
+        let bare = word.trim_start_matches(['(', '"', '[']);
+        let goes_on =
+            GO_ON.iter().any(|known| known.eq_ignore_ascii_case(bare) && (*known != "No." || bare == *known))
+                || (word.len() == 2 && word.starts_with(char::is_uppercase));
         if closed.starts_with(char::is_whitespace) && !goes_on {
             ends.push(line.len() - closed.len());
         }
@@ -239,7 +462,10 @@ fn push(text: &str, range: Range<usize>, bytes_max: usize, spans: &mut Vec<Range
             let cut = |marks: &[char]| room.rfind(marks).filter(|at| *at > bytes_max / 3).map(|at| at + 1);
             end = cut(&[';', ',', '\n']).or_else(|| cut(&[' '])).unwrap_or(room.len());
         }
-        spans.push(rest.start..rest.start + piece[..end].trim_end().len());
+        // A rule or a lonely mark says nothing.
+        if piece[..end].contains(char::is_alphanumeric) {
+            spans.push(rest.start..rest.start + piece[..end].trim_end().len());
+        }
         rest.start += end;
         rest.start += text[rest.clone()].len() - text[rest.clone()].trim_start().len();
     }
@@ -286,7 +512,6 @@ mod tests {
                 "Limits.",
                 "These hold:",
                 "| name | what |",
-                "|---|---|",
                 "| `max` | 5. Larger ones are refused. |",
                 "After it."
             ]
@@ -338,8 +563,56 @@ mod tests {
             ["It says so.", "Ports are open.", "The port is 80."],
             "what is beside it may go on"
         );
-        let mut said = texts(overlapping("port", &sources, Most::default()));
-        said.sort();
-        assert_eq!(said, ["Ports are open.", "The port is 80."]);
+    }
+
+    #[test]
+    fn the_plain_measure_is_that_of_the_specification() {
+        let text =
+            "E.g. a port. Is it open? Yes\n- the port is 80\n1. no. Ports!\n\n```\nport. 1.\n\nx\n```\nEnd";
+        let spans: Vec<&str> = plain_spans(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(
+            spans,
+            [
+                "E.g.",
+                "a port.",
+                "Is it open?",
+                "Yes",
+                "- the port is 80",
+                "1. no.",
+                "Ports!",
+                "```\nport. 1.\n\nx\n```",
+                "End"
+            ]
+        );
+        let sources = [Source { title: "", text }];
+        let found = overlapping("Which PORT is it?", &sources, Most { quotes: 4, bytes: 10 });
+        let shown: Vec<(&str, f32)> =
+            found.iter().map(|quote| (&text[quote.range.clone()], quote.share)).collect();
+        assert_eq!(shown, [("Ports!", 0.5), ("a port.", 0.5), ("- the port", 0.5), ("```\nport. ", 0.5)]);
+    }
+
+    #[test]
+    fn a_window_has_its_lead_in_and_what_is_far_below_the_best_is_left_out() {
+        let text = "Something else entirely is said here.\n\nBackups keep these rules:\n\n- they run at night\n- they are kept for a year\n\nUnrelated words about nothing.";
+        let terms: Vec<Rarity> = lex::question_terms("which rules do backups keep")
+            .into_iter()
+            .map(|term| Rarity { term, idf: 2.0 })
+            .collect();
+        let sources = [Source { title: "", text }, Source { title: "", text: "Coffee is made of beans." }];
+        let found = windows("which rules do backups keep", &terms, &sources, Most { quotes: 6, bytes: 80 });
+        let shown: Vec<&str> = found.iter().map(|quote| &text[quote.range.clone()]).collect();
+        assert_eq!(shown, ["Backups keep these rules:\n\n- they run at night\n- they are kept for a year"]);
+    }
+
+    #[test]
+    fn what_stands_alone_has_a_lead() {
+        let text = "Rules:\n\n- one\n- two\n\n| size | time |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n.. confval:: cache\n\n   Default: 5\n\nPlain.";
+        let lead_of =
+            |words: &str| lead(text, text.find(words).expect("it is there")).map(|range| &text[range]);
+        assert_eq!(lead_of("- two"), Some("Rules:"));
+        assert_eq!(lead_of("| 3"), Some("| size | time |"));
+        assert_eq!(lead_of("Default"), Some(".. confval:: cache"));
+        assert_eq!(lead_of("Plain"), None);
+        assert_eq!(lead_of("Rules"), None);
     }
 }

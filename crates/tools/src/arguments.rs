@@ -265,11 +265,18 @@ impl<'de> Deserialize<'de> for Moment {
         let moment = text
             .parse::<Timestamp>()
             .ok()
+            .or_else(|| day(&text))
             .and_then(|moment| Timestamp::from_millisecond(moment.as_millisecond()).ok());
         moment
             .map(Moment)
             .ok_or_else(|| de::Error::custom("not a moment in RFC 3339 form, such as 2026-02-10T14:30:00Z"))
     }
+}
+
+/// A date alone is the beginning of its day in UTC.
+fn day(text: &str) -> Option<Timestamp> {
+    let date: jiff::civil::Date = text.parse().ok()?;
+    Some(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
 impl JsonSchema for Moment {

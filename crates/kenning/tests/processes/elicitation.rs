@@ -52,7 +52,7 @@ fn questions() -> [Question; 4] {
         ("search_patterns", json!({"q": "common way"}), "category", json!({}), |reply| {
             reply["metadata"]["totalCount"] == 25
         }),
-        ("get_pattern", json!({"id": "retry"}), "id", json!({"id": "retry-backoff"}), |reply| {
+        ("get_pattern", json!({}), "id", json!({"id": "retry-backoff"}), |reply| {
             reply["kind"] == "patternDetails:v1"
         }),
     ]

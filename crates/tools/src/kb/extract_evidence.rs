@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kenning_engine::{Most, Scoring, Snapshot, Source};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use kenning_presentation::text::cut;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,10 @@ struct Options {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
     quotes: Vec<Quote>,
+    /// There only where the quotes most likely do not answer the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    doubt: Option<&'static str>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -57,6 +62,11 @@ pub(super) struct Quote {
     confidence: f64,
     context_before: String,
     context_after: String,
+    /// What the quote needs to be understood, for the text.
+    #[serde(skip)]
+    lead: Option<String>,
+    #[serde(skip)]
+    start: usize,
 }
 
 /// How much is quoted.
@@ -68,6 +78,8 @@ pub(super) struct Wanted {
 }
 
 const QUOTE_CHARS_MAX: usize = 500;
+/// A line that leads to a quote has this much room even where less context was asked for.
+const CONTEXT_BYTES_MIN: usize = 40;
 
 impl Wanted {
     pub(super) fn new(
@@ -107,34 +119,77 @@ impl Tool for ExtractEvidence {
             input.options.unwrap_or_default().scoring,
         );
         let quotes = quotes(ctx, &ctx.engine.snapshot()?, &input.question.0, &passages, &wanted)?;
-        Ok(Output { quotes })
+        Ok(Output { doubt: doubt(&quotes, &wanted), quotes })
     }
 
     fn text(output: &Output) -> String {
-        shown(&output.quotes)
+        shown(&output.quotes, output.doubt)
     }
 }
 
-pub(super) fn shown(quotes: &[Quote]) -> String {
+/// Below this confidence of the best quote a question is most likely not answered. Measured on questions about real trees,
+/// of which some are about something else (`docs/figures.md`).
+const DOUBTED: f64 = 0.31;
+const DOUBT: &str = "These most likely do not answer the question.";
+
+/// What a reply says where nothing that was found is likely to answer.
+pub(super) fn doubt(quotes: &[Quote], wanted: &Wanted) -> Option<&'static str> {
+    let best = quotes.iter().map(|quote| quote.confidence).fold(0.0, f64::max);
+    (wanted.scoring == Scoring::Weighted && !quotes.is_empty() && best < DOUBTED).then_some(DOUBT)
+}
+
+/// Quotes that are no further apart have nothing but blanks between them.
+const GAP_BYTES_MAX: usize = 4;
+
+/// One citation for the quotes of a passage. A section's id is good wherever a passage's is, in every later session too.
+pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     if quotes.is_empty() {
         return "No sentence answers this. Try `kb.search` with other words.".to_owned();
     }
-    let line = |(number, quote): (usize, &Quote)| {
-        let [title, path] = [&quote.title, &quote.path].map(|text| one_line(text, 200));
-        format!(
-            "{number}. {}\n   (\"{title}\", {path}, section {}, passage {}, confidence {})",
-            quote.quote.replace('\n', "\n   "),
-            quote.section_id,
-            quote.passage_id,
-            quote.confidence
-        )
-    };
-    let lines: Vec<String> = (1..).zip(quotes).map(line).collect();
+    let mut text = String::new();
+    for (number, of_passage) in (1..).zip(by_passage(quotes)) {
+        let first = of_passage[0];
+        let [title, path] = [&first.title, &first.path].map(|text| one_line(text, 200));
+        text.push_str(&format!("{number}. {title} ({path}, section {})\n", first.section_id));
+        let mut end = first.start;
+        for quote in of_passage {
+            match &quote.lead {
+                Some(lead) => text.push_str(&format!("   {} […]\n", one_line(lead, 200))),
+                None if quote.start > end + GAP_BYTES_MAX => text.push_str("   […]\n"),
+                None => {}
+            }
+            end = quote.start + quote.quote.len();
+            text.push_str(&format!("   {}\n", squeezed(&quote.quote).replace('\n', "\n   ")));
+        }
+    }
+    let doubt = doubt.map(|doubt| format!("{doubt} ")).unwrap_or_default();
     format!(
-        "Found {}. {}\nFor more around one call `kb.expand_excerpt` with its passage.",
+        "{doubt}Found {}. {}\nFor more around one call `kb.expand_excerpt` with its section as `passage_id`.",
         counted(quotes.len(), "quote"),
-        as_data(&lines.join("\n"))
+        as_data(text.trim_end())
     )
+}
+
+/// The quotes of each passage in the order of the text, passages in the order of their best.
+fn by_passage(quotes: &[Quote]) -> Vec<Vec<&Quote>> {
+    let mut passages: Vec<Vec<&Quote>> = Vec::new();
+    for quote in quotes {
+        match passages.iter_mut().find(|of_passage| of_passage[0].passage_id == quote.passage_id) {
+            Some(of_passage) => of_passage.push(quote),
+            None => passages.push(vec![quote]),
+        }
+    }
+    passages.iter_mut().for_each(|of_passage| of_passage.sort_by_key(|quote| quote.start));
+    passages
+}
+
+/// Without blank lines and without the indentation that all lines but the first share.
+fn squeezed(quote: &str) -> String {
+    let lines: Vec<&str> = quote.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let depth = |line: &&str| line.len() - line.trim_start().len();
+    let shared = lines.iter().skip(1).map(depth).min().unwrap_or_default();
+    let line = |(at, line): (usize, &&str)| line[if at == 0 { 0 } else { shared }..].to_owned();
+    lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn quotes(
@@ -149,13 +204,17 @@ pub(super) fn quotes(
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
     let most = Most { quotes: wanted.max_quotes, bytes };
     let sight = sight(snapshot, &ctx.scope_name(None)?)?;
-    let found = snapshot.section_quotes(&sight, question, &sources, most, wanted.scoring)?;
+    let found = snapshot.section_windows(&sight, question, &sources, most, wanted.scoring)?;
     // What is expanded next grows around the best quote of a passage, so that one comes last.
     found.iter().rev().for_each(|quote| passages[quote.source].1.was_read(quote.range.clone()));
     let quote = |found: &kenning_engine::Quote| {
         let (handle, kept) = &passages[found.source];
-        let (before, after) = around(&kept.text, &found.range, wanted.context_tokens * TOKEN_BYTES);
+        let context_bytes = wanted.context_tokens * TOKEN_BYTES;
+        let (before, after) = around(&kept.text, &found.range, context_bytes);
+        let lead = kenning_engine::lead(&kept.text, found.range.start).filter(|_| context_bytes > 0);
+        let lead = lead.map(|range| cut(&kept.text[range], context_bytes.max(CONTEXT_BYTES_MIN)));
         Quote {
+            start: found.range.start,
             quote: kept.text[found.range.clone()].to_owned(),
             passage_id: handle.clone(),
             section_id: kept.section_id.clone(),
@@ -163,8 +222,10 @@ pub(super) fn quotes(
             path: kept.path.clone(),
             uri: passage::uri(ctx, handle),
             confidence: (f64::from(found.share.clamp(0.0, 1.0)) * 1e3).round() / 1e3,
-            context_before: before.to_owned(),
+            // Where something leads to the quote, that is its context, however far before it stands.
+            context_before: lead.clone().unwrap_or_else(|| before.to_owned()),
             context_after: after.to_owned(),
+            lead,
         }
     };
     Ok(take_rows(found.iter().map(quote).collect(), ROWS_BYTES_MAX, |row| row))

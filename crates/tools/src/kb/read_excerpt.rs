@@ -78,14 +78,19 @@ impl Tool for ReadExcerpt {
         }
         let from = byte_at(&kept.text, start);
         let tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize;
-        let to = word_end(&kept.text, from, from + bytes_for(tokens));
+        let bytes = bytes_for(tokens);
         let options = input.options.unwrap_or_default();
+        let to = word_end(&kept.text, from, from + bytes);
+        let (to, lines) = match options.format {
+            Some(Format::Bullets) => {
+                let (end, lines) = bullets(&kept.text[from..to], bytes);
+                (from + end, Some(lines))
+            }
+            _ => (to, None),
+        };
         let output = excerpt(ctx, handle, &kept, from..to);
         Ok(Output {
-            excerpt: match options.format {
-                Some(Format::Bullets) => bullets(&output.excerpt),
-                _ => output.excerpt,
-            },
+            excerpt: lines.unwrap_or(output.excerpt),
             citation: output.citation.filter(|_| options.include_citation.unwrap_or(true)),
             ..output
         })
@@ -149,17 +154,25 @@ fn byte_at(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
 
-fn bullets(text: &str) -> String {
-    let sentences = kenning_engine::sentences(text);
-    let lines: Vec<String> = sentences
-        .into_iter()
-        .map(|range| {
-            let sentence = text[range].split_whitespace().collect::<Vec<_>>().join(" ");
-            // Items of a list have a mark already.
-            let marks = ["- ", "* ", "+ ", "• "];
-            let bare = marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(&sentence);
-            format!("- {bare}")
-        })
-        .collect();
-    lines.join("\n")
+/// One sentence to a line, as many as fit, and where the last of them ends: the marks before them count too.
+fn bullets(text: &str, bytes_max: usize) -> (usize, String) {
+    let (mut end, mut lines) = (0, String::new());
+    for range in kenning_engine::sentences(text) {
+        let sentence = text[range.clone()].split_whitespace().collect::<Vec<_>>().join(" ");
+        // Items of a list have a mark already.
+        let marks = ["- ", "* ", "+ ", "• "];
+        let bare = marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(&sentence);
+        let line = format!("{}- {bare}", if lines.is_empty() { "" } else { "\n" });
+        if lines.len() + line.len() > bytes_max {
+            break;
+        }
+        lines.push_str(&line);
+        end = range.end;
+    }
+    if lines.is_empty() {
+        // Not even the first sentence fits.
+        end = word_end(text, 0, bytes_max.saturating_sub("- ".len()).max(1));
+        lines = format!("- {}", text[..end].split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    (end, lines)
 }

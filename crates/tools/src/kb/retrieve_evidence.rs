@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::extract_evidence::{Quote, Wanted, quotes, shown};
+use super::extract_evidence::{Quote, Wanted, doubt, quotes, shown};
 use super::search::{HowScored, TOP_K_DEFAULT, graph_disabled};
 use super::sought::{Filters, Manner, Mode, Sought};
 use super::{diagnostics, passage};
@@ -48,6 +48,10 @@ struct Options {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
     quotes: Vec<Quote>,
+    /// There only where the quotes most likely do not answer the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    doubt: Option<&'static str>,
     diagnostics: Diagnostics,
     #[serde(skip)]
     duplicates: usize,
@@ -101,6 +105,7 @@ impl Tool for RetrieveEvidence {
         );
         let quotes = quotes(ctx, &snapshot, &input.question.0, &passages, &wanted)?;
         Ok(Output {
+            doubt: doubt(&quotes, &wanted),
             quotes,
             diagnostics: Diagnostics {
                 candidates: passages.len(),
@@ -116,7 +121,7 @@ impl Tool for RetrieveEvidence {
     }
 
     fn text(output: &Output) -> String {
-        shown(&output.quotes)
+        shown(&output.quotes, output.doubt)
     }
 
     fn duplicates(output: &Output) -> usize {

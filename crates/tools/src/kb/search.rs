@@ -132,7 +132,6 @@ impl Tool for Search {
         ("doc_tag", "string"),
         ("section_id", "string"),
         ("score", "number"),
-        ("text", "string"),
     ];
     type Input = Input;
     type Output = Output;
@@ -220,7 +219,8 @@ impl Tool for Search {
         output.set.clone()
     }
 
-    /// Every passage that matches, best first, whatever its document.
+    /// Every passage that matches, best first, whatever its document. Their texts are read with `kb.read_excerpt`: whole
+    /// passages in every row would cost a model far more than the list is worth.
     fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Map<String, Value>>, Stop> {
         let options = input.options.unwrap_or_default();
         let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
@@ -241,7 +241,6 @@ impl Tool for Search {
                 "doc_tag": passage.section.doc_tag,
                 "section_id": passage.id.to_string(),
                 "score": rounded(passage.score),
-                "text": passage.text,
             });
             rows.extend(row.as_object().cloned());
         }

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use kenning_engine::{
-    Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Sight, Snapshot, passage_ranges,
-};
+use kenning_engine::{Error, Explanation, PassageHit, SectionLabel, SectionQuestion, Sight, Snapshot};
 use kenning_model::{Id, Record, Section, Timestamp, clean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,7 +95,6 @@ pub(crate) struct Matching {
     pub(crate) section: Section,
     pub(crate) path: String,
     pub(crate) score: f64,
-    pub(crate) text: String,
 }
 
 /// So many passages are looked at first. Where a few documents have them all, each further look is four times as wide, up
@@ -214,17 +211,14 @@ impl Sought {
         let question =
             SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
         let mut passages = Vec::new();
-        for PassageHit { section: id, passage, why } in snapshot.search_passages(&question, rows)?.hits {
+        for PassageHit { section: id, why, .. } in snapshot.search_passages(&question, rows)?.hits {
             let section = section(snapshot, id)?;
             let document = snapshot.document(section.document)?;
             let path = document.as_ref().and_then(|stored| stored.record.as_document());
-            let whole = clean(&section.text);
-            let range = passage_ranges(&whole).into_iter().nth(passage).unwrap_or(0..whole.len());
             passages.push(Matching {
                 id,
                 path: path.map(|document| clean(&document.path)).unwrap_or_default(),
                 score: why.total,
-                text: whole[range].to_owned(),
                 section,
             });
         }
@@ -238,8 +232,11 @@ impl Sought {
                 // They come best first.
                 break;
             }
-            let section = section(snapshot, id)?;
-            if !Labels::of(&section).fit(&self.only) || !self.fits(snapshot, section.document)? {
+            let Some((id, section)) = with_text(snapshot, id)? else { continue };
+            if found.hits.iter().any(|hit| hit.id == id)
+                || !Labels::of(&section).fit(&self.only)
+                || !self.fits(snapshot, section.document)?
+            {
                 continue;
             }
             if found.of_document(section.document) >= self.max_per_doc {
@@ -284,6 +281,21 @@ fn section(snapshot: &Snapshot<'_>, id: Id) -> Result<Section, Stop> {
         Some(Record::Section(section)) => Ok(section),
         _ => Err(missing(id).into()),
     }
+}
+
+/// A section, or the first one below it where it is only a heading: links to a page lead to its title.
+fn with_text(snapshot: &Snapshot<'_>, id: Id) -> Result<Option<(Id, Section)>, Stop> {
+    let linked = section(snapshot, id)?;
+    if !linked.text.trim().is_empty() {
+        return Ok(Some((id, linked)));
+    }
+    let sections = snapshot.sections_of(linked.document)?.into_iter();
+    let below = sections.filter_map(|stored| match stored.record {
+        Record::Section(section) if section.position > linked.position => Some((stored.id, section)),
+        _ => None,
+    });
+    let mut below = below.take_while(|(_, section)| section.level > linked.level);
+    Ok(below.find(|(_, section)| !section.text.trim().is_empty()))
 }
 
 impl Hits {

@@ -455,7 +455,11 @@ fn unknown_id(
     let needs = Needs { field: "id", about: "The ID of a pattern.", values, is_required: true, is_closed };
     let needs = NeedsInput::new(format, heading, message, reason, vec![needs]);
     let is_empty = !has_any && snapshot.catalogue(sight, None)?.patterns == 0;
-    Ok(if is_empty { needs.in_vain(NO_CATALOGUE) } else { needs })
+    Ok(match (is_empty, id.is_empty()) {
+        (true, _) => needs.in_vain(NO_CATALOGUE),
+        (false, true) => needs,
+        (false, false) => needs.for_the_model(),
+    })
 }
 
 /// Ids that look like this one, then those of patterns that its words find, each with its title.
@@ -477,7 +481,7 @@ fn similar(
     let words = id.replace(|c: char| !c.is_alphanumeric(), " ");
     let question = PatternQuestion { sight, text: &words, category: None, difficulty: None, loosely: true };
     if !words.trim().is_empty() {
-        for one in named(snapshot, &snapshot.search_patterns(&question)?.ids)? {
+        for one in named(snapshot, &snapshot.search_patterns(&question)?.ids, SUGGESTIONS)? {
             if found.len() < SUGGESTIONS && !found.iter().any(|known| known.id == one.id) {
                 found.push(one);
             }

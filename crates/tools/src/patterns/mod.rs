@@ -140,9 +140,9 @@ impl Named {
 }
 
 /// The first of these documents, by name.
-fn named(snapshot: &Snapshot<'_>, ids: &[Id]) -> Result<Vec<Named>, Stop> {
+fn named(snapshot: &Snapshot<'_>, ids: &[Id], many: usize) -> Result<Vec<Named>, Stop> {
     let mut named = Vec::new();
-    for id in ids.iter().take(SUGGESTIONS) {
+    for id in ids.iter().take(many) {
         let stored = snapshot.document(*id)?;
         let known = stored.as_ref().and_then(Known::of);
         named.extend(known.map(|known| Named::new(&known.pattern.id, &known.document.title)));

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{Named, Shown};
+use crate::sets::Attached;
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -22,6 +23,9 @@ pub(crate) struct NeedsInput {
     /// What was found so far, as far as it is the best of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     best_matches: Vec<Named>,
+    /// All that was found.
+    #[serde(flatten)]
+    set: Option<Attached>,
     #[serde(skip)]
     heading: &'static str,
     #[serde(skip)]
@@ -110,6 +114,7 @@ impl NeedsInput {
                 suggestions,
             },
             best_matches: Vec::new(),
+            set: None,
             message,
             heading,
             hint: None,
@@ -119,8 +124,17 @@ impl NeedsInput {
     }
 
     /// Whoever would rather not choose may find it among these.
-    pub(super) fn with_best(self, best_matches: Vec<Named>) -> NeedsInput {
-        NeedsInput { best_matches, ..self }
+    pub(super) fn with_best(self, best_matches: Vec<Named>, set: Option<Attached>) -> NeedsInput {
+        NeedsInput { best_matches, set, ..self }
+    }
+
+    pub(super) fn set(&self) -> Option<Attached> {
+        self.set.clone()
+    }
+
+    /// A model that mistyped something corrects itself; people are not asked for it.
+    pub(super) fn for_the_model(self) -> NeedsInput {
+        NeedsInput { ask: None, ..self }
     }
 
     /// Nobody can answer it: there is nothing to choose from.

@@ -167,14 +167,16 @@ struct Origin {
     provenance: Provenance,
 }
 
-/// More matches than this, without a filter, help nobody.
+/// More patterns than this that are about what was asked, without a filter, help nobody.
 const TOO_BROAD: usize = 20;
+/// So many of the best are named where there are too many.
+const BEST: usize = 10;
 const CARDS_DEFAULT: u64 = 3;
 const COUNTS_MAX: usize = 100;
 const COUNTS_BYTES_MAX: usize = 4 * 1024;
 /// Longer names of categories are not offered.
 const CHOICE_BYTES_MAX: usize = 128;
-const CHOICES_MAX: usize = 50;
+const CHOICES_MAX: usize = 10;
 /// For the patterns of a page, as data and as lines.
 const ROWS_BYTES_MAX: usize = 40 * 1024;
 /// For the texts of all cards.
@@ -218,12 +220,13 @@ impl Tool for SearchPatterns {
         let has_filter = asked.category.is_some() || asked.difficulty.is_some();
         // Whoever goes on or was asked already wants to see them.
         let is_wanted = cursor.is_some() || ctx.has_answered;
-        if found.ids.len() > TOO_BROAD
+        if found.about > TOO_BROAD
             && !has_filter
             && !is_wanted
             && let Some(needs) = too_broad(asked.format, &found)
         {
-            return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids)?)));
+            let set = ctx.set::<Self>(&listing, "Patterns", found.ids.len() as u64);
+            return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids, BEST)?, set)));
         }
         let discovery = match found.ids.is_empty() {
             true => Some(Discovery::new(snapshot, &asked, &sight)?),
@@ -250,7 +253,10 @@ impl Tool for SearchPatterns {
     }
 
     fn set(output: &Told<Results>) -> Option<Attached> {
-        let Told::Answer(results) = output else { return None };
+        let results = match output {
+            Told::Answer(results) => results,
+            Told::NeedsInput(needs) => return needs.set(),
+        };
         Some(Attached { resource: results.resource.clone()?, metadata: results.metadata.of_set.clone()? })
     }
 
@@ -607,7 +613,7 @@ impl Discovery {
         let overview = snapshot.catalogue(sight, None)?;
         let loosely =
             PatternQuestion { category: None, difficulty: None, loosely: true, ..asked.question(sight) };
-        let mut suggestions = named(snapshot, &snapshot.search_patterns(&loosely)?.ids)?;
+        let mut suggestions = named(snapshot, &snapshot.search_patterns(&loosely)?.ids, SUGGESTIONS)?;
         for (id, title) in &overview.names {
             if suggestions.len() < SUGGESTIONS && !suggestions.iter().any(|known| known.id == *id) {
                 suggestions.push(Named::new(id, title));

@@ -330,3 +330,84 @@ fn every_reply_says_what_it_costs_and_is_counted() {
     assert_eq!(counted["store"].calls, 1);
     assert_eq!(Arc::strong_count(&session.caller.usage), 1);
 }
+
+#[test]
+fn a_heading_without_text_is_no_hit() {
+    let session = Session::new();
+    session.take_in("widget.md", "# Widget tuning\n\n## Steps\n\nTurn the screw by half.\n");
+    session.take_in("other.md", "# Gears\n\nSee [the widget](widget.md) before the gears are oiled.\n");
+    let found = session.good("kb.search", json!({"query": "widget tuning"}));
+    assert_eq!(found["results"][0]["title"], "Widget tuning > Steps", "{found}");
+    assert_eq!(found["results"][0]["preview"], "Turn the screw by half.", "{found}");
+    // A link to a page leads to its title, which has no text either.
+    let found = session.good("kb.search", json!({"query": "oiled gears"}));
+    assert_eq!(found["results"][1]["source"], "graph_expanded", "{found}");
+    assert_eq!(found["results"][1]["title"], "Widget tuning > Steps", "{found}");
+}
+
+#[test]
+fn bullets_keep_to_the_cap_and_reading_on_misses_nothing() {
+    let session = Session::new();
+    let text: String = (0..900).map(|number| format!("Is {number}. ")).collect();
+    session.take_in("long.md", &format!("# Long\n\n{text}"));
+    let found = session.good("kb.search", json!({"query": "long"}));
+    let passage = found["results"][0]["passage_id"].clone();
+    let (mut read, mut start) = (Vec::new(), json!(0));
+    while !start.is_null() {
+        let options = json!({"format": "bullets"});
+        let asked =
+            json!({"passage_id": passage, "start_char": start, "max_tokens": 100, "options": options});
+        let piece = session.good("kb.read_excerpt", asked);
+        let excerpt = piece["excerpt"].as_str().expect("an excerpt");
+        assert!(excerpt.len() <= 400, "{} bytes", excerpt.len());
+        read.extend(excerpt.lines().map(str::to_owned));
+        start = piece["next_start_char"].clone();
+    }
+    let wanted: Vec<String> = (0..900).map(|number| format!("- Is {number}.")).collect();
+    assert_eq!(read, wanted);
+}
+
+#[test]
+fn a_date_is_the_beginning_of_its_day() {
+    let session = Session::new();
+    session.take_in("old.md", "---\ndate: 2025-12-31\n---\n# Old\n\nThe pump is blue.");
+    session.take_in("new.md", "---\ndate: 2026-01-02\n---\n# New\n\nThe pump is red.");
+    let asked = json!({"query": "pump", "filters": {"updated_after": "2026-01-01"}});
+    let found = session.good("kb.search", asked);
+    let titles: Vec<&str> = found["results"]
+        .as_array()
+        .expect("results")
+        .iter()
+        .filter_map(|one| one["title"].as_str())
+        .collect();
+    assert_eq!(titles, ["New"]);
+}
+
+#[test]
+fn what_most_likely_answers_nothing_is_said_in_both_channels() {
+    let session = Session::new();
+    session
+        .take_in("pump.md", "# Pumps\n\nThe pump is restarted with `pumpctl restart`. It takes two minutes.");
+    let doubted = |question: &str| {
+        let reply = session.call("kb.retrieve_evidence", json!({"question": question}));
+        assert!(!reply.structured["quotes"].as_array().expect("quotes").is_empty());
+        let text = format!("{:?}", reply.blocks);
+        let is_told = text.contains("most likely do not answer");
+        assert_eq!(is_told, reply.structured.get("doubt").is_some(), "{text}");
+        is_told
+    };
+    assert!(!doubted("how is a pump restarted?"));
+    assert!(doubted("which Kubernetes liveness probe restarted our nginx ingress controller deployment?"));
+}
+
+#[test]
+fn a_citation_stands_once_for_all_quotes_of_a_passage() {
+    let session = Session::new();
+    let filler = "Nothing of it is said in these words. ".repeat(12);
+    let text = format!("# Pumps\n\nA pump has a valve.\n\n{filler}\n\nThe valve of a pump is red.\n");
+    session.take_in("pump.md", &text);
+    let asked = json!({"question": "valve of a pump", "max_quote_tokens": 20});
+    let reply = session.call("kb.retrieve_evidence", asked);
+    assert!(reply.structured["quotes"].as_array().expect("quotes").len() >= 2, "{}", reply.structured);
+    assert_eq!(format!("{:?}", reply.blocks).matches("pump.md").count(), 1);
+}

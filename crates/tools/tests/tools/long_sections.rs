@@ -57,7 +57,7 @@ fn found_once_by_its_end(found: &Value) {
 fn what_is_expanded_after_a_quote_is_around_it() {
     let session = with_long_page();
     let quotes = session.good("kb.retrieve_evidence", json!({"question": QUESTION}));
-    assert_eq!(quotes["quotes"][0]["quote"], LAST, "{quotes}");
+    assert!(quotes["quotes"][0]["quote"].as_str().is_some_and(|quote| quote.ends_with(LAST)), "{quotes}");
     let passage = &quotes["quotes"][0]["passage_id"];
     let more = session.good("kb.expand_excerpt", json!({"passage_id": passage, "before_tokens": 40}));
     let excerpt = more["excerpt"].as_str().expect("an excerpt");

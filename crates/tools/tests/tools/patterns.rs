@@ -262,7 +262,7 @@ fn more_than_twenty_without_a_filter_are_too_many_to_show() {
     let named = session.good("search_patterns", json!({"q": "pattern 7", "format": "json"}));
     assert_eq!(named["patterns"][0]["id"], "p7", "whoever names one means that one");
     let asked = session.good("search_patterns", json!({"q": "common way"}));
-    assert_eq!(asked["bestMatches"].as_array().map(Vec::len), Some(5));
+    assert_eq!(asked["bestMatches"].as_array().map(Vec::len), Some(10));
     assert_eq!(
         asked["needsInput"]["suggestions"],
         json!({"category": ["even", "odd"], "difficulty": ["beginner", "advanced"]})
@@ -311,17 +311,14 @@ fn an_answer_brings_the_result_and_is_not_asked_for_twice() {
     let rest = json!({"q": "common way", "cursor": all["next_cursor"]});
     assert_eq!(session.good("search_patterns", rest)["patterns"].as_array().map(Vec::len), Some(10));
 
-    let ask = session.call("get_pattern", json!({"id": "retry"})).ask.expect("a question");
-    assert!(ask.fields[0].choices.contains(&"retry-backoff".to_owned()), "{ask:?}");
+    let ask = session.call("get_pattern", json!({})).ask.expect("a question");
+    assert_eq!((ask.fields[0].name, ask.fields[0].is_required), ("id", true));
     assert_eq!(
-        answered("get_pattern", json!({"id": "retry"}), json!({"id": "retry-backoff"})).structured["kind"],
+        answered("get_pattern", json!({}), json!({"id": "retry-backoff"})).structured["kind"],
         "patternDetails:v1"
     );
     // A wrong answer is told as one.
-    assert_eq!(
-        answered("get_pattern", json!({"id": "retry"}), json!({"id": "nope"})).structured["kind"],
-        "needsInput:v1"
-    );
+    assert_eq!(answered("get_pattern", json!({}), json!({"id": "nope"})).structured["kind"], "needsInput:v1");
     assert_eq!(answered("get_pattern", json!({}), json!({})).structured["kind"], "needsInput:v1");
     // Without a catalogue there is nothing to ask about.
     let empty = Session::new();
@@ -572,4 +569,32 @@ fn errors_have_the_spelling_of_the_family() {
     );
     let parsed: Map<String, Value> = serde_json::from_str(json).expect("JSON");
     assert_eq!(Value::Object(parsed), missing.structured);
+}
+
+#[test]
+fn a_word_in_many_texts_is_not_too_broad_and_the_best_ten_are_named_where_it_is() {
+    let session = session();
+    for number in 0..25 {
+        let text = format!(
+            "---\nid: t{number}\ntitle: Thing {number}\nsummary: Number {number}.\ncategory: c{number}\n---\nText.\n\n## More\n\nSprockets turn.\n"
+        );
+        kenning_testkit::take_in_pattern(&session.engine, "things", &format!("{number}.md"), &text);
+    }
+    // Every text has the word, but no title, summary, tag or category.
+    let found = session.call("search_patterns", json!({"q": "sprockets"})).structured;
+    assert_eq!(
+        (&found["kind"], &found["metadata"]["totalCount"]),
+        (&json!("patternSearchResults:v1"), &json!(25))
+    );
+    let broad = session.call("search_patterns", json!({"q": "thing"})).structured;
+    assert_eq!(broad["kind"], "needsInput:v1", "{broad}");
+    assert_eq!(broad["bestMatches"].as_array().map(Vec::len), Some(10), "{broad}");
+    assert_eq!(broad["options"].as_array().map(Vec::len), Some(10), "{broad}");
+}
+
+#[test]
+fn people_are_not_asked_for_what_a_model_mistyped() {
+    let session = session();
+    assert!(session.call("get_pattern", json!({"id": "retry-backof"})).ask.is_none());
+    assert!(session.call("get_pattern", json!({"id": ""})).ask.is_some());
 }

@@ -1,0 +1,161 @@
+//! Questions about real trees of documentation, each with a pattern that a good answer matches, asked as an agent asks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use kenning_engine::{Embedder, Format};
+use kenning_presentation::{Block, Reply};
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::library::{Library, quoted};
+use crate::set::lines;
+
+/// One line of a file of questions.
+#[derive(Clone, Deserialize)]
+pub struct Labelled {
+    pub question: String,
+    /// A regular expression that the answer matches, whatever the case of its letters; none for what is off topic.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    pub tree: String,
+    /// Kept back until the end, so that nothing is fitted to it.
+    #[serde(default)]
+    pub unseen: bool,
+    /// The tree does not answer it, and the reply should say so.
+    #[serde(default)]
+    pub off_topic: bool,
+}
+
+impl Labelled {
+    pub fn read(file: &Path) -> anyhow::Result<Vec<Labelled>> {
+        lines(file)
+    }
+}
+
+/// Shares of the questions, and the tokens of a reply's text.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    pub questions: usize,
+    pub off_topic: usize,
+    pub in_quotes: f64,
+    /// In the quotes or in what stands around the best of them, which is a second call.
+    pub in_two_calls: f64,
+    /// Of all questions, those whose first hit of `kb.search` has no preview.
+    pub empty_first_hits: f64,
+    pub text_tokens_p50: usize,
+    /// Of the questions that the tree does not answer, those whose reply says so.
+    pub off_topic_told: f64,
+    /// Of the questions whose answer was quoted, those whose reply doubts it.
+    pub answered_doubted: f64,
+}
+
+/// What one question got.
+pub struct Got {
+    pub question: String,
+    pub is_off_topic: bool,
+    pub in_quotes: bool,
+    pub in_two_calls: bool,
+    pub is_doubted: bool,
+    pub is_empty_first: bool,
+    pub text: String,
+}
+
+/// Takes a tree in and asks the questions.
+pub fn ask_tree(tree: &Path, questions: &[Labelled], embedder: Embedder) -> anyhow::Result<Vec<Got>> {
+    let library = Library::new(embedder);
+    for file in files_below(tree)? {
+        let path = file.strip_prefix(tree)?.to_string_lossy().replace('\\', "/");
+        let bytes = fs::read(&file).with_context(|| format!("{} can't be read", file.display()))?;
+        // As with `kenning ingest`, one file that can't be taken in does not keep the others out.
+        if let Err(error) = library.take_in(&path, &String::from_utf8_lossy(&bytes)) {
+            eprintln!("{path}: {error}");
+        }
+    }
+    questions.iter().map(|labelled| ask(&library, labelled)).collect()
+}
+
+fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
+    let question = &labelled.question;
+    let pattern = labelled.pattern.as_deref().map(answer).transpose()?;
+    let is_in = |text: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
+    let reply = library.call("kb.retrieve_evidence", json!({"question": question}))?;
+    let in_quotes = quoted(&reply).into_iter().any(is_in);
+    let mut in_two_calls = in_quotes;
+    if let (false, Some(passage)) = (in_quotes, reply.structured["quotes"][0]["passage_id"].as_str()) {
+        let more = library.call("kb.expand_excerpt", json!({"passage_id": passage}))?;
+        in_two_calls = more.structured["excerpt"].as_str().is_some_and(is_in);
+    }
+    let found = library.call("kb.search", json!({"query": question}))?;
+    let first = &found.structured["results"][0];
+    Ok(Got {
+        question: question.clone(),
+        is_off_topic: labelled.off_topic,
+        in_quotes,
+        in_two_calls,
+        is_doubted: reply.structured.get("doubt").is_some(),
+        is_empty_first: first["preview"].as_str().is_some_and(|preview| preview.trim().is_empty()),
+        text: text_of(&reply),
+    })
+}
+
+fn answer(pattern: &str) -> anyhow::Result<Regex> {
+    RegexBuilder::new(pattern)
+        .case_insensitive(true)
+        .build()
+        .with_context(|| format!("`{pattern}` is no regular expression"))
+}
+
+/// What a host that shows only text shows.
+fn text_of(reply: &Reply) -> String {
+    let text = |block: &Block| match block {
+        Block::Text(text) | Block::Markdown(text) | Block::Plain(text) | Block::Hint(text) => {
+            Some(text.clone())
+        }
+        _ => None,
+    };
+    reply.blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// Every file that is a document by its name, in the order of their paths.
+pub(crate) fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("{} can't be read", directory.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => files.extend(files_below(&entry.path())?),
+            kind if kind.is_file() && Format::of(&entry.path()).is_some() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl Figures {
+    pub fn of(got: &[Got]) -> Figures {
+        let (off_topic, asked): (Vec<&Got>, Vec<&Got>) = got.iter().partition(|got| got.is_off_topic);
+        let answered: Vec<&Got> = asked.iter().copied().filter(|got| got.in_quotes).collect();
+        let mut tokens: Vec<usize> = asked.iter().map(|got| got.text.len().div_ceil(4)).collect();
+        tokens.sort_unstable();
+        let all: Vec<&Got> = got.iter().collect();
+        Figures {
+            questions: asked.len(),
+            off_topic: off_topic.len(),
+            in_quotes: share(&asked, |got| got.in_quotes),
+            in_two_calls: share(&asked, |got| got.in_two_calls),
+            empty_first_hits: share(&all, |got| got.is_empty_first),
+            text_tokens_p50: tokens.get(tokens.len() / 2).copied().unwrap_or_default(),
+            off_topic_told: share(&off_topic, |got| got.is_doubted),
+            answered_doubted: share(&answered, |got| got.is_doubted),
+        }
+    }
+}
+
+fn share(got: &[&Got], is: fn(&Got) -> bool) -> f64 {
+    got.iter().filter(|got| is(got)).count() as f64 / got.len().max(1) as f64
+}
