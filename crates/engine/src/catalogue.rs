@@ -10,8 +10,8 @@ use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{By, Least, lex};
 use kenning_storage::{Error, Stored};
 
-use crate::{Sight, Snapshot};
 use crate::search::{Asked, PatternLabel};
+use crate::{Sight, Snapshot};
 
 #[derive(Default)]
 pub(crate) struct Catalogue(RwLock<State>);
@@ -201,6 +201,7 @@ impl Snapshot<'_> {
             as_written: false,
             known_words_only: false,
             least: if question.loosely { Least::Some } else { Least::Half },
+            with_nearest: false,
             explain: false,
         };
         let matches = self.patterns().search(self.reader(), &asked, 0..u64::MAX)?;

@@ -8,8 +8,8 @@ use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transactio
 use kenning_storage::Error;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::{Sight, Snapshot};
 use crate::likeness::{ALIKE_MIN, Statement};
+use crate::{Sight, Snapshot};
 
 const SIMILAR_MAX: usize = 3;
 /// A set of words is known by this many of its smallest hashes, four to a bucket: two sets that share 0.8 of their words

@@ -50,6 +50,7 @@ impl Snapshot<'_> {
                 as_written: false,
                 known_words_only: true,
                 least: Least::Half,
+                with_nearest: false,
                 explain: false,
             };
             if !others.scopes.is_empty() {

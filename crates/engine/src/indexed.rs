@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{
-    Directory, Document, Embedder, Hit, Index, Known, Limits, Version, Writer,
-};
+use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Version, Writer};
 use kenning_storage::{Applied, Error, Reader, Storage};
 
 use crate::duplicates;
@@ -217,6 +215,7 @@ impl Indexed {
             as_written: question.as_written,
             known_words_only: question.known_words_only,
             least: question.least,
+            with_nearest: question.with_nearest,
             explain: question.explain,
         };
         let results = index.search(&asked, page)?;

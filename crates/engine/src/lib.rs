@@ -40,8 +40,7 @@ pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, So
 pub use likeness::collisions;
 pub use order::{CallKind, Order, Ticket};
 pub use search::{
-    EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel,
-    SectionQuestion,
+    EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
 };
 pub use sight::Sight;
 pub use snapshot::{Content, Snapshot, TriplesFrom};

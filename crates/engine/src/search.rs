@@ -7,8 +7,8 @@ use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quot
 use kenning_retrieval::{By, Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
-use crate::{Sight, Snapshot};
 use crate::indexed::Match;
+use crate::{Sight, Snapshot};
 
 /// What is sought. Words of one field are alternatives; both fields must match when both are given.
 pub struct Question<'a> {
@@ -40,6 +40,8 @@ pub(crate) struct Asked<'a> {
     pub as_written: bool,
     pub known_words_only: bool,
     pub least: Least,
+    /// Whether the few nearest match by a meaning that would be too far away for others.
+    pub with_nearest: bool,
     pub explain: bool,
 }
 
@@ -55,6 +57,7 @@ impl<'a> From<&Question<'a>> for Asked<'a> {
             as_written: false,
             known_words_only: question.known_words_only,
             least: Least::Some,
+            with_nearest: true,
             explain: question.explain,
         }
     }
@@ -234,6 +237,7 @@ impl Snapshot<'_> {
             as_written: question.as_written,
             known_words_only: false,
             least: Least::Some,
+            with_nearest: false,
             explain: true,
         };
         let matches = self.sections().search(self.reader(), &asked, page)?;
@@ -250,8 +254,11 @@ impl Snapshot<'_> {
     /// One page of the matches, best first; newest first when there is nothing to rank by.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Found, Error> {
         if question.topic.is_none() && question.content.is_none() && question.tags.is_empty() {
-            let filter =
-                EntryFilter { scopes: &question.sight.scopes, at: question.sight.at, visible_at: question.visible_at };
+            let filter = EntryFilter {
+                scopes: &question.sight.scopes,
+                at: question.sight.at,
+                visible_at: question.visible_at,
+            };
             let hits = self.reader().entries(&filter, page)?;
             let hits = hits.into_iter().map(|stored| EntryHit { stored, explanation: None }).collect();
             return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });

@@ -10,10 +10,10 @@ use kenning_storage::{
     TripleFilter, View, find_scope, renamed_scope,
 };
 
-use crate::{Opened, Sight};
 use crate::catalogue::Catalogue;
 use crate::indexed::Indexed;
 use crate::linked::Linked;
+use crate::{Opened, Sight};
 
 /// What a store has that not every store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,8 +193,7 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(Vec<Stored>, u64), Error> {
         if subject.is_none() && object.is_none() {
             // No end to begin at.
-            let filter =
-                TripleFilter { scopes: &sight.scopes, at: sight.at, subject, predicate, object };
+            let filter = TripleFilter { scopes: &sight.scopes, at: sight.at, subject, predicate, object };
             return Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?));
         }
         let along: Vec<String> = predicate.iter().map(|name| (*name).to_owned()).collect();

@@ -1,6 +1,6 @@
 //! What is taken for a contradiction and what for a duplicate, on labelled pairs. `-- --nocapture` prints the figures.
 
-use kenning_engine::{Similar, collisions};
+use kenning_engine::{Sight, Similar, collisions};
 use kenning_model::{Entry, Record, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
@@ -58,9 +58,10 @@ fn duplicates_and_contradictions_are_similar_and_other_matters_are_not() {
         let store = TempStore::in_memory();
         let engine = store.engine();
         stored(&engine, NewEntry::new(ScopeId::GLOBAL_DEFAULT, "", pair.texts[0]));
-        let asked =
-            Similar { scopes: &[ScopeId::GLOBAL_DEFAULT], topic: "", content: pair.texts[1], except: &[] };
-        !engine.similar(&engine.snapshot().expect("readable"), &asked).expect("readable").is_empty()
+        let snapshot = engine.snapshot().expect("readable");
+        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let asked = Similar { sight: &sight, topic: "", content: pair.texts[1], except: &[] };
+        !engine.similar(&snapshot, &asked).expect("readable").is_empty()
     };
     let [collision, apart, same] = ["collision", "apart", "same"].map(|label| count(&pairs, label, similar));
     eprintln!("similar: contradictions {collision:?}, other matters {apart:?}, duplicates {same:?}");

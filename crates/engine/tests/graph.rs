@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use kenning_engine::graph::{Node, NodeRef, View};
-use kenning_engine::{Engine, Format};
+use kenning_engine::{Engine, Format, Sight};
 use kenning_model::{EntityType, Id, ScopeId, TxId, fold};
 use kenning_storage::{NewTriple, OnConflict, Request, TripleFilter, UndoTarget, UndoWish, Write};
 use kenning_testkit::{TempStore, intake, make_scopes, scrambled};
@@ -82,7 +82,7 @@ fn walked(engine: &Engine, at: TxId, scopes: &[ScopeId]) -> Vec<String> {
     let snapshot = engine.snapshot_at(Some(at)).expect("a snapshot");
     let name = |view: &View<'_>, node: NodeRef| format!("{:?}", view.node(node));
     snapshot
-        .graph(scopes, |view| {
+        .graph(&Sight { at, scopes: scopes.to_vec() }, |view| {
             let starts = (0..NAMES).map(|number| Node::Entity(fold(&format!("Name {number}"))));
             let mut lines = Vec::new();
             for start in starts.filter_map(|node| view.find(&node)).filter(|node| view.is_seen(*node)) {
@@ -142,9 +142,10 @@ fn found_as_in_the_tables(engine: &Engine, moments: &[TxId]) {
             for fact in asked {
                 let [subject, predicate, object] = fact;
                 let scopes = &SCOPES[..2];
+                let sight = Sight { at: *at, scopes: scopes.to_vec() };
                 let filter = TripleFilter { scopes, at: *at, subject, predicate, object };
                 let page = 1..4;
-                let (found, total) = snapshot.triples(scopes, fact, page.clone()).expect("triples");
+                let (found, total) = snapshot.triples(&sight, fact, page.clone()).expect("triples");
                 assert_eq!(found, reader.triples(&filter, page).expect("triples"), "{fact:?} as of {at}");
                 assert_eq!(total, reader.count_triples(&filter).expect("a count"));
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use kenning_engine::{Engine, Explanation, INDEX_DIR, Question, Similar, Sources};
+use kenning_engine::{By, Engine, Explanation, INDEX_DIR, Question, Sight, Similar, Sources};
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
 use kenning_storage::{
     EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, UndoWish, Write,
@@ -188,16 +188,18 @@ struct Answer {
 fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
     let tags: Vec<String> = asked.tags.iter().map(|tag| (*tag).to_owned()).collect();
     let (topic, content, visible_at) = (asked.topic, asked.content, asked.visible_at.map(minutes));
+    let snapshot = engine.snapshot_at(at).expect("a transaction that is there");
+    let sight = Sight { at: snapshot.at(), scopes: asked.scopes.to_vec() };
     let question = Question {
-        scopes: asked.scopes,
+        sight: &sight,
         topic,
         content,
         tags: &tags,
         visible_at,
-        relevant_only: false,
+        by: By::WordsAndMeaning,
+        known_words_only: false,
         explain: true,
     };
-    let snapshot = engine.snapshot_at(at).expect("a transaction that is there");
     let found = snapshot.search(&question, asked.page.clone()).expect("a question is answered");
     let hits = found.hits.into_iter().map(|hit| (hit.stored.id, hit.stored.tx_id, hit.explanation)).collect();
     Answer { hits, total: found.total, is_degraded: found.is_degraded }
@@ -217,7 +219,8 @@ fn answers(engine: &Engine) -> Answers {
     let found = [head, head * 6 / 10, head / 15].into_iter().flat_map(each).collect();
     let similar = |which| {
         let snapshot = engine.snapshot().expect("readable");
-        let asked = Similar { scopes: SCOPES, topic: "again", content: &repeated(which), except: &[] };
+        let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+        let asked = Similar { sight: &sight, topic: "again", content: &repeated(which), except: &[] };
         engine.similar(&snapshot, &asked).expect("a question is answered")
     };
     Answers { found, similar: (0..REPEATED).map(similar).collect() }
@@ -597,16 +600,19 @@ fn write_in_turns(dir: &Path, turns: u64, after_each: &mut dyn FnMut(u64)) {
         let (tx, ids) = authors[writer].commit(Write::Store(entry));
         for engine in [&engines[reader], &engines[writer]] {
             let (topic, content, tags, visible_at) = (None, Some(word.as_str()), &[], None);
+            let snapshot = engine.snapshot().expect("readable");
+            let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
             let question = Question {
-                scopes: SCOPES,
+                sight: &sight,
                 topic,
                 content,
                 tags,
                 visible_at,
-                relevant_only: false,
+                by: By::WordsAndMeaning,
+                known_words_only: false,
                 explain: false,
             };
-            let found = engine.snapshot().expect("readable").search(&question, 0..1).expect("readable");
+            let found = snapshot.search(&question, 0..1).expect("readable");
             let hit = found.hits.first().map(|hit| (hit.stored.id, hit.stored.tx_id));
             assert_eq!(hit, Some((ids[0], tx)), "turn {turn}");
         }

@@ -8,7 +8,7 @@ mod tiny;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kenning_engine::{Embedder, Engine, Found, Question};
+use kenning_engine::{By, Embedder, Engine, Found, Question, Sight};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
@@ -38,16 +38,19 @@ fn store(engine: &Engine, numbers: std::ops::Range<usize>) {
 
 fn ask(engine: &Engine, text: &str) -> Found {
     let content = Some(text);
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
     let question = Question {
-        scopes: &SCOPES,
+        sight: &sight,
         topic: None,
         content,
         tags: &[],
         visible_at: None,
-        relevant_only: false,
+        by: By::WordsAndMeaning,
+        known_words_only: false,
         explain: true,
     };
-    engine.snapshot().expect("a snapshot").search(&question, 0..1000).expect("an answer")
+    snapshot.search(&question, 0..1000).expect("an answer")
 }
 
 fn shown(found: &Found) -> Vec<(Id, f64, f64)> {

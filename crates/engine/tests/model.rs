@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kenning_engine::{Engine, EntryHit, Error, Question};
+use kenning_engine::{Engine, EntryHit, Error, Question, Snapshot};
 use kenning_model::{EntityType, Id, Record, ScopeId, TxId, fold};
 use kenning_retrieval::{By, Document, Embedder, Index, Limits, Prepared, Sight, Version};
 use kenning_storage::{
@@ -313,17 +313,19 @@ impl Run {
     fn check(&self, at: usize) {
         let expected = &self.model.states[at];
         let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let sight = seen(&snapshot);
         let question = Question {
-            scopes: &SCOPES,
+            sight: &sight,
             topic: None,
             content: None,
             tags: &[],
             visible_at: None,
-            relevant_only: false,
+            by: By::WordsAndMeaning,
+            known_words_only: false,
             explain: true,
         };
         let found = snapshot.search(&question, 0..1000).expect("readable");
-        let (triples, triple_count) = snapshot.triples(&SCOPES, [None; 3], 0..1000).expect("readable");
+        let (triples, triple_count) = snapshot.triples(&sight, [None; 3], 0..1000).expect("readable");
         assert_eq!(found.total as usize, found.hits.len());
         assert_eq!(triple_count as usize, triples.len());
         let stored: State = found
@@ -355,13 +357,15 @@ impl Run {
     /// answers that was made from nothing but the entries of that transaction.
     fn check_search(&self, at: usize) {
         let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let sight = seen(&snapshot);
         let question = Question {
-            scopes: &SCOPES,
+            sight: &sight,
             topic: None,
             content: None,
             tags: &[],
             visible_at: None,
-            relevant_only: false,
+            by: By::WordsAndMeaning,
+            known_words_only: false,
             explain: true,
         };
         let mut live = snapshot.search(&question, 0..1000).expect("readable").hits;
@@ -369,14 +373,14 @@ impl Run {
         let mut fresh = Index::default();
         for (hit, number) in live.iter().zip(0..) {
             let Record::Entry(entry) = &hit.stored.record else { panic!("not an entry") };
-            let document = Document { title: &entry.topic, body: &entry.content, labels: &[] };
+            let document = Document { title: &entry.topic, body: &entry.content, ..Document::default() };
             let version = Version {
                 group: 0,
                 limits: Limits::NONE,
                 marks: Vec::new(),
                 prepared: Prepared::new(&document, &Embedder::Table),
             };
-            fresh.change(1, number, None, Some(version)).expect("memory");
+            fresh.change(1, number, false, Some(version)).expect("memory");
         }
         for text in ["deploy the user", "fruit", "topic", "bananna", "nothing of that kind"] {
             let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
@@ -387,7 +391,9 @@ impl Run {
                 sight,
                 by,
                 as_written: false,
+                known_words_only: false,
                 least: kenning_retrieval::Least::Some,
+                with_nearest: true,
                 explain: false,
             };
             let expected = fresh.search(&asked, 0..1000).expect("memory").hits;
@@ -401,6 +407,11 @@ impl Run {
             assert_eq!(found, expected, "`{text}` as of transaction {at}");
         }
     }
+}
+
+/// What every question of this test sees.
+fn seen(snapshot: &Snapshot<'_>) -> kenning_engine::Sight {
+    kenning_engine::Sight { at: snapshot.at(), scopes: SCOPES.to_vec() }
 }
 
 fn said(stored: &Stored) -> Said {

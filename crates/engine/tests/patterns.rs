@@ -1,6 +1,6 @@
 //! Patterns: found as a whole, counted, told apart by scope, and as they were at any transaction.
 
-use kenning_engine::{DocumentKind, Engine, Intake, PatternQuestion};
+use kenning_engine::{DocumentKind, Engine, FoundPatterns, Intake, PatternQuestion, Sight, Snapshot};
 use kenning_model::ScopeId;
 use kenning_storage::{Request, UndoTarget, UndoWish, Write};
 use kenning_testkit::{fixed_sources, intake, make_scopes, take_in, take_in_pattern, take_in_with};
@@ -17,9 +17,9 @@ fn pattern(id: &str, category: &str, difficulty: &str, text: &str) -> String {
     )
 }
 
-fn found(engine: &Engine, question: &PatternQuestion<'_>) -> Vec<String> {
+fn found(engine: &Engine, asked: &Asked) -> Vec<String> {
     let snapshot = engine.snapshot().expect("a snapshot");
-    let found = snapshot.search_patterns(question).expect("an answer");
+    let found = search(&snapshot, HERE, asked);
     let id = |id| {
         let stored = snapshot.document(id).expect("it can be read").expect("it is there");
         let document = stored.record.as_document().expect("a document").clone();
@@ -28,8 +28,28 @@ fn found(engine: &Engine, question: &PatternQuestion<'_>) -> Vec<String> {
     found.ids.into_iter().map(id).collect()
 }
 
-fn asked(text: &str) -> PatternQuestion<'_> {
-    PatternQuestion { scopes: HERE, text, category: None, difficulty: None, loosely: false }
+/// A question without the moment and the scopes that it is asked of.
+#[derive(Default)]
+struct Asked {
+    text: &'static str,
+    category: Option<&'static str>,
+    difficulty: Option<&'static str>,
+    loosely: bool,
+}
+
+fn asked(text: &'static str) -> Asked {
+    Asked { text, ..Asked::default() }
+}
+
+fn sight(snapshot: &Snapshot<'_>, scopes: &[ScopeId]) -> Sight {
+    Sight { at: snapshot.at(), scopes: scopes.to_vec() }
+}
+
+fn search(snapshot: &Snapshot<'_>, scopes: &[ScopeId], asked: &Asked) -> FoundPatterns {
+    let Asked { text, category, difficulty, loosely } = *asked;
+    let sight = sight(snapshot, scopes);
+    let question = PatternQuestion { sight: &sight, text, category, difficulty, loosely };
+    snapshot.search_patterns(&question).expect("an answer")
 }
 
 #[test]
@@ -57,21 +77,18 @@ fn half_of_the_question_is_a_match_wherever_the_words_stand() {
     assert_eq!(found(&engine, &asked("exponential errors")), ["retry"]);
     assert_eq!(found(&engine, &asked("exponential zebra unicorn giraffe")), [""; 0]);
     assert_eq!(
-        found(&engine, &PatternQuestion { loosely: true, ..asked("exponential zebra unicorn giraffe") }),
+        found(&engine, &Asked { loosely: true, ..asked("exponential zebra unicorn giraffe") }),
         ["retry"]
     );
     assert_eq!(found(&engine, &asked("shared")).len(), 2);
-    assert_eq!(found(&engine, &PatternQuestion { category: Some("Streams"), ..asked("shared") }), ["queue"]);
-    assert_eq!(
-        found(&engine, &PatternQuestion { difficulty: Some("beginner"), ..asked("shared") }),
-        ["retry"]
-    );
+    assert_eq!(found(&engine, &Asked { category: Some("Streams"), ..asked("shared") }), ["queue"]);
+    assert_eq!(found(&engine, &Asked { difficulty: Some("beginner"), ..asked("shared") }), ["retry"]);
     let snapshot = engine.snapshot().expect("a snapshot");
-    let counted = snapshot.search_patterns(&asked("shared")).expect("an answer");
+    let counted = search(&snapshot, HERE, &asked("shared"));
     assert_eq!(counted.categories, [("errors".to_owned(), 1), ("streams".to_owned(), 1)]);
-    let overview = snapshot.catalogue(HERE, None).expect("an overview");
+    let overview = snapshot.catalogue(&sight(&snapshot, HERE), None).expect("an overview");
     assert_eq!((overview.patterns, overview.tags), (2, vec![("shared".to_owned(), 2)]));
-    assert_eq!(snapshot.catalogue(HERE, Some("ERRORS")).expect("an overview").patterns, 1);
+    assert_eq!(snapshot.catalogue(&sight(&snapshot, HERE), Some("ERRORS")).expect("an overview").patterns, 1);
 }
 
 #[test]
@@ -85,12 +102,10 @@ fn the_nearest_of_one_id_is_the_pattern() {
     take_in_with(&engine, &near, "b.md", &pattern("retry", "hidden", "beginner", "Try again."));
     let both = [ScopeId(3), ScopeId::GLOBAL_DEFAULT];
     let snapshot = engine.snapshot().expect("a snapshot");
-    let counted = |scopes| {
-        let question = PatternQuestion { scopes, ..asked("try again") };
-        snapshot.search_patterns(&question).expect("an answer").categories
-    };
+    let counted = |scopes: &[ScopeId]| search(&snapshot, scopes, &asked("try again")).categories;
     assert_eq!(counted(&both[..]), [("near".to_owned(), 1)]);
     assert_eq!(counted(HERE), [("far".to_owned(), 1)]);
+    let both = sight(&snapshot, &both);
     let stored = snapshot.pattern(&both, "retry").expect("it can be read").expect("it is there");
     assert_eq!(stored.record.as_document().map(|document| document.path.as_str()), Some("a.md"));
     let hidden = snapshot.patterns_of_one_id(ScopeId(3), "near").expect("it is known");
@@ -116,9 +131,9 @@ fn a_pattern_is_as_it_was_and_can_be_taken_back() {
     assert_eq!(found(&engine, &asked("attempts")), ["again"]);
     assert_eq!(found(&engine, &asked("longer")), [""; 0]);
     let then = engine.snapshot_at(Some(before.at())).expect("a snapshot");
-    assert_eq!(then.search_patterns(&asked("longer")).expect("an answer").ids.len(), 1);
-    assert!(then.pattern(HERE, "retry").expect("it can be read").is_some());
-    assert!(then.pattern(HERE, "again").expect("it can be read").is_none());
+    assert_eq!(search(&then, HERE, &asked("longer")).ids.len(), 1);
+    assert!(then.pattern(&sight(&then, HERE), "retry").expect("it can be read").is_some());
+    assert!(then.pattern(&sight(&then, HERE), "again").expect("it can be read").is_none());
     let wish = UndoWish { target: UndoTarget::Newest(1), any_actor: true, within: None };
     let (actor, origin, tool) = ("me".to_owned(), "here".to_owned(), "undo".to_owned());
     engine

@@ -1,6 +1,6 @@
 //! What a new entry nearly repeats is found wherever it lies: in memory, in a segment of this process or of another.
 
-use kenning_engine::{Engine, Similar};
+use kenning_engine::{Engine, Sight, Similar};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{EntryPatch, NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -22,7 +22,8 @@ fn entry(number: usize) -> NewEntry {
 
 fn similar(engine: &Engine, new: &NewEntry) -> Vec<Id> {
     let snapshot = engine.snapshot().expect("a snapshot");
-    let asked = Similar { scopes: &SCOPES, topic: &new.topic, content: &new.content, except: &[] };
+    let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+    let asked = Similar { sight: &sight, topic: &new.topic, content: &new.content, except: &[] };
     engine.similar(&snapshot, &asked).expect("an answer")
 }
 

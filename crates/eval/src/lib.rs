@@ -2,6 +2,7 @@
 //! tools ask.
 
 mod catalogue;
+mod conversations;
 mod documents;
 mod library;
 mod measure;
@@ -19,11 +20,12 @@ use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
 
 pub use catalogue::{Specific, ask_catalogue};
+pub use conversations::{Conversations, ShownScores, Unit, evaluate_conversations};
 pub use documents::{Files, evaluate_documents};
 pub use library::{Library, quoted, text_of};
 pub use measure::{Interval, Scores, answers};
-pub use recall::{Organisation, RecallScores, evaluate_recall};
 pub use questions::{Figures, Got, Labelled, ask_tree};
+pub use recall::{Organisation, RecallScores, evaluate_recall};
 pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.

@@ -9,8 +9,8 @@ use anyhow::Context;
 use clap::Parser;
 use kenning_engine::Embedder;
 use kenning_eval::{
-    Figures, Files, Labelled, Organisation, Scores, Set, Specific, ask_catalogue, ask_tree, evaluate,
-    evaluate_documents, evaluate_recall,
+    Conversations, Figures, Files, Labelled, Organisation, Scores, Set, Specific, Unit, ask_catalogue,
+    ask_tree, evaluate, evaluate_conversations, evaluate_documents, evaluate_recall,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 #[derive(Parser)]
 struct Arguments {
     /// Folders, one set each
-    #[arg(required_unless_present_any = ["questions", "catalogue", "recall"])]
+    #[arg(required_unless_present_any = ["questions", "catalogue", "recall", "conversations"])]
     sets: Vec<PathBuf>,
     /// Ask the questions of this file (JSON lines: question, pattern, tree) of the documents of a tree
     #[arg(long, requires = "tree", conflicts_with = "sets")]
@@ -38,6 +38,10 @@ struct Arguments {
     /// Ask for the tasks of these organisations (`crates/eval/recall/*.json`), and count the rules that come
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recall: Vec<PathBuf>,
+    /// Store these conversations (`crates/eval/recall/conversations.json`) by turn, by six turns and by session, and count the
+    /// answers that stand in the text
+    #[arg(long, value_name = "FILE")]
+    conversations: Option<PathBuf>,
     /// With `--recall`: how many entries other namespaces have
     #[arg(long, default_value_t = 0)]
     others: usize,
@@ -75,6 +79,19 @@ fn main() -> anyhow::Result<()> {
     }
     if let (Some(questions), Some(tree)) = (&arguments.catalogue, &arguments.tree) {
         return ask_patterns(&arguments, questions, tree);
+    }
+    if let Some(path) = &arguments.conversations {
+        let set = Conversations::read(path)?;
+        for (name, unit, follows) in [
+            ("one turn", Unit::Turns(1), false),
+            ("one turn, each follows the last", Unit::Turns(1), true),
+            ("six turns", Unit::Turns(6), false),
+            ("six turns, each follows the last", Unit::Turns(6), true),
+            ("a session", Unit::Session, false),
+        ] {
+            let scores = evaluate_conversations(&set, unit, follows, arguments.unseen)?;
+            println!("{name}: {}", serde_json::to_string(&scores)?);
+        }
     }
     for path in &arguments.recall {
         let organisation = Organisation::read(path)?;

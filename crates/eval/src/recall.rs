@@ -189,8 +189,7 @@ pub fn evaluate_recall(
     }
     scores.first_five = share(first_five, questions.len());
     scores.in_context = share(in_context, questions.len());
-    for (shares, figure) in
-        [(Shares::None, &mut scores.silent_none), (Shares::Some, &mut scores.silent_some)]
+    for (shares, figure) in [(Shares::None, &mut scores.silent_none), (Shares::Some, &mut scores.silent_some)]
     {
         let asked = organisation.off_topic.iter().filter(|it| it.unseen == unseen && it.shares == shares);
         let (mut silent, mut all) = (0, 0);

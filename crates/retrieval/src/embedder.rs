@@ -64,7 +64,7 @@ impl Embedder {
     /// As near as this is a match for the few nearest texts, so that a question in other words finds something.
     pub(crate) fn floor_of_nearest(&self) -> f32 {
         match self {
-            Embedder::Table => 0.12,
+            Embedder::Table => 0.15,
             #[cfg(feature = "minilm")]
             Embedder::MiniLm(_) => 0.15,
         }

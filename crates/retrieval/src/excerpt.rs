@@ -49,8 +49,15 @@ fn ranked(question: &[Rarity], text: &str, spans: &[Range<usize>]) -> Vec<usize>
     let has = |at: usize, rarity: &Rarity| terms.get(at).is_some_and(|terms| terms.contains(&rarity.term));
     let score = |at: usize| {
         let share = |rarity: &Rarity| {
-            let is_beside = at.checked_sub(1).is_some_and(|before| has(before, rarity)) || has(at + 1, rarity);
-            let counts = if has(at, rarity) { 1.0 } else if is_beside { BESIDE } else { 0.0 };
+            let is_beside =
+                at.checked_sub(1).is_some_and(|before| has(before, rarity)) || has(at + 1, rarity);
+            let counts = if has(at, rarity) {
+                1.0
+            } else if is_beside {
+                BESIDE
+            } else {
+                0.0
+            };
             counts * rarity.idf
         };
         let first = if at == 0 { FIRST } else { 0.0 };
@@ -99,7 +106,8 @@ mod tests {
 
     #[test]
     fn the_best_parts_are_shown_wherever_they_stand() {
-        let text = "Mara went home. It rained all day. The dog is called Biscuit. Dinner was late. Tom slept.";
+        let text =
+            "Mara went home. It rained all day. The dog is called Biscuit. Dinner was late. Tom slept.";
         check("what is the dog called", text, 200, text);
         check("what is the dog called", text, 50, "[…] The dog is called Biscuit. […]");
         check("what is the dog called", text, 64, "[…] The dog is called Biscuit. Dinner was late. […]");

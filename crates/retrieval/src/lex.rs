@@ -34,7 +34,8 @@ cuándo dónde qué está están hay más muy pero puede se su sus lo una un il 
 come quale quando dove perché non più sono è os um uma dos das em no na não como qual quando onde são é het een de van op \
 te met voor niet zijn wordt hoe welke waar aan bij naar ook dan";
 /// Of these words English has some too; they are left out of a question that has another of the words above.
-const FOREIGN_SHARED_WORDS: &str = "die war hat man mit so es am um an in hat bin gut son me per come una dare sole";
+const FOREIGN_SHARED_WORDS: &str =
+    "die war hat man mit so es am um an in hat bin gut son me per come una dare sole";
 
 /// The terms of a text in order, without stop words.
 pub fn terms(text: &str) -> Vec<Arc<str>> {
@@ -86,11 +87,13 @@ pub fn question_words(text: &str) -> Vec<QuestionWord> {
 
 /// Takes stop words of other languages out of a question, if something else is left.
 fn leave_out_foreign(words: &mut Vec<QuestionWord>) {
-    static FOREIGN: LazyLock<[HashSet<&str>; 2]> =
-        LazyLock::new(|| [FOREIGN_STOP_WORDS, FOREIGN_SHARED_WORDS].map(|list| list.split_whitespace().collect()));
+    static FOREIGN: LazyLock<[HashSet<&str>; 2]> = LazyLock::new(|| {
+        [FOREIGN_STOP_WORDS, FOREIGN_SHARED_WORDS].map(|list| list.split_whitespace().collect())
+    });
     let [foreign, shared] = &*FOREIGN;
     let is_foreign = words.iter().any(|word| foreign.contains(word.word.as_str()));
-    let stays = |word: &QuestionWord| !foreign.contains(word.word.as_str()) && !shared.contains(word.word.as_str());
+    let stays =
+        |word: &QuestionWord| !foreign.contains(word.word.as_str()) && !shared.contains(word.word.as_str());
     if is_foreign && words.iter().any(stays) {
         words.retain(stays);
     }

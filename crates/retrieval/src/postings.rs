@@ -253,7 +253,11 @@ mod tests {
             let mut list = Postings::default();
             for number in 0..many as u32 {
                 let links: Vec<u8> = (0..2 * (number % 4)).map(|link| (number * 7 + link) as u8).collect();
-                list.push(number * 3, Frequency::new(number as usize % 9, number as usize % 40, number as usize % 3), &links);
+                list.push(
+                    number * 3,
+                    Frequency::new(number as usize % 9, number as usize % 40, number as usize % 3),
+                    &links,
+                );
             }
             let mut bytes = Vec::new();
             list.encode(&mut bytes);
@@ -274,7 +278,13 @@ mod tests {
                 table.each_block(wanted, bytes, &mut each).expect("readable");
                 let expected: Vec<_> = (0..many as u32)
                     .filter(|number| stretch.contains(&(number * 3)))
-                    .map(|n| (n * 3, Frequency::new(n as usize % 9, n as usize % 40, n as usize % 3), n as usize % 4))
+                    .map(|n| {
+                        (
+                            n * 3,
+                            Frequency::new(n as usize % 9, n as usize % 40, n as usize % 3),
+                            n as usize % 4,
+                        )
+                    })
                     .collect();
                 assert_eq!(found, expected, "{many} {stretch:?}");
             }

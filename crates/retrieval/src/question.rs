@@ -92,7 +92,8 @@ impl Survey {
     fn find(&self, index: &Index, text: &str, links: &[Link], title_only: bool) -> Result<Found, Error> {
         let mut found = Found { parts: Vec::new(), df: 0, bigram_df: vec![0; links.len()] };
         for (surveyed, number) in self.parts.iter().zip(0..) {
-            let mut occurrences = Occurrences { postings: Vec::new(), bigrams: vec![Vec::new(); links.len()] };
+            let mut occurrences =
+                Occurrences { postings: Vec::new(), bigrams: vec![Vec::new(); links.len()] };
             in_part!(index, number, part => if let Some(term) = part.term(text) {
                 let within = &surveyed.within;
                 part.postings(&term, within, !links.is_empty(), &mut |local, doc, frequency, follows| {
@@ -235,8 +236,7 @@ impl Index {
         question: &Question<'_>,
         survey: &Survey,
     ) -> Result<Ask, Error> {
-        let sequence =
-            if question.as_written { lex::written_words(text) } else { lex::question_words(text) };
+        let sequence = if question.as_written { lex::written_words(text) } else { lex::question_words(text) };
         let known = sequence.iter().filter(|word| self.embedder.knows(&word.word)).count();
         let is_meaningful = known as f32 >= MEANINGFUL_SHARE * sequence.len() as f32;
         let population = survey.population;
@@ -271,7 +271,7 @@ impl Index {
             if !question.as_written {
                 if embed::row_of(&asked.word).is_some() {
                     self.add_related(survey, asked, idf, title_only, &mut word.variants)?;
-                } else if df == 0 && looked_alike < LOOKALIKES_FOR_MAX {
+                } else if looked_alike < LOOKALIKES_FOR_MAX {
                     looked_alike += 1;
                     self.add_lookalikes(survey, &asked.term, title_only, &mut word.variants)?;
                 }
@@ -344,12 +344,19 @@ impl Index {
             let ratio = (idf / survey.population.idf_of(found.df)).min(1.0);
             let likeness = RELATED_WEIGHT * near.cosine;
             let worth = Worth::new(found.df as f32, likeness * ratio, survey.population);
-            variants.push(Variant { text: term, kind: VariantKind::Related, likeness, worth, found: found.parts });
+            variants.push(Variant {
+                text: term,
+                kind: VariantKind::Related,
+                likeness,
+                worth,
+                found: found.parts,
+            });
         }
         Ok(())
     }
 
-    /// For a word that nothing in sight has, up to four that look like it: it may be mistyped, inflected or compounded.
+    /// For a word that the vocabulary does not have, up to four in sight that look like it: it may be mistyped, inflected or
+    /// compounded.
     fn add_lookalikes(
         &self,
         survey: &Survey,
@@ -358,25 +365,30 @@ impl Index {
         variants: &mut Vec<Variant>,
     ) -> Result<(), Error> {
         const CHARS_MIN: usize = 4;
+        /// For a word that is in sight only its other forms are of interest.
+        const DICE_MIN_KNOWN: f32 = 0.6;
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 4;
         const WEIGHT: f32 = 0.9;
         if term.chars().count() < CHARS_MIN {
             return Ok(());
         }
+        let likeness_min = if variants.is_empty() { DICE_MIN } else { DICE_MIN_KNOWN };
         let (asked, bits) = (trigrams(term), trigram_bits(term));
         // What looks alike shares trigrams, and shared trigrams are shared bits; a few may fall on one bit.
         let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
         let mut alike: Vec<(f32, Arc<str>)> = Vec::new();
         let mut look = |known: &str, known_bits: u64| {
-            if (known_bits & bits).count_ones() < bits_min || known.len() < CHARS_MIN || known.starts_with(LABEL)
+            if (known_bits & bits).count_ones() < bits_min
+                || known.len() < CHARS_MIN
+                || known.starts_with(LABEL)
             {
                 return;
             }
             let is_near = known.len().abs_diff(term.len()) <= 2;
             let spelling = if is_near { dice(&asked, &trigrams(known)) } else { 0.0 };
             let likeness = spelling.max(same_beginning(term, known));
-            if likeness >= DICE_MIN {
+            if likeness >= likeness_min && known != term {
                 alike.push((likeness, known.into()));
             }
         };

@@ -40,7 +40,6 @@ pub struct Population {
 }
 
 impl Population {
-
     /// How much a term tells that `df` of the texts have.
     pub fn idf(self, df: f32) -> f32 {
         (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()

@@ -39,6 +39,8 @@ pub struct Question<'a> {
     pub known_words_only: bool,
     /// How much of the question a match has at least.
     pub least: Least,
+    /// Whether the few nearest texts match by a meaning that would be too far away for others.
+    pub with_nearest: bool,
     /// Whether hits say why they match.
     pub explain: bool,
 }
@@ -179,7 +181,7 @@ impl Index {
             by: question.by,
             by_meaning,
             least: question.least,
-            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, &scored, question.least)).collect(),
+            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, &scored, question)).collect(),
         };
         let (mut best, total) = self.candidates(&judge, &scored, page.end);
         if by_meaning {
@@ -214,8 +216,7 @@ impl Index {
                 first = next;
             }
         }
-        let score =
-            |share: Share<'_>| in_part!(self, share.part, part => score(part, share, question, asks));
+        let score = |share: Share<'_>| in_part!(self, share.part, part => score(part, share, question, asks));
         let many: u32 = shares.iter().map(|share| share.within.many).sum();
         // Words alone take less time than it takes to share them out.
         if question.by == By::Words || many < THREAD_MIN || *THREADS == 1 {
@@ -245,12 +246,13 @@ impl Index {
     }
 
     /// As near as this is a match: what the embedder says, or less for the few nearest.
-    fn floor(&self, ask: &Ask, side: usize, scored: &[Scored], least: Least) -> f32 {
+    fn floor(&self, ask: &Ask, side: usize, scored: &[Scored], question: &Question<'_>) -> f32 {
         if !ask.is_meaningful {
             return f32::MAX;
         }
-        match least {
+        match question.least {
             Least::Half => self.embedder.floor_of_many(),
+            Least::Some if !question.with_nearest => self.embedder.floor(),
             Least::Some => {
                 let nearest = nearest(scored.iter().map(|scored| &scored.sides[side].cosines[..]));
                 self.embedder.floor().min(nearest.max(self.embedder.floor_of_nearest()))
@@ -381,9 +383,8 @@ impl Index {
         let scored_here = &scored[candidate.scored as usize];
         let cosines = scored_here.sides.last().map_or(&[][..], |side| &side.cosines);
         let cosine = cosines.get(candidate.local as usize).copied().unwrap_or(0.0);
-        let has_word = judge.asks.iter().any(|ask| {
-            ask.has_word(candidate.part, scored_here.first + candidate.local)
-        });
+        let has_word =
+            judge.asks.iter().any(|ask| ask.has_word(candidate.part, scored_here.first + candidate.local));
         let (place, score) = (candidate.place, candidate.score);
         let hit = Hit { place, key, score, cosine, has_word, why: None };
         if !explain || judge.asks.is_empty() {
@@ -425,8 +426,7 @@ fn matched(asks: &[Ask], part: u32, local: u32) -> Vec<String> {
         VariantKind::Related => format!("{} (related word)", variant.text),
         VariantKind::Itself | VariantKind::Lookalike => variant.text.to_string(),
     };
-    let mut matched: Vec<String> =
-        words.filter_map(|word| word.in_text(part, local)).map(shown).collect();
+    let mut matched: Vec<String> = words.filter_map(|word| word.in_text(part, local)).map(shown).collect();
     matched.sort();
     matched.dedup();
     matched
@@ -537,12 +537,7 @@ impl Judge<'_> {
     }
 }
 
-fn score(
-    part: &impl Part,
-    share: Share<'_>,
-    question: &Question<'_>,
-    asks: &[Ask],
-) -> Result<Scored, Error> {
+fn score(part: &impl Part, share: Share<'_>, question: &Question<'_>, asks: &[Ask]) -> Result<Scored, Error> {
     let Share { part: number, surveyed, first, within } = share;
     let many = within.many as usize;
     let mut hidden = Vec::new();
@@ -596,7 +591,9 @@ fn score_words(ask: &Ask, part: u32, first: u32, lexical: &mut [f32]) {
             }
         };
         if let [only] = &word.variants[..] {
-            each_score(word, only, ask, part, &locals, &mut |local, score, beside| add(local, score + beside));
+            each_score(word, only, ask, part, &locals, &mut |local, score, beside| {
+                add(local, score + beside)
+            });
             continue;
         }
         says.resize(locals.len(), [0.0; 2]);

@@ -64,8 +64,7 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
         assert!(!shared(entry), "line {} shares a word: {question} / {entry}", number + 1);
         let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: None };
         let (text, by) = (Some(*question), By::WordsAndMeaning);
-        let asked =
-            Question {
+        let asked = Question {
             title: None,
             text,
             sight,
@@ -73,6 +72,7 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
             as_written: false,
             known_words_only: false,
             least: Least::Some,
+            with_nearest: true,
             explain: false,
         };
         let results = index.search(&asked, 0..1000).expect("memory");

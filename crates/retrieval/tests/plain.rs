@@ -124,8 +124,7 @@ impl Told {
 
     /// Whether an answer may show it. What is suppressed or has no label still counts in the statistics of its group.
     fn is_seen(&self, asked: &Asked) -> bool {
-        (self.is_labelled || !asked.labelled)
-            && (!self.is_suppressed || asked.with_suppressed)
+        (self.is_labelled || !asked.labelled) && (!self.is_suppressed || asked.with_suppressed)
     }
 }
 
@@ -201,7 +200,8 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         idf(df) * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length.max(30.0) / mean))
     };
     let df = |term: &str| {
-        read.iter().filter(|(counts, _, _)| counts.get(term).is_some_and(|count| count[2] > 0.0)).count() as f64
+        read.iter().filter(|(counts, _, _)| counts.get(term).is_some_and(|count| count[2] > 0.0)).count()
+            as f64
     };
     let pair_df =
         |pair: &(String, String)| read.iter().filter(|(_, pairs, _)| pairs.contains_key(pair)).count() as f64;
@@ -223,7 +223,8 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
             let frequency = |term: &String| counts.get(term).map_or(0.0, |c| c[usize::from(!title_only)]);
             let beside = |term: &String| {
                 let after = pairs.iter().filter(|pair| !title_only && pair.0 == *term);
-                after.filter_map(|pair| Some((pair, met.get(pair)?)))
+                after
+                    .filter_map(|pair| Some((pair, met.get(pair)?)))
                     .map(|(pair, often)| 0.3 * bm25(*often, *length, pair_df(pair)))
                     .sum::<f64>()
             };
@@ -279,7 +280,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let floor = match (is_meaningful, asked.half) {
         (false, _) => f64::MAX,
         (true, true) => 0.40,
-        (true, false) => f64::min(0.24, f64::max(fifth, 0.12)),
+        (true, false) => f64::min(0.24, f64::max(fifth, 0.15)),
     };
     // Bytes instead of floats may decide about what is exactly at the bar.
     let is_close = |one: f64, other: f64| (one - other).abs() < 0.01;
@@ -324,6 +325,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         as_written: true,
         known_words_only: false,
         least: if asked.half { Least::Half } else { Least::Some },
+        with_nearest: true,
         explain: false,
     };
     let results = index.search(&question, 0..1000).expect("readable");
@@ -337,8 +339,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let mut plain = Index::default();
     for moment in 1..=LAST {
-        each_change(told, moment, |key, ends, after| plain.change(moment, key, ends, after))
-            .expect("memory");
+        each_change(told, moment, |key, ends, after| plain.change(moment, key, ends, after)).expect("memory");
         let step = steps[moment as usize % steps.len()];
         if step == Step::Stay {
             continue;
@@ -360,8 +361,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     }
     let (mut found, at) = directory.open(None).expect("readable");
     for moment in at + 1..=LAST {
-        each_change(told, moment, |key, ends, after| found.change(moment, key, ends, after))
-            .expect("memory");
+        each_change(told, moment, |key, ends, after| found.change(moment, key, ends, after)).expect("memory");
     }
     (plain, found)
 }

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use kenning_engine::{Engine, SectionQuestion};
+use kenning_engine::{Engine, SectionQuestion, Sight};
 use kenning_model::ScopeId;
 use kenning_testkit::corpus::{questions, text};
 use kenning_testkit::measure::{p50, ratio};
@@ -47,8 +47,8 @@ fn main() {
     let asked = questions(ASKED);
     let bare = p50("bare hybrid search, best 10", ASKED, |at| {
         let snapshot = engine.snapshot().expect("a snapshot");
-        let scopes = [ScopeId::GLOBAL_DEFAULT];
-        let question = SectionQuestion { scopes: &scopes, text: &asked[at], only: &[], as_written: false };
+        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let question = SectionQuestion { sight: &sight, text: &asked[at], only: &[], as_written: false };
         snapshot.search_passages(&question, 0..10).expect("an answer");
     });
     for (tool, argument) in [("kb.search", "query"), ("kb.retrieve_evidence", "question")] {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use kenning_engine::{DocumentKind, Engine, Format, Intake, Question};
+use kenning_engine::{By, DocumentKind, Engine, Format, Intake, Question, Sight};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::catalogue::{Fate, catalogue};
@@ -59,13 +59,15 @@ fn measure(many: usize) {
     println!("{:.1} beginners' patterns match a question", total as f64 / ASKED as f64);
     let bare = p50("bare hybrid search, best 10", ASKED, |at| {
         let snapshot = texts.snapshot().expect("a snapshot");
+        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
         let question = Question {
-            scopes: &[ScopeId::GLOBAL_DEFAULT],
+            sight: &sight,
             topic: None,
             content: Some(&asked[at]),
             tags: &[],
             visible_at: None,
-            relevant_only: false,
+            by: By::WordsAndMeaning,
+            known_words_only: false,
             explain: false,
         };
         snapshot.search(&question, 0..10).expect("an answer");

@@ -301,7 +301,7 @@ pub(crate) fn unknown_id(entity_type: EntityType, text: &str) -> Stop {
             "find ids with `query` or `query_graph`, or see in `history` whether it was deleted"
         }
         EntityType::Scope | EntityType::Namespace => "`get_namespaces` lists what there is",
-        EntityType::Document | EntityType::Section => "find sections with `kb.search`",
+        EntityType::Document | EntityType::Section => "find sections with `kb_search`",
     };
     Stop::new(Code::NotFound, format!("there is no {entity_type} `{shown}`; {next}"))
 }

@@ -51,8 +51,10 @@ pub(crate) fn listed(schema: &Map<String, Value>) -> Map<String, Value> {
 fn drop_lengths(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            if object.get("maxLength").is_some_and(Value::is_number) {
-                object.shift_remove("maxLength");
+            for bound in ["maxLength", "minItems", "maxItems", "minimum", "maximum"] {
+                if object.get(bound).is_some_and(Value::is_number) {
+                    object.shift_remove(bound);
+                }
             }
             object.values_mut().for_each(drop_lengths);
         }

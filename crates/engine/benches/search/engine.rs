@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use kenning_engine::{Engine, Question};
+use kenning_engine::{By, Engine, Question, Sight};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::corpus::{SCOPES, Text, corpus, questions, text, visible};
@@ -87,16 +87,19 @@ fn load(engine: &Engine, entries: Vec<NewEntry>) {
 
 fn ask(engine: &Engine, text: &str, scopes: &[ScopeId]) {
     let content = Some(text);
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
     let question = Question {
-        scopes,
+        sight: &sight,
         topic: None,
         content,
         tags: &[],
         visible_at: Some(engine.now()),
-        relevant_only: false,
+        by: By::WordsAndMeaning,
+        known_words_only: false,
         explain: false,
     };
-    engine.snapshot().expect("a snapshot").search(&question, 0..10).expect("an answer");
+    snapshot.search(&question, 0..10).expect("an answer");
 }
 
 /// Resident memory in megabytes, where the system tells.

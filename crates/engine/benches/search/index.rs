@@ -1,12 +1,12 @@
 //! The index by itself, in one segment and in eight with a tail in memory, beside tantivy, FTS5 and a plain scan.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
     By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Sight,
-    Version, embed,
+    Version, embed, lex, weighted_words,
 };
 
 use crate::fts5::Fts5;
@@ -28,8 +28,17 @@ pub fn measure(many: usize, asked: &Asked) {
     let search = |index: &Index, number: usize, groups: &[u32], by: By| -> Vec<u32> {
         let sight = Sight { at: u64::MAX, groups, labels: &[], valid_at: Some(0) };
         let text = Some(asked.questions[number].as_str());
-        let question =
-            Question { title: None, text, sight, by, as_written: false, least: Least::Some, explain: false };
+        let question = Question {
+            title: None,
+            text,
+            sight,
+            by,
+            as_written: false,
+            known_words_only: false,
+            least: Least::Some,
+            with_nearest: true,
+            explain: false,
+        };
         let results = index.search(&question, 0..10).expect("readable");
         results.hits.iter().map(|hit| hit.key as u32).collect()
     };
@@ -100,7 +109,7 @@ fn in_segments(directory: &Directory, many: usize) -> Index {
         let (mut memory, mut at): (Memory, u64) = writer.begin().expect("readable");
         for (text, number) in texts.by_ref().take(size) {
             at = number;
-            memory.change(at, at - 1, None, Some(version(&text)));
+            memory.change(at, at - 1, false, Some(version(&text)));
         }
         writer.append(&memory, at).expect("writable");
     }
@@ -109,15 +118,15 @@ fn in_segments(directory: &Directory, many: usize) -> Index {
     let (mut rest, mut at): (Memory, u64) = writer.begin().expect("readable");
     for (text, number) in texts {
         at = number;
-        index.change(at, at - 1, None, Some(version(&text))).expect("memory");
-        rest.change(at, at - 1, None, Some(version(&text)));
+        index.change(at, at - 1, false, Some(version(&text))).expect("memory");
+        rest.change(at, at - 1, false, Some(version(&text)));
     }
     writer.append(&rest, at).expect("writable");
     index
 }
 
 fn version(text: &Text) -> Version {
-    let document = Document { title: &text.title, body: &text.body, labels: &[] };
+    let document = Document { title: &text.title, body: &text.body, ..Document::default() };
     Version {
         group: text.scope,
         limits: Limits::NONE,
@@ -128,17 +137,32 @@ fn version(text: &Text) -> Version {
 
 /// How many of the ten nearest by exact numbers are among the ten found.
 fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usize, &[u32], By) -> Vec<u32>) {
-    let mut counts = embed::TokenCounts::default();
+    let mut texts_with: HashMap<Arc<str>, u32> = HashMap::new();
     let mut vectors: Vec<f32> = Vec::with_capacity(many * embed::DIM);
     for text in corpus(many) {
-        let tokens = embed::tokens(&format!("{} {}", text.title, text.body));
-        counts.add(tokens.iter().map(|(token, _)| *token), 1);
-        vectors.extend(embed::passage_vector(&tokens));
+        let whole = format!("{} {}", text.title, text.body);
+        for term in lex::terms(&whole).into_iter().collect::<HashSet<_>>() {
+            *texts_with.entry(term).or_default() += 1;
+        }
+        vectors.extend(embed::passage_vector(&embed::tokens(&whole)));
     }
+    // A word of a question counts by how few of the texts have it; all of them are in sight.
+    let rarity = |term: &str| {
+        let all = many as f32;
+        match texts_with.get(term) {
+            Some(some) => (1.0 + (all - *some as f32 + 0.5) / (*some as f32 + 0.5)).ln(),
+            None => (1.0 + all).ln(),
+        }
+    };
     let rows: Vec<u32> = (0..many as u32).collect();
     let (mut found, mut of) = (0, 0);
     for number in 0..FEW {
-        let question = embed::question_vector(&embed::tokens(&asked.questions[number]), &[&counts]);
+        let text = &asked.questions[number];
+        // What a stop word counts is known to whoever weighs the words.
+        let sought = lex::terms(text);
+        let is_sought = |term: &str| sought.iter().any(|it| **it == *term);
+        let words = weighted_words(text, |term| is_sought(term).then(|| rarity(term)));
+        let question = embed::question_vector(&words);
         let exact = exact::exact_top10(&vectors, embed::DIM, &question, &rows);
         let ours: HashSet<u32> = search(index, number, &asked.all, By::Meaning).into_iter().collect();
         found += exact.iter().filter(|row| ours.contains(row)).count();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::Range;
 
-use kenning_engine::{Engine, Question, Snapshot, Stored};
+use kenning_engine::{By, Engine, Question, Sight, Snapshot, Stored};
 use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId};
 use kenning_storage::{
     Committed, DEPTH_MAX, EntryFilter, NewNamespace, NewScope, Request, Touched, TripleFilter, UndoPlan,
@@ -175,11 +175,12 @@ impl Run {
         self.check_tree(&snapshot, state);
         self.check_names(&snapshot, at, from);
         for scope in self.model.scopes_ever() {
-            let closure = snapshot.closure(scope).expect("readable");
-            assert_eq!(closure, state.closure(scope), "what {scope:?} sees as of {at}");
+            let sight = snapshot.sight(scope).expect("readable");
+            let closure = &sight.scopes;
+            assert_eq!(*closure, state.closure(scope), "what {scope:?} sees as of {at}");
             if !closure.is_empty() {
-                self.check_content(&snapshot, state, &closure);
-                self.check_touched(at, &closure);
+                self.check_content(&snapshot, state, &sight);
+                self.check_touched(at, closure);
             }
         }
         for entity_type in [EntityType::Entry, EntityType::Triple] {
@@ -231,21 +232,22 @@ impl Run {
         }
     }
 
-    fn check_content(&self, snapshot: &Snapshot<'_>, state: &State, closure: &[ScopeId]) {
+    fn check_content(&self, snapshot: &Snapshot<'_>, state: &State, sight: &Sight) {
+        let closure = &sight.scopes;
         let entries = state.seen(EntityType::Entry, closure);
-        let found = snapshot.search(&question(closure), ALL).expect("readable");
+        let found = snapshot.search(&question(sight), ALL).expect("readable");
         assert_eq!(found.total as usize, entries.len());
         let hits: Vec<Stored> = found.hits.into_iter().map(|hit| hit.stored).collect();
         assert!(hits.is_sorted_by(|one, next| one.tx_id >= next.tx_id), "newest first");
         assert_eq!(versions(&hits), entries);
 
-        let visible = Question { visible_at: Some(self.engine.now()), ..question(closure) };
+        let visible = Question { visible_at: Some(self.engine.now()), ..question(sight) };
         let visible = snapshot.search(&visible, ALL).expect("readable").hits;
         let is_hidden = |said: &Said| matches!(said, Said::Entry { suppressed: true, .. });
         let expected = entries.iter().filter(|(_, version)| !is_hidden(&version.said)).map(|(id, _)| *id);
         assert_eq!(visible.iter().map(|hit| hit.stored.id).collect::<BTreeSet<_>>(), expected.collect());
 
-        let (triples, count) = snapshot.triples(closure, [None; 3], ALL).expect("readable");
+        let (triples, count) = snapshot.triples(sight, [None; 3], ALL).expect("readable");
         assert_eq!(versions(&triples), state.seen(EntityType::Triple, closure));
         assert_eq!(count as usize, triples.len());
     }
@@ -306,8 +308,9 @@ impl Run {
         for place in state.places() {
             let closure = state.closure(place.number);
             let entries = state.seen(EntityType::Entry, &closure);
+            let sight = Sight { at: snapshot.at(), scopes: closure };
             for word in WORDS {
-                let asked = Question { content: Some(word), ..question(&closure) };
+                let asked = Question { content: Some(word), ..question(&sight) };
                 let found = snapshot.search(&asked, ALL).expect("readable");
                 let found: BTreeSet<Id> = found.hits.iter().map(|hit| hit.stored.id).collect();
                 assert!(found.iter().all(|id| entries.contains_key(id)), "`{word}` as of {at}: {found:?}");
@@ -329,7 +332,7 @@ impl Run {
         for (namespace, _) in tree.namespaces() {
             for (_, scope) in tree.scopes(namespace) {
                 live.insert(scope.number, tree.name(scope));
-                assert!(!snapshot.closure(scope.number).expect("readable").is_empty(), "{scope:?}");
+                assert!(!snapshot.sight(scope.number).expect("readable").scopes.is_empty(), "{scope:?}");
             }
         }
         assert_eq!(live.values().collect::<BTreeSet<_>>().len(), live.len(), "each name once: {live:?}");
@@ -350,14 +353,15 @@ fn caller(who: usize) -> (String, String) {
     (format!("actor {who}"), format!("session {who}"))
 }
 
-fn question(scopes: &[ScopeId]) -> Question<'_> {
+fn question(sight: &Sight) -> Question<'_> {
     Question {
-        scopes,
+        sight,
         topic: None,
         content: None,
         tags: &[],
         visible_at: None,
-        relevant_only: false,
+        by: By::WordsAndMeaning,
+        known_words_only: false,
         explain: false,
     }
 }

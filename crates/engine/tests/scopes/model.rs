@@ -247,6 +247,7 @@ pub enum Refused {
     ChangedSince(Vec<usize>),
     TooFew,
     Contradiction(usize),
+    NeverTogether,
 }
 
 /// What became of a scope that is not there.
@@ -279,6 +280,7 @@ impl Refused {
             Error::ChangedSince { later, .. } => Refused::ChangedSince(numbers(later)),
             Error::TooFewToUndo { .. } => Refused::TooFew,
             Error::Contradiction { many, .. } => Refused::Contradiction(*many as usize),
+            Error::NeverTogether { .. } => Refused::NeverTogether,
             other => panic!("no history leads to {other:?}"),
         }
     }
@@ -373,17 +375,29 @@ impl Model {
         if let Some(place) = self.now().named(name) {
             return self.states[at].place(place.number).map(|place| place.number).ok_or(Lost::NotYet);
         }
-        let once = self.states.iter().rev().find_map(|state| state.named(name)).ok_or(Lost::Never)?;
-        if let Some(place) = self.now().place(once.number) {
-            return Err(Lost::Renamed(self.now().name(place).to_string()));
-        }
-        let last = self.states.iter().rposition(|state| state.place(once.number).is_some());
-        Err(Lost::Deleted(1 + last.expect("it had a name")))
+        // One that was renamed is followed, if it was there at the time.
+        let once = self.once_named(name).filter(|once| self.now().place(*once).is_some());
+        once.filter(|once| self.states[at].place(*once).is_some()).ok_or_else(|| self.lost(name))
     }
 
+    /// The scope that had this name last.
+    fn once_named(&self, name: &ScopeName) -> Option<ScopeId> {
+        self.states.iter().rev().find_map(|state| state.named(name)).map(|place| place.number)
+    }
+
+    /// Why no scope has this name now.
+    fn lost(&self, name: &ScopeName) -> Lost {
+        let Some(once) = self.once_named(name) else { return Lost::Never };
+        if let Some(place) = self.now().place(once) {
+            return Lost::Renamed(self.now().name(place).to_string());
+        }
+        let last = self.states.iter().rposition(|state| state.place(once).is_some());
+        Lost::Deleted(1 + last.expect("it had a name"))
+    }
+
+    /// What is written names a scope by the name that it has now.
     fn found(&self, name: &ScopeName) -> Result<&Place, Refused> {
-        let scope = self.find(name, self.head()).map_err(Refused::UnknownScope)?;
-        Ok(self.now().place(scope).expect("it was found"))
+        self.now().named(name).ok_or_else(|| Refused::UnknownScope(self.lost(name)))
     }
 
     /// What a write would do, or why it is refused.
@@ -486,13 +500,30 @@ impl Model {
             let Some(Said::Entry { scope, content, suppressed }) = self.now().said(id) else {
                 return Err(Refused::UnknownId);
             };
+            if suppress && !self.is_seen_together(active, *scope) {
+                return Err(Refused::NeverTogether);
+            }
             if *suppressed != suppress {
                 let said = Said::Entry { scope: *scope, content: content.clone(), suppressed: suppress };
                 draft.changes.push((Some(id), Some(said)));
             }
         }
-        draft.existing.extend(suppressed.iter().map(|id| self.now().0[id].tx).max());
+        draft.existing.extend(suppressed.iter().map(|id| self.settled_in(*id)).max());
         Ok(draft)
+    }
+
+    /// Whether some scope sees both the scope of this entry and that one.
+    fn is_seen_together(&self, entry: Id, other: ScopeId) -> bool {
+        let one = self.now().said(entry).and_then(Said::scope);
+        let closures = self.now().places().map(|place| self.now().closure(place.number));
+        one.is_some_and(|one| closures.into_iter().any(|seen| seen.contains(&one) && seen.contains(&other)))
+    }
+
+    /// The transaction that suppressed an entry, whatever has changed in it since; of another, its last.
+    fn settled_in(&self, id: Id) -> usize {
+        let is_hidden = |state: &&State| matches!(state.said(id), Some(Said::Entry { suppressed: true, .. }));
+        let since = self.states.iter().rev().take_while(is_hidden).last();
+        since.unwrap_or(self.now()).0[&id].tx
     }
 
     fn create_namespace(&self, new: &NewNamespace) -> Result<Draft, Refused> {

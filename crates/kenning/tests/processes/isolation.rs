@@ -25,10 +25,16 @@ const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:to
 fn no_reply_shows_what_the_scope_does_not_see() {
     let store = TempStore::new();
     // Patterns are documents, but where there are no others their tools are not listed by themselves.
-    let mut command = server(store.path());
-    command.args(["--toolsets", "memory,knowledge,patterns,kb,graph"]);
-    let mut client = Client::start(command, Era::Modern, "isolation").expect("the server starts");
-    let world = World::build(&mut client, store.path());
+    let start_with_all = || {
+        let mut command = server(store.path());
+        command.args(["--toolsets", "memory,knowledge,patterns,kb,graph"]);
+        Client::start(command, Era::Modern, "isolation").expect("the server starts")
+    };
+    let mut author = start_with_all();
+    let world = World::build(&mut author, store.path());
+    author.finish().expect("the server ends");
+    // What was written in a session is seen in it wherever it went, so another one asks.
+    let mut client = start_with_all();
     let listed = Listed::ask(&mut client);
     let rows = rows();
     listed.check_rows(&rows);
@@ -282,8 +288,33 @@ impl Asking<'_> {
                 shown.insert(*known);
             }
         }
+        if ["query", "get_task_context"].iter().any(|tool| call.params["name"] == *tool) {
+            replies.iter().for_each(|reply| self.check_elsewhere(&asked, call.reach, reply));
+        }
         self.check_enough(&asked, call.shows, &replies, (&within, &shown));
         !shown.is_empty()
+    }
+
+    /// A reply may tell that other scopes of the namespace have entries and how many, and nothing of other namespaces.
+    fn check_elsewhere(&self, asked: &str, reach: Reach, reply: &str) {
+        let foreign = self.world.foreign_names(&self.asker.name, reach);
+        let named = foreign.iter().find(|name| reply.contains(**name));
+        assert_eq!(named, None, "{asked} names a scope of another namespace: {reply}");
+        let message: Value = serde_json::from_str(reply).expect("a message");
+        let allowed = self.world.elsewhere(&self.asker.name, reach);
+        let told = &message["result"]["structuredContent"]["elsewhere"];
+        for (place, many) in told.as_object().into_iter().flatten() {
+            let what = match place.as_str() {
+                "documents" => ["section", "sections"],
+                "graph" => ["fact", "facts"],
+                _ => ["entry", "entries"],
+            };
+            let (many, of) = text(many).split_once(' ').expect("how many of what");
+            assert!(what.contains(&of), "{asked}: {place} has {many} {of}");
+            let many: usize = many.parse().expect("a number");
+            let most = allowed.get(place.as_str()).copied().unwrap_or(0);
+            assert!(many <= most, "{asked}: {place} has {most} at most: {reply}");
+        }
     }
 
     /// Whether of what is in reach there is shown what has to be.
@@ -350,8 +381,9 @@ impl Asking<'_> {
 
     /// What was written to see what is said about it goes again, so that every scope finds the same store.
     fn take_back(&mut self, params: &Value, written: &Value) {
-        let is_writing =
-            ["store", "store_many", "write_knowledge", "relate"].iter().any(|tool| params["name"] == *tool);
+        let is_writing = ["store", "store_many", "write_knowledge", "update_knowledge", "relate"]
+            .iter()
+            .any(|tool| params["name"] == *tool);
         if is_writing && written["tx_id"].is_u64() && written["written"] != false {
             crate::call(self.client, "undo", json!({"tx_id": written["tx_id"]}));
         }

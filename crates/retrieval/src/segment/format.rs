@@ -76,7 +76,12 @@ impl Totals {
             return Err(damaged("the totals of a segment are not all there"));
         }
         let short = numbers(&bytes[..8]);
-        Ok(Totals { docs: short[0], passages: short[1], first: long(&bytes[8..16]), last: long(&bytes[16..]) })
+        Ok(Totals {
+            docs: short[0],
+            passages: short[1],
+            first: long(&bytes[8..16]),
+            last: long(&bytes[16..]),
+        })
     }
 }
 

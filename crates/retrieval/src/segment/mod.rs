@@ -381,7 +381,8 @@ impl Part for Open {
     }
 
     fn lengths(&self, within: &Stretches) -> i64 {
-        let lengths = |stretch: &Range<Doc>| &self.segment.lengths[stretch.start as usize..stretch.end as usize];
+        let lengths =
+            |stretch: &Range<Doc>| &self.segment.lengths[stretch.start as usize..stretch.end as usize];
         within.docs.iter().flat_map(lengths).map(|length| i64::from(*length)).sum()
     }
 

@@ -134,12 +134,7 @@ pub(crate) fn write(
     file.section(&marks.pairs())?;
     file.numbers(marks.starts())?;
     file.section(&marks.filter())?;
-    let totals = Totals {
-        docs: order.docs.len() as u32,
-        passages,
-        first: span.first,
-        last: span.last,
-    };
+    let totals = Totals { docs: order.docs.len() as u32, passages, first: span.first, last: span.last };
     file.section(&totals.encode())?;
     file.finish()?;
     if sources.iter().all(|source| source.has_vectors()) {

@@ -7,7 +7,7 @@ mod retrieve_context;
 use kenning_engine::Engine;
 use kenning_model::fold;
 use kenning_presentation::text;
-use kenning_tools::{Caller, Stop, sight, scope_name};
+use kenning_tools::{Caller, Stop, scope_name, sight};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptResult, JsonObject, Prompt,

@@ -10,7 +10,7 @@ use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, ScopeNam
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 
 use kenning_tools::memory::item::{EntryItem, TransactionItem, entry_items, transaction_items, triple_items};
-use kenning_tools::{Caller, Code, Listing, Stop, sight, scope_name};
+use kenning_tools::{Caller, Code, Listing, Stop, scope_name, sight};
 use rmcp::ErrorData;
 use rmcp::model::{MetaObject, Resource, ResourceTemplate};
 use serde::Serialize;
@@ -121,7 +121,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
                 tags: &uri.tags,
                 visible_at: (!uri.include_suppressed).then_some(listing.asked_at),
                 by: By::WordsAndMeaning,
-            known_words_only: false,
+                known_words_only: false,
                 explain: false,
             };
             let found = snapshot.search(&question, listing.rows())?;

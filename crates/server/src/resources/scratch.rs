@@ -17,7 +17,7 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 pub(crate) fn template() -> ResourceTemplate {
     ResourceTemplate::new(TEMPLATE, "passage")
         .with_description(
-            "A section that `kb.search` found, kept for half an hour. Prefer `kb.read_excerpt`.",
+            "A section that `kb_search` found, kept for half an hour. Prefer `kb_read_excerpt`.",
         )
         .with_mime_type(MIME_TYPE)
         .with_annotations(

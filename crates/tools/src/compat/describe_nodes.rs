@@ -19,7 +19,7 @@ pub(super) struct Input {
 impl OldName for DescribeNodes {
     const NAME: &'static str = "describe_nodes";
     const ABOUT: &'static str =
-        "Old name of `graph.describe`. Use if told to. Do not use otherwise. Returns at most 50 nodes.";
+        "Old name of `graph_describe`. Use if told to. Do not use otherwise. Returns at most 50 nodes.";
     type Input = Input;
     type New = Describe;
 

@@ -24,7 +24,7 @@ pub(super) struct Input {
 
 impl OldName for ExpandNeighbors {
     const NAME: &'static str = "expand_neighbors";
-    const ABOUT: &'static str = "Old name of `graph.expand`. Use if told to. Do not use otherwise. Returns at most `page_size` (25) nodes within `max_hops` (1).";
+    const ABOUT: &'static str = "Old name of `graph_expand`. Use if told to. Do not use otherwise. Returns at most `page_size` (25) nodes within `max_hops` (1).";
     type Input = Input;
     type New = Expand;
 

@@ -20,7 +20,7 @@ pub(super) struct Input {
 
 impl OldName for GetEntitiesForSections {
     const NAME: &'static str = "get_entities_for_sections";
-    const ABOUT: &'static str = "Old name of `graph.entities_for_sections`. Use if told to. Do not use otherwise. Returns at most `max_per_section` (20) each.";
+    const ABOUT: &'static str = "Old name of `graph_entities_for_sections`. Use if told to. Do not use otherwise. Returns at most `max_per_section` (20) each.";
     type Input = Input;
     type New = EntitiesForSections;
 

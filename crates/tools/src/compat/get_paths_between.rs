@@ -22,7 +22,7 @@ pub(super) struct Input {
 
 impl OldName for GetPathsBetween {
     const NAME: &'static str = "get_paths_between";
-    const ABOUT: &'static str = "Old name of `graph.paths`. Use if told to. Do not use otherwise. Returns at most `max_paths` (10) of `max_hops` (3).";
+    const ABOUT: &'static str = "Old name of `graph_paths`. Use if told to. Do not use otherwise. Returns at most `max_paths` (10) of `max_hops` (3).";
     type Input = Input;
     type New = Paths;
 

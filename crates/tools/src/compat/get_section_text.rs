@@ -56,7 +56,7 @@ const ROW_BYTES_MAX: usize = 32 * 1024;
 
 impl Tool for GetSectionText {
     const NAME: &'static str = "get_section_text";
-    const ABOUT: &'static str = "Old `kb.read_excerpt`: the beginning of sections. Use if told to. Do not use otherwise. \
+    const ABOUT: &'static str = "Old `kb_read_excerpt`: the beginning of sections. Use if told to. Do not use otherwise. \
         Returns at most `max_bytes_per` (8192, max 32768) of each of at most 50 sections, 60 KiB in all.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

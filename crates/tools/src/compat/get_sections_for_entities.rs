@@ -19,7 +19,7 @@ pub(super) struct Input {
 
 impl OldName for GetSectionsForEntities {
     const NAME: &'static str = "get_sections_for_entities";
-    const ABOUT: &'static str = "Old name of `graph.sections_for_entities`. Use if told to. Do not use otherwise. Returns at most `max_per` (20) for each.";
+    const ABOUT: &'static str = "Old name of `graph_sections_for_entities`. Use if told to. Do not use otherwise. Returns at most `max_per` (20) for each.";
     type Input = Input;
     type New = SectionsForEntities;
 

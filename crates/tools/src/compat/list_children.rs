@@ -21,7 +21,7 @@ pub(super) struct Input {
 
 impl OldName for ListChildren {
     const NAME: &'static str = "list_children";
-    const ABOUT: &'static str = "Old name of `graph.children`. Use if told to. Do not use otherwise. Returns at most `page_size` (50).";
+    const ABOUT: &'static str = "Old name of `graph_children`. Use if told to. Do not use otherwise. Returns at most `page_size` (50).";
     type Input = Input;
     type New = Children;
 

@@ -17,7 +17,7 @@ pub(super) struct Input {
 
 impl OldName for ListParents {
     const NAME: &'static str = "list_parents";
-    const ABOUT: &'static str = "Old name of `graph.parents`. Use if told to. Do not use otherwise. Returns the chain of each of at most 50.";
+    const ABOUT: &'static str = "Old name of `graph_parents`. Use if told to. Do not use otherwise. Returns the chain of each of at most 50.";
     type Input = Input;
     type New = Parents;
 

@@ -70,7 +70,7 @@ const PAGE_SIZE_DEFAULT: u64 = 25;
 
 impl Tool for SearchSections {
     const NAME: &'static str = "search_sections";
-    const ABOUT: &'static str = "Old `kb.search`: no previews, every score. Use if told to. Do not use otherwise. \
+    const ABOUT: &'static str = "Old `kb_search`: no previews, every score. Use if told to. Do not use otherwise. \
         Returns at most `page_size` (25, max 100) of `top_k` (20, max 100) sections.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

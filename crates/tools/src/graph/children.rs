@@ -26,8 +26,8 @@ pub(crate) struct Input {
 impl Tool for Children {
     const NAME: &'static str = "graph.children";
     const ABOUT: &'static str = "List the sections that a section or document has, in order: an outline. \
-        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
-        Returns at most `page_size` (default 25, max 100); for more pass `next_cursor` as `cursor`; for what is above call `graph.parents`.";
+        Use after `kb_search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Returns at most `page_size` (default 25, max 100); for more pass `next_cursor` as `cursor`; for what is above call `graph_parents`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

@@ -35,8 +35,8 @@ pub(crate) enum Field {
 impl Tool for Describe {
     const NAME: &'static str = "graph.describe";
     const ABOUT: &'static str = "Say what nodes are: title, level, size. Ids of sections and documents, or names of entities. \
-        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text (`kb.read_excerpt`, once 3 passages are left). \
-        Returns at most 50 nodes; for neighbours call `graph.expand`.";
+        Use after `kb_search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text (`kb_read_excerpt`, once 3 passages are left). \
+        Returns at most 50 nodes; for neighbours call `graph_expand`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

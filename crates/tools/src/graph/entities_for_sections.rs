@@ -28,8 +28,8 @@ pub(super) const MAX_PER_DEFAULT: u64 = 20;
 impl Tool for EntitiesForSections {
     const NAME: &'static str = "graph.entities_for_sections";
     const ABOUT: &'static str = "List what sections mention: code, commands, defined terms, names. \
-        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
-        Returns at most `max_per_section` (default 20, max 100) each; then call `graph.sections_for_entities`.";
+        Use after `kb_search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Returns at most `max_per_section` (default 20, max 100) each; then call `graph_sections_for_entities`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

@@ -55,7 +55,7 @@ const NODES_MAX: usize = 2_000;
 impl Tool for Expand {
     const NAME: &'static str = "graph.expand";
     const ABOUT: &'static str = "List what is around sections, documents or entities: parts, links, mentions, facts. \
-        Use for all that is around a name of the graph, whatever the relation (`entity:auth`), or after `kb.search` on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Use for all that is around a name of the graph, whatever the relation (`entity:auth`), or after `kb_search` on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
         Returns at most `page_size` nodes (default 25, max 100), nearest first, within `max_hops` (default 1, max 3); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

@@ -23,8 +23,8 @@ pub(crate) struct Input {
 impl Tool for Parents {
     const NAME: &'static str = "graph.parents";
     const ABOUT: &'static str = "List what sections are part of: the sections above them, then their document. \
-        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
-        Returns the whole chain of each of at most 50 sections; for what is below call `graph.children`.";
+        Use after `kb_search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Returns the whole chain of each of at most 50 sections; for what is below call `graph_children`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

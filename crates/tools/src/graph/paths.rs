@@ -53,8 +53,8 @@ const NODES_MAX: usize = 50_000;
 impl Tool for Paths {
     const NAME: &'static str = "graph.paths";
     const ABOUT: &'static str = "Find how sections, documents or entities are linked: the shortest paths between `a_ids` and `b_ids`, whichever way edges point. \
-        Use for how two names of the graph are connected (`entity:auth`), or after `kb.search` on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
-        Returns at most `max_paths` (default 10, max 50) of `max_hops` (default 3, max 5); if there is none, raise it or call `graph.expand`.";
+        Use for how two names of the graph are connected (`entity:auth`), or after `kb_search` on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Returns at most `max_paths` (default 10, max 50) of `max_hops` (default 3, max 5); if there is none, raise it or call `graph_expand`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

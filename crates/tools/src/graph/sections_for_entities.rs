@@ -27,8 +27,8 @@ pub(crate) struct Input {
 impl Tool for SectionsForEntities {
     const NAME: &'static str = "graph.sections_for_entities";
     const ABOUT: &'static str = "List the sections that mention entities, newest first; entities by id or by name. \
-        Use after `kb.search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
-        Returns at most `max_per` (default 20, max 100) for each; to read one, pass its id to `kb.read_excerpt`.";
+        Use after `kb_search`, on its top 1 to 3 candidates. Do not use if `graph_disabled`, or for text until 3 passages are left. \
+        Returns at most `max_per` (default 20, max 100) for each; to read one, pass its id to `kb_read_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

@@ -36,7 +36,7 @@ impl<'a> Seen<'a> {
     ) -> Result<Seen<'a>, Stop> {
         if !ctx.caller.has_graph {
             let message =
-                "the graph is off on this server (`--no-graph`); use `kb.search` or `kb.retrieve_evidence`";
+                "the graph is off on this server (`--no-graph`); use `kb_search` or `kb_retrieve_evidence`";
             return Err(Stop::new(Code::InvalidArgument, message));
         }
         let scope = scope.unwrap_or_default();

@@ -26,7 +26,7 @@ const TOKENS_DEFAULT: u64 = 150;
 impl Tool for ExpandExcerpt {
     const NAME: &'static str = "kb.expand_excerpt";
     const ABOUT: &'static str = "Grow what you read last of a passage, else its best span, on either side. \
-        Use when an excerpt or quote lacks its context. Do not use to read on from the end (`kb.read_excerpt` with `start_char`). \
+        Use when an excerpt or quote lacks its context. Do not use to read on from the end (`kb_read_excerpt` with `start_char`). \
         Returns the grown excerpt, by `before_tokens` and `after_tokens` (default 150, max 800 each), at most 32 KiB.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;

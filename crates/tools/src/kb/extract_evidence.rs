@@ -100,8 +100,8 @@ impl Wanted {
 impl Tool for ExtractEvidence {
     const NAME: &'static str = "kb.extract_evidence";
     const ABOUT: &'static str = "Quote the sentences of found passages that answer a question. \
-        Use after `kb.search` when you have chosen passages. Do not use without passages (`kb.retrieve_evidence` does both). \
-        Returns at most `max_quotes` (default 6, max 12) quotes of `max_quote_tokens` (default 80, max 200) with citations; for more call `kb.expand_excerpt`.";
+        Use after `kb_search` when you have chosen passages. Do not use without passages (`kb_retrieve_evidence` does both). \
+        Returns at most `max_quotes` (default 6, max 12) quotes of `max_quote_tokens` (default 80, max 200) with citations; for more call `kb_expand_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;
@@ -144,7 +144,7 @@ const GAP_BYTES_MAX: usize = 4;
 /// One citation for the quotes of a passage. A section's id is good wherever a passage's is, in every later session too.
 pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     if quotes.is_empty() {
-        return "No sentence answers this. Try `kb.search` with other words.".to_owned();
+        return "No sentence answers this. Try `kb_search` with other words.".to_owned();
     }
     let mut text = String::new();
     for (number, of_passage) in (1..).zip(by_passage(quotes)) {
@@ -164,7 +164,7 @@ pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     }
     let doubt = doubt.map(|doubt| format!("{doubt} ")).unwrap_or_default();
     format!(
-        "{doubt}Found {}. {}\nFor more around one call `kb.expand_excerpt` with its section as `passage_id`.",
+        "{doubt}Found {}. {}\nFor more around one call `kb_expand_excerpt` with its section as `passage_id`.",
         counted(quotes.len(), "quote"),
         as_data(text.trim_end())
     )

@@ -43,7 +43,7 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
             let shown = kenning_presentation::text::quote(name, 64);
             Stop::new(
                 Code::NotFound,
-                format!("there is no passage {shown} any more, or never was; search again with `kb.search` for a new one"),
+                format!("there is no passage {shown} any more, or never was; search again with `kb_search` for a new one"),
             )
         })?,
     };

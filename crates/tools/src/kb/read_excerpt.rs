@@ -60,9 +60,9 @@ pub(super) const EXCERPT_BYTES_MAX: usize = 32 * 1024;
 
 impl Tool for ReadExcerpt {
     const NAME: &'static str = "kb.read_excerpt";
-    const ABOUT: &'static str = "Read a piece of a passage that `kb.search` found. \
+    const ABOUT: &'static str = "Read a piece of a passage that `kb_search` found. \
         Use when the preview or quotes are not enough. Do not use on many passages; narrow down to three first. \
-        Returns at most `max_tokens` (default 300, max 800); for more pass `next_start_char` as `start_char`, or call `kb.expand_excerpt`.";
+        Returns at most `max_tokens` (default 300, max 800); for more pass `next_start_char` as `start_char`, or call `kb_expand_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

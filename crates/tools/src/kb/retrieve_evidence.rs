@@ -76,7 +76,7 @@ impl Tool for RetrieveEvidence {
     const NAME: &'static str = "kb.retrieve_evidence";
     const ABOUT: &'static str = "Quote the sentences of ingested documents that answer a question, with citations. \
         Use first for any question about the documentation. Do not use for remembered facts (`query`, `get_task_context`). \
-        Returns at most `max_quotes` (default 6, max 12) quotes from the best `top_k` (default 5, max 20) sections; for more around a quote call `kb.expand_excerpt`.";
+        Returns at most `max_quotes` (default 6, max 12) quotes from the best `top_k` (default 5, max 20) sections; for more around a quote call `kb_expand_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

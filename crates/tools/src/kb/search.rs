@@ -122,8 +122,8 @@ const SNIPPET_CHARS_DEFAULT: u64 = 280;
 impl Tool for Search {
     const NAME: &'static str = "kb.search";
     const ABOUT: &'static str = "Find sections of ingested documents; previews are the sentences that answer best. \
-        Use to explore, or to choose what to read. Do not use for a question (`kb.retrieve_evidence`) or remembered facts (`query`). \
-        Returns at most `top_k` (default 5, max 20) results, one per document, never whole text; read with `kb.read_excerpt`.";
+        Use to explore, or to choose what to read. Do not use for a question (`kb_retrieve_evidence`) or remembered facts (`query`). \
+        Returns at most `top_k` (default 5, max 20) results, one per document, never whole text; read with `kb_read_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
     const COLUMNS: Columns = &[
         ("rank", "integer"),
@@ -278,7 +278,7 @@ impl Tool for Search {
             None => String::new(),
         };
         format!(
-            "Found {} for {query}. {}\nRead one with `kb.read_excerpt`, quote from several with `kb.extract_evidence`.{more}{debugged}",
+            "Found {} for {query}. {}\nRead one with `kb_read_excerpt`, quote from several with `kb_extract_evidence`.{more}{debugged}",
             counted(output.results.len(), "section"),
             as_data(&lines.join("\n"))
         )

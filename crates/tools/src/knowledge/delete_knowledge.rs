@@ -30,7 +30,7 @@ pub(crate) struct Output {
 
 impl Tool for DeleteKnowledge {
     const NAME: &'static str = "delete_knowledge";
-    const ABOUT: &'static str = "Remove an entry. Use when it is plainly wrong or no longer wanted. \
+    const ABOUT: &'static str = "As `delete`, for an entry. Use when it is wrong or no longer wanted. \
         Do not use when another entry contradicts it (`resolve_knowledge_collision`). \
         Returns id, tx_id; `undo` with it brings the entry back.";
     const EFFECT: Effect = Effect::Removes;

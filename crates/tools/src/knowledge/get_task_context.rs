@@ -130,8 +130,8 @@ impl JsonSchema for Output {
 
 impl Tool for GetTaskContext {
     const NAME: &'static str = "get_task_context";
-    const ABOUT: &'static str = "The rules and facts to work by, before you start on a task. \
-        Split the task into 1 to 15 queries (\"git commit message rules\", \"git push branch safety\"). \
+    const ABOUT: &'static str = "The rules and facts to work by. Use before you start on a task: \
+        split it into 1 to 15 queries (\"git commit message rules\", \"git push branch safety\"). \
         Do not use to look something up or list entries (`query`) or for links between things (`query_graph`). \
         Returns content by scope and id, the nearest scope first, where entries differ the nearer holds; \
         `contradictions`, `left_out`, `nothing_for`, `elsewhere` when there are any; at most `max_tokens` (4000).";
@@ -149,7 +149,8 @@ impl Tool for GetTaskContext {
         let task = Task { snapshot: &snapshot, sight: &sight, size: input.task_size.map(TaskSize::from) };
         let pinned = task.fitting(snapshot.pinned(&sight, now, PINNED_MAX)?);
         let matched = task.matched(&matches, &pinned)?;
-        let little = task.little(snapshot.newest_entries(&sight, now, LITTLE_ENTRIES + 1)?, !matched.is_empty());
+        let little =
+            task.little(snapshot.newest_entries(&sight, now, LITTLE_ENTRIES + 1)?, !matched.is_empty());
         let is_everything = little.is_some();
         let rest = task.rest(little.unwrap_or_default(), &pinned, &matched);
         let nothing_for: Notes = matches
@@ -225,9 +226,10 @@ impl Output {
             notes.iter().map(|(key, note)| format!("{key}{between}{note}")).collect::<Vec<_>>().join("; ")
         };
         if !self.contradictions.is_empty() {
-            let ids = self.contradictions.iter().map(|(id, note)| {
-                format!("{id} and {}", note.split(':').next().unwrap_or_default())
-            });
+            let ids = self
+                .contradictions
+                .iter()
+                .map(|(id, note)| format!("{id} and {}", note.split(':').next().unwrap_or_default()));
             let ids: Vec<String> = ids.collect();
             text.push_str(&format!(
                 "\nLikely contradictions (the nearer scope holds; in one scope settle with `resolve_knowledge_collision`): {}.",
@@ -441,7 +443,8 @@ fn cost(content: &str) -> usize {
 
 /// Pairs that most likely contradict each other, the nearer first, with the text of the other.
 fn contradictions(shown: &[(Candidate, String)]) -> Notes {
-    let compared: Vec<&Entry> = shown.iter().take(COMPARED_MAX).map(|(candidate, _)| &candidate.entry).collect();
+    let compared: Vec<&Entry> =
+        shown.iter().take(COMPARED_MAX).map(|(candidate, _)| &candidate.entry).collect();
     let note = |[one, other]: [usize; 2]| {
         let ((one, _), (other, text)) = (&shown[one], &shown[other]);
         (one.id.to_string(), format!("{}: {}", other.id, cut(text, CONTRADICTION_BYTES)))

@@ -32,7 +32,7 @@ pub(crate) struct Output {
 impl Tool for ResolveKnowledgeCollision {
     const NAME: &'static str = "resolve_knowledge_collision";
     const ABOUT: &'static str = "Settle entries that contradict each other: one stays active, the others are hidden everywhere. \
-        Use when `get_task_context` names a collision and you know which holds; ask the person if you do not. \
+        Use when `get_task_context` names `contradictions` and you know which holds. \
         With no `suppressed_ids` a hidden entry is active again. Do not use where each holds in its own scope. Returns the ids and tx_id for `undo`.";
     const EFFECT: Effect = Effect::WritesOnce;
     type Input = Input;

@@ -36,7 +36,7 @@ pub(crate) struct Input {
 
 impl Tool for UpdateKnowledge {
     const NAME: &'static str = "update_knowledge";
-    const ABOUT: &'static str = "Change an entry's content, context, topic or sizes, or move it to another scope; the rest stays. \
+    const ABOUT: &'static str = "As `update`, and moves an entry to another scope. \
         Use when it is outdated or in the wrong place. Do not use for a new fact (`write_knowledge`). Returns id, scope, tx_id, `similar`.";
     const EFFECT: Effect = Effect::Writes;
     const HAS_NOTE: bool = true;

@@ -31,7 +31,7 @@ pub(crate) struct Input {
 
 impl Tool for WriteKnowledge {
     const NAME: &'static str = "write_knowledge";
-    const ABOUT: &'static str = "Keep a hard fact, rule or guide for all who work in the scope or below it. \
+    const ABOUT: &'static str = "As `store`, for a rule or guide that all who work in the scope, or below it, are to follow. \
         Use when others will need it; write `context` as they would ask (\"nodejs node.js express jwt auth middleware\"). \
         Do not use to change an entry (`update_knowledge`). Returns id, scope, tx_id and up to 3 `similar` entries.";
     const EFFECT: Effect = Effect::Writes;

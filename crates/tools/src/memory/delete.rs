@@ -66,7 +66,7 @@ fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
 impl Tool for Delete {
     const NAME: &'static str = "delete";
     const ABOUT: &'static str = "Remove an entry, or with `entity_type` triple a triple. \
-        Use when it is plainly wrong or no longer wanted. Do not use to correct it (`update`). \
+        Use when it is wrong or no longer wanted. Do not use to correct it (`update`). \
         Returns tx_id; `undo` with it brings the item back.";
     const EFFECT: Effect = Effect::Removes;
     type Input = Input;

@@ -230,7 +230,12 @@ pub struct LeanEntry {
 
 impl LeanEntry {
     /// `parts` makes the best parts of a text that is longer than the room for it.
-    pub fn new(item: EntryItem, asked: &str, room: usize, parts: impl Fn(&str, usize) -> String) -> LeanEntry {
+    pub fn new(
+        item: EntryItem,
+        asked: &str,
+        room: usize,
+        parts: impl Fn(&str, usize) -> String,
+    ) -> LeanEntry {
         let (mut content, mut excerpt, mut bytes) = (None, None, None);
         if item.content.len() <= room {
             content = Some(item.content);
@@ -259,9 +264,13 @@ impl LeanEntry {
     pub fn lines(&self) -> String {
         let scope = self.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
         let hidden = self.hidden.map(|why| format!(" ({why})")).unwrap_or_default();
-        let topic = if self.topic.is_empty() { String::new() } else { format!(" {}", one_line(&self.topic, 512)) };
-        let tags =
-            if self.tags.is_empty() { String::new() } else { format!(" [{}]", one_line(&self.tags.join(", "), 200)) };
+        let topic =
+            if self.topic.is_empty() { String::new() } else { format!(" {}", one_line(&self.topic, 512)) };
+        let tags = if self.tags.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", one_line(&self.tags.join(", "), 200))
+        };
         let cut = self.bytes.map(|bytes| format!(" (parts of {bytes} bytes)")).unwrap_or_default();
         let text = self.content.as_ref().or(self.excerpt.as_ref()).map_or("", String::as_str);
         let text = text.replace('\n', "\n  ");
@@ -273,10 +282,8 @@ impl LeanEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Detail {
-    /// What was stored, and what is needed to go on.
     #[default]
     Lean,
-    /// Every field.
     Full,
 }
 

@@ -70,19 +70,20 @@ pub(crate) struct Output {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Item {
+#[serde(untagged)]
+enum Item {
+    Lean(Box<Explained<LeanEntry>>),
+    Full(Box<Explained<EntryItem>>),
+}
+
+/// An entry and, if that was asked, why it matched.
+#[derive(Serialize, JsonSchema)]
+struct Explained<T> {
     #[serde(flatten)]
-    entry: Shown,
+    entry: T,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Why")]
     explain: Option<Why>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(untagged)]
-enum Shown {
-    Lean(Box<LeanEntry>),
-    Full(Box<EntryItem>),
 }
 
 /// Why an entry matched.
@@ -119,9 +120,9 @@ const ROOM: [(usize, usize); 4] = [(5, 2000), (10, 1000), (20, 400), (usize::MAX
 
 impl Tool for Query {
     const NAME: &'static str = "query";
-    const ABOUT: &'static str = "Find entries, or list them. Use to look something up, to answer from memory, and to read entries whole (`ids`). \
-        `topic` words are sought in topics, `content` words anywhere, also by meaning; any word matches, the best come first; without words the newest. \
-        Do not use before a task (`get_task_context`), for links between things (`query_graph`) or past changes (`history`). \
+    const ABOUT: &'static str = "Find entries. Use to look something up, to answer from memory, and to read entries whole (`ids`). \
+        Any word or like meaning matches, the best come first; without words the newest. \
+        Do not use before a task (`get_task_context`), for links (`query_graph`) or past changes (`history`). \
         Returns at most `limit` (20, max 200), long ones as their best parts; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const COLUMNS: Columns = &[
@@ -199,18 +200,20 @@ impl Tool for Query {
         };
         let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
         let texts: Vec<&str> = words.into_iter().flatten().collect();
-        let rarities = if full || texts.is_empty() { Vec::new() } else { snapshot.rarities(&sight, &texts)? };
+        let rarities =
+            if full || texts.is_empty() { Vec::new() } else { snapshot.rarities(&sight, &texts)? };
         let entries = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
         let explained = found.hits.into_iter().map(|hit| hit.explanation);
         let first = listing.rows().start as usize;
         let item = |(rank, (entry, why)): (usize, (EntryItem, Option<Explanation>))| {
             let explain = why.map(|why| Why::new(why, &entry));
             if full {
-                return Item { entry: Shown::Full(Box::new(entry)), explain };
+                return Item::Full(Box::new(Explained { entry, explain }));
             }
             let room = if ids.is_some() { usize::MAX } else { room(first + rank) };
             let parts = |text: &str, room: usize| excerpt(&rarities, text, room);
-            Item { entry: Shown::Lean(Box::new(LeanEntry::new(entry, &scope.to_string(), room, parts))), explain }
+            let entry = LeanEntry::new(entry, &scope.to_string(), room, parts);
+            Item::Lean(Box::new(Explained { entry, explain }))
         };
         let items = entries.into_iter().zip(explained).enumerate().map(item).collect();
         let items = ctx.fitting(items, ROWS_EMBEDDED_BYTES_MAX, Item::cut_to_fit);
@@ -220,9 +223,9 @@ impl Tool for Query {
             true => Some(elsewhere(snapshot, &sight, &scope, &texts, listing.asked_at)?),
             false => None,
         };
-        let elsewhere = elsewhere.filter(|notes| !notes.is_empty()).map(|notes| {
-            notes.into_iter().map(|(place, many)| (place, many.into())).collect()
-        });
+        let elsewhere = elsewhere
+            .filter(|notes| !notes.is_empty())
+            .map(|notes| notes.into_iter().map(|(place, many)| (place, many.into())).collect());
         Ok(Output { list: list.with(set), elsewhere, asked, is_degraded: found.is_degraded })
     }
 
@@ -234,9 +237,10 @@ impl Tool for Query {
         let total = counted(list.total_count as usize, "entry");
         let matching = asked.words();
         if list.items.is_empty() {
-            let places = elsewhere.iter().flatten().map(|(place, many)| {
-                format!("{place}: {}", many.as_str().unwrap_or_default())
-            });
+            let places = elsewhere
+                .iter()
+                .flatten()
+                .map(|(place, many)| format!("{place}: {}", many.as_str().unwrap_or_default()));
             let places: Vec<String> = places.collect();
             let hint = match (matching.is_empty(), places.is_empty()) {
                 (true, _) => " Keep something with `store`.".to_owned(),
@@ -279,7 +283,12 @@ impl Narrowed {
     }
 
     /// Every match is looked at, so that the total is exact.
-    fn search(&self, snapshot: &Snapshot<'_>, question: &Question<'_>, listing: &Listing<'_>) -> Result<Found, Stop> {
+    fn search(
+        &self,
+        snapshot: &Snapshot<'_>,
+        question: &Question<'_>,
+        listing: &Listing<'_>,
+    ) -> Result<Found, Stop> {
         let mut found = snapshot.search(question, 0..u64::MAX)?;
         let mut kept = Vec::new();
         for hit in found.hits {
@@ -296,13 +305,19 @@ impl Narrowed {
         }
         found.total = kept.len() as u64;
         let rows = listing.rows();
-        found.hits = kept.into_iter().skip(rows.start as usize).take((rows.end - rows.start) as usize).collect();
+        found.hits =
+            kept.into_iter().skip(rows.start as usize).take((rows.end - rows.start) as usize).collect();
         Ok(found)
     }
 }
 
 /// The entries with these ids that are in sight, in the order of the ids.
-fn named(snapshot: &Snapshot<'_>, sight: &Sight, ids: &[String], listing: &Listing<'_>) -> Result<Found, Stop> {
+fn named(
+    snapshot: &Snapshot<'_>,
+    sight: &Sight,
+    ids: &[String],
+    listing: &Listing<'_>,
+) -> Result<Found, Stop> {
     let mut hits = Vec::new();
     for text in ids {
         let stored = Id::parse(text).map(|id| snapshot.entry(id)).transpose()?.flatten();
@@ -323,11 +338,11 @@ pub(crate) fn degraded(is_degraded: bool) -> Map<String, Value> {
 
 impl Item {
     fn lines(&self) -> String {
-        let lines = match &self.entry {
-            Shown::Lean(entry) => entry.lines(),
-            Shown::Full(entry) => entry_lines(entry, FULL_BYTES),
+        let (lines, explain) = match self {
+            Item::Lean(shown) => (shown.entry.lines(), &shown.explain),
+            Item::Full(shown) => (entry_lines(&shown.entry, FULL_BYTES), &shown.explain),
         };
-        let Some(why) = &self.explain else { return lines };
+        let Some(why) = explain else { return lines };
         let terms = one_line(&why.matched_terms.join(", "), 300);
         format!(
             "{lines}\n  (score {:.3}: words {:.3}, meaning {:.3}; matched: {terms})",
@@ -336,9 +351,12 @@ impl Item {
     }
 
     fn cut_to_fit(self) -> Item {
-        match self.entry {
-            Shown::Full(entry) => Item { entry: Shown::Full(Box::new(entry.cut_to_fit())), ..self },
-            Shown::Lean(_) => self,
+        match self {
+            Item::Full(shown) => {
+                let Explained { entry, explain } = *shown;
+                Item::Full(Box::new(Explained { entry: entry.cut_to_fit(), explain }))
+            }
+            Item::Lean(_) => self,
         }
     }
 }

@@ -67,7 +67,7 @@ fn walked<'a>(
 impl Tool for QueryGraph {
     const NAME: &'static str = "query_graph";
     const ABOUT: &'static str = "Look triples up by subject, predicate and/or object: whole values, case ignored; none gives all. \
-        Use when you know one end or the relation; with `max_hops` for all that depends on something, near and far (`object`), or all that it depends on (`subject`). Do not use for text (`query`). \
+        Use when you know one end or the relation; `max_hops` follows one relation: all that depends on X is `object` X. Do not use for text (`query`). \
         Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const HAS_NOTE: bool = true;

@@ -64,8 +64,7 @@ impl Tool for Relate {
     const NAME: &'static str = "relate";
     const ABOUT: &'static str = "Link two things in the graph: subject, predicate, object (\"api\", \"depends on\", \"auth\"). \
         Use for relations you will walk or look up. Do not use for prose (`store`). \
-        Returns the triple, tx_id and `conflicts` with another object; an identical triple is not written again; `similar_names` may be the same thing. \
-        Look up with `query_graph`.";
+        Returns the triple, tx_id, `conflicts` with another object, `similar_names`; an identical triple is not written again.";
     const EFFECT: Effect = Effect::WritesOnce;
     const HAS_NOTE: bool = true;
     type Input = Input;

@@ -56,6 +56,9 @@ impl JsonSchema for Entries {
     /// The schema of `store` says what its fields mean; every byte here is read by a model too.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut entry = store::Input::<Before>::json_schema(generator).to_value();
+        if let Value::Object(entry) = &mut entry {
+            entry.shift_remove("description");
+        }
         if let Some(Value::Object(fields)) = entry.get_mut("properties") {
             for (name, field) in fields {
                 match (name.as_str(), field) {
@@ -119,10 +122,8 @@ impl JsonSchema for Before {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Index of an earlier entry of this list, or an id.",
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-        })
+        // One type, since some clients take no other; a number is accepted too.
+        json_schema!({"type": "string", "description": "Index of an earlier entry of this list, or an id."})
     }
 }
 

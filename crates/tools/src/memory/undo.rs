@@ -61,9 +61,8 @@ const EXCERPT_BYTES: usize = 300;
 impl Tool for Undo {
     const NAME: &'static str = "undo";
     const ABOUT: &'static str = "Take writes back: one transaction by `tx_id`, or this session's newest `count` (default 1, max 50), all or none. \
-        Use when a write was a mistake. Do not use to correct a fact (`update`). \
-        Returns undone, tx_id, changed_ids; undo that tx_id to have it all again. \
-        CONFLICT if the same ids changed since. Find tx_ids with `history`; try with `dry_run`.";
+        Use when a write was wrong. Do not use to correct a fact (`update`). \
+        Returns undone, tx_id, changed_ids; CONFLICT if the same ids changed since. Find tx_ids with `history`.";
     const EFFECT: Effect = Effect::Removes;
     const HAS_NOTE: bool = true;
     const CHANGES_SCOPES: bool = true;

@@ -396,7 +396,7 @@ impl Shown for Details {
 
     fn hint(&self) -> Option<String> {
         let rest = self.truncated.as_ref().and_then(|truncated| truncated.next_section_id.as_ref());
-        let rest = rest.map(|id| format!("The next section: `kb.read_excerpt` with `passage_id` {id}."));
+        let rest = rest.map(|id| format!("The next section: `kb_read_excerpt` with `passage_id` {id}."));
         let related = self.known_related.as_ref();
         let related =
             related.map(|id| format!("`get_pattern` gives related ones too, such as {}.", value(id)));
@@ -428,12 +428,7 @@ fn title_of(section: &Section) -> String {
     }
 }
 
-fn unknown_id(
-    snapshot: &Snapshot<'_>,
-    sight: &Sight,
-    id: &str,
-    format: Format,
-) -> Result<NeedsInput, Stop> {
+fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str, format: Format) -> Result<NeedsInput, Stop> {
     let values = similar(snapshot, sight, id)?;
     let (heading, message, reason) = match id {
         "" => (
@@ -463,11 +458,7 @@ fn unknown_id(
 }
 
 /// Ids that look like this one, then those of patterns that its words find, each with its title.
-fn similar(
-    snapshot: &Snapshot<'_>,
-    sight: &Sight,
-    id: &str,
-) -> Result<Vec<(String, Option<String>)>, Stop> {
+fn similar(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<Vec<(String, Option<String>)>, Stop> {
     let names = snapshot.catalogue(sight, None)?.names;
     let asked = trigrams(id);
     let mut alike: Vec<(f64, &(String, String))> = names

@@ -187,7 +187,7 @@ const FIELD_BYTES_MAX: usize = 8 * 1024;
 impl Tool for SearchPatterns {
     const NAME: &'static str = "search_patterns";
     const ABOUT: &'static str = "Find patterns of the catalogue. Use when how something is best done may be \
-        catalogued. Do not use for documents (`kb.search`) or facts (`query`). Returns all matches, the first `limitCards` \
+        catalogued. Do not use for documents (`kb_search`) or facts (`query`). Returns all matches, the first `limitCards` \
         (default 3) as cards; asks to narrow more than 20. Then `get_pattern`.";
     const EFFECT: Effect = Effect::Reads;
     const COLUMNS: Columns = &[

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::world::{
-    COMMON, ENVIRONMENT, Kind, Mark, PREDICATE, REPOSITORY, Reach, SECOND_OBJECT, SECOND_PREDICATE, SENTENCE,
-    TAG, World,
+    COMMON, ENVIRONMENT, Kind, Mark, Moment, PREDICATE, REPOSITORY, Reach, SECOND_OBJECT, SECOND_PREDICATE,
+    SENTENCE, TAG, World,
 };
 
 /// Something that a server lists.
@@ -83,6 +83,8 @@ const SECTIONS: Shows<'_> = Shows::All(&[Kind::Section]);
 /// A history names documents, and has no text of them.
 const CHANGED: Shows<'_> = Shows::All(&[Kind::Entry, Kind::Triple, Kind::Document]);
 const NOW: Option<u64> = None;
+const LONG_AGO: &str = "2001-01-01T00:00:00Z";
+const FAR_AWAY: &str = "2101-01-01T00:00:00Z";
 /// So many are answered in one call.
 const QUERIES_MAX: usize = 15;
 /// What is said of itself by a tool that takes an id.
@@ -119,7 +121,6 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "graph_sections_for_entities", OfServer(graph_sections_for_entities)),
         row(Tool, "update", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete", OwnWordsOnly(IDS_AND_NUMBERS)),
-        row(Tool, "update_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "delete_knowledge", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "resolve_knowledge_collision", OwnWordsOnly(IDS_AND_NUMBERS)),
         row(Tool, "create_namespace", OwnWordsOnly(NAMES)),
@@ -174,6 +175,7 @@ pub fn rows() -> Vec<Row> {
         row(Tool, "store", Stored(store)),
         row(Tool, "store_many", Stored(store_many)),
         row(Tool, "write_knowledge", Stored(write_knowledge)),
+        row(Tool, "update_knowledge", OfServer(update_knowledge)),
         row(Tool, "relate", Stored(relate)),
     ]
 }
@@ -205,17 +207,38 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         ask(json!({"tags": [TAG]}), live, Shows::One(Kind::Entry)),
         ask(json!({"include_suppressed": true}), suppressed_too, ENTRIES),
         ask(json!({"content": COMMON, "include_suppressed": true, "explain": true}), suppressed_too, ENTRIES),
+        ask(json!({"detail": "full"}), live, ENTRIES),
+        ask(json!({"content": SENTENCE, "detail": "full", "explain": true, "limit": 3}), live, ENTRIES),
+        ask(json!({"since": LONG_AGO, "until": FAR_AWAY}), live, ENTRIES),
+        ask(json!({"content": COMMON, "since": world.moments[0].time}), live, Shows::Some),
+        ask(json!({"content": COMMON, "until": LONG_AGO}), live, Shows::Some),
+        // What it is depends on who has written it, and never reaches further.
+        ask(json!({"own_only": true}), live, Shows::Some),
+        ask(json!({"own_only": true, "content": COMMON, "detail": "full"}), live, Shows::Some),
     ];
-    for at in world.moments.iter().map(|at| Some(*at)) {
+    for Moment { tx, time } in &world.moments {
+        let at = Some(*tx);
         let (live, suppressed_too) = (Reach::Live(at), Reach::LiveOrSuppressed(at));
         calls.extend([
+            ask(json!({"as_of": time}), live, ENTRIES),
+            ask(json!({"as_of": time, "content": COMMON, "detail": "full"}), live, ENTRIES),
             ask(json!({"as_of_tx_id": at}), live, ENTRIES),
             ask(json!({"as_of_tx_id": at, "content": COMMON, "limit": 5}), live, ENTRIES),
             ask(json!({"as_of_tx_id": at, "tags": [TAG]}), live, Shows::One(Kind::Entry)),
             ask(json!({"as_of_tx_id": at, "include_suppressed": true}), suppressed_too, ENTRIES),
         ]);
     }
-    for Mark { key, .. } in of_kind(world, Kind::Entry) {
+    // A few of them will do.
+    for Mark { id, .. } in of_kind(world, Kind::Entry).step_by(3) {
+        for Moment { tx, .. } in &world.moments {
+            let reach = Reach::LiveOrSuppressed(Some(*tx));
+            calls.push(ask(json!({"ids": [id], "as_of_tx_id": tx, "detail": "full"}), reach, Shows::Of(id)));
+        }
+    }
+    for Mark { key, id, .. } in of_kind(world, Kind::Entry) {
+        calls.push(ask(json!({"ids": [id]}), suppressed_too, Shows::Of(id)));
+        // Without what is suppressed, where nothing is found it is told where else there is something.
+        calls.push(ask(json!({"content": key}), live, Shows::Some));
         calls.push(ask(json!({"content": key, "include_suppressed": true}), suppressed_too, Shows::Some));
         calls.push(ask(json!({"tags": [key], "include_suppressed": true}), suppressed_too, Shows::Some));
     }
@@ -233,13 +256,24 @@ fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         ask(json!({"predicate": PREDICATE}), live, one),
         ask(json!({"object": SECOND_OBJECT}), live, one),
         ask(json!({"predicate": SECOND_PREDICATE, "object": SECOND_OBJECT, "limit": 2}), live, one),
+        ask(json!({"predicate": SECOND_PREDICATE, "object": SECOND_OBJECT, "max_hops": 3}), live, one),
+        ask(json!({"predicate": PREDICATE, "subject": COMMON, "max_hops": 4, "limit": 2}), live, one),
     ];
-    for at in world.moments.iter().map(|at| Some(*at)) {
+    for Moment { tx, time } in &world.moments {
+        let at = Some(*tx);
+        calls.push(ask(json!({"as_of": time}), Reach::Live(at), TRIPLES));
+        let far =
+            json!({"as_of": time, "predicate": SECOND_PREDICATE, "object": SECOND_OBJECT, "max_hops": 2});
+        calls.push(ask(far, Reach::Live(at), one));
         calls.push(ask(json!({"as_of_tx_id": at}), Reach::Live(at), TRIPLES));
         calls.push(ask(json!({"as_of_tx_id": at, "subject": COMMON}), Reach::Live(at), Shows::Some));
     }
     let subjects = of_kind(world, Kind::Triple).map(|mark| json!({"subject": mark.key}));
     calls.extend(subjects.map(|subject| ask(subject, live, Shows::Some)));
+    // The second step would be in another scope.
+    let far = of_kind(world, Kind::Triple)
+        .map(|mark| json!({"subject": mark.key, "predicate": SECOND_PREDICATE, "max_hops": 4}));
+    calls.extend(far.map(|far| ask(far, live, Shows::Some)));
     calls
 }
 
@@ -249,7 +283,7 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let mut calls = vec![
         ask(json!({}), CHANGED),
         ask(json!({"limit": 3}), CHANGED),
-        ask(json!({"limit": 100, "since_tx_id": world.moments[0]}), Shows::Some),
+        ask(json!({"limit": 100, "since_tx_id": world.moments[0].tx}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
         ask(json!({"entity_type": "document"}), DOCUMENTS),
@@ -259,6 +293,10 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls.extend(world.marks.iter().map(|mark| ask(json!({"id": mark.id}), Shows::Of(&mark.id))));
     calls.extend(world.now().names().map(|name| ask(json!({"id": name}), Shows::Some)));
     calls.push(ask(json!({"id": "acme", "entity_type": "namespace"}), Shows::Some));
+    for Moment { tx, time } in &world.moments {
+        let then = json!({"as_of": time, "limit": 100});
+        calls.push(tool("history", asker, then, Reach::Changes(Some(*tx)), CHANGED));
+    }
     calls
 }
 
@@ -605,22 +643,53 @@ fn get_namespaces<'a>(_: &'a World, _: &Asker) -> Vec<Call<'a>> {
 }
 
 /// What it calls similar was stored by others.
-fn store<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+fn store<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"topic": COMMON, "content": SENTENCE});
+    let more = json!({
+        "topic": COMMON, "content": SENTENCE, "tags": [TAG], "context": COMMON, "task_sizes": ["M"], "source": COMMON,
+        "confidence": 0.5, "valid_from": LONG_AGO, "valid_to": FAR_AWAY, "pinned": true,
+    });
     // It looks at a few candidates of all scopes, so what is in sight may not be among them.
-    vec![tool("store", asker, new, Reach::Live(NOW), Shows::Some)]
+    let ask = |new: Value| tool("store", asker, new, Reach::Live(NOW), Shows::Some);
+    let after = |id: &str| ask(json!({"topic": COMMON, "content": SENTENCE, "follows": id}));
+    // A few of them will do: each that is in the scope itself is followed, and that is taken back.
+    let followed = ids(world, Kind::Entry).step_by(3).map(after);
+    [ask(new), ask(more)].into_iter().chain(followed).collect()
 }
 
 /// As `store`, for a list.
-fn store_many<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
+fn store_many<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"entries": [{"topic": COMMON, "content": SENTENCE}]});
-    vec![tool("store_many", asker, new, Reach::Live(NOW), Shows::Some)]
+    let pair = json!({"entries": [
+        {"topic": COMMON, "content": SENTENCE, "pinned": true, "tags": [TAG], "context": COMMON},
+        {"topic": COMMON, "content": SENTENCE, "follows": 0},
+    ]});
+    let ask = |new: Value| tool("store_many", asker, new, Reach::Live(NOW), Shows::Some);
+    let after = |id: &str| ask(json!({"entries": [{"topic": COMMON, "content": SENTENCE, "follows": id}]}));
+    let followed = ids(world, Kind::Entry).step_by(7).map(after);
+    [ask(new), ask(pair)].into_iter().chain(followed).collect()
 }
 
 /// As `store`.
 fn write_knowledge<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"topic": COMMON, "content": SENTENCE, "context": COMMON});
-    vec![tool("write_knowledge", asker, new, Reach::Live(NOW), Shows::Some)]
+    let more = json!({"content": SENTENCE, "context": COMMON, "task_sizes": ["L"], "pinned": true});
+    [new, more].map(|new| tool("write_knowledge", asker, new, Reach::Live(NOW), Shows::Some)).into()
+}
+
+/// As `store`, for the text that an entry gets. The entry may be of any scope, and what is told of others is in sight of
+/// the server's own. To name a scope would move the entry there, into the history of whoever sees that.
+fn update_knowledge<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
+    let ask = |arguments: Value| kb("update_knowledge", arguments, Reach::Live(NOW), Shows::Some);
+    // A few of them will do: each is changed and changed back.
+    let changed = ids(world, Kind::Entry).step_by(3);
+    let changes = changed.flat_map(|id| {
+        [
+            json!({"id": id, "topic": COMMON, "content": SENTENCE, "context": COMMON, "pinned": true}),
+            json!({"id": id, "content": SENTENCE, "task_sizes": ["S"]}),
+        ]
+    });
+    changes.map(ask).collect()
 }
 
 /// The facts that it names beside the new one were related by others, as was the one that is there already.
@@ -686,7 +755,7 @@ fn entries_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>>
         ask("include_suppressed=true", suppressed_too, ENTRIES),
         ask(&format!("content={COMMON}&include_suppressed=true"), suppressed_too, ENTRIES),
     ];
-    for at in &world.moments {
+    for Moment { tx: at, .. } in &world.moments {
         calls.push(ask(&format!("as_of_tx_id={at}"), Reach::Live(Some(*at)), ENTRIES));
         calls.push(ask(&format!("as_of_tx_id={at}&content={COMMON}"), Reach::Live(Some(*at)), ENTRIES));
     }
@@ -695,7 +764,10 @@ fn entries_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>>
 
 fn triples_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |parameters: &str, reach| read("knowledge://graph/triples", parameters, asker, reach, TRIPLES);
-    let as_of = world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Live(Some(*at))));
+    let as_of = world
+        .moments
+        .iter()
+        .map(|Moment { tx: at, .. }| ask(&format!("as_of_tx_id={at}"), Reach::Live(Some(*at))));
     as_of.chain([ask("limit=3", Reach::Live(NOW))]).collect()
 }
 
@@ -703,9 +775,11 @@ fn transactions_with_parameters<'a>(world: &'a World, asker: &Asker) -> Vec<Call
     let ask = |parameters: &str, reach, shows| {
         read("knowledge://history/transactions", parameters, asker, reach, shows)
     };
-    let as_of =
-        world.moments.iter().map(|at| ask(&format!("as_of_tx_id={at}"), Reach::Changes(Some(*at)), CHANGED));
-    let since = ask(&format!("since_tx_id={}", world.moments[0]), Reach::Changes(NOW), Shows::Some);
+    let as_of = world
+        .moments
+        .iter()
+        .map(|Moment { tx: at, .. }| ask(&format!("as_of_tx_id={at}"), Reach::Changes(Some(*at)), CHANGED));
+    let since = ask(&format!("since_tx_id={}", world.moments[0].tx), Reach::Changes(NOW), Shows::Some);
     as_of.chain([ask("limit=3", Reach::Changes(NOW), CHANGED), since]).collect()
 }
 
@@ -715,7 +789,7 @@ fn entry<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         let uri = format!("knowledge://entries/{}", mark.id);
         // By its address an entry is read whether it is suppressed or not.
         calls.push(read(&uri, "", asker, Reach::LiveOrSuppressed(NOW), Shows::Of(&mark.id)));
-        for at in &world.moments {
+        for Moment { tx: at, .. } in &world.moments {
             let reach = Reach::LiveOrSuppressed(Some(*at));
             calls.push(read(&uri, &format!("as_of_tx_id={at}"), asker, reach, Shows::Of(&mark.id)));
         }

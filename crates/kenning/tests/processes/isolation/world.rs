@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use kenning_server::client::Client;
 use serde_json::{Value, json};
@@ -111,12 +112,17 @@ impl Reach {
     }
 }
 
+pub struct Moment {
+    pub tx: u64,
+    pub time: String,
+}
+
 pub struct World {
     /// What the scopes were from each transaction on that changed them.
     trees: Vec<(u64, Tree)>,
     pub marks: Vec<Mark>,
-    /// Transactions worth looking back to.
-    pub moments: Vec<u64>,
+    /// Transactions worth looking back to, each with a time when it was the newest.
+    pub moments: Vec<Moment>,
     /// Every reply to a write, by tool, as the text of the whole message.
     pub written: Vec<(String, String)>,
     scopes: usize,
@@ -138,9 +144,9 @@ impl World {
         let files = tempfile::tempdir().expect("a directory");
         let mut builder = Builder { client, data, files, world };
         builder.fill();
-        builder.world.moments.push(builder.world.head);
+        builder.remember();
         builder.rename_and_move();
-        builder.world.moments.push(builder.world.head);
+        builder.remember();
         builder.suppress_and_delete();
         builder.world.check_words();
         builder.world
@@ -159,12 +165,56 @@ impl World {
     pub fn within(&self, name: &str, reach: Reach) -> BTreeSet<&str> {
         let at = reach.at().unwrap_or(u64::MAX);
         let tree = self.at(at);
-        // By the name that it had then, or else by the one that it has now.
-        let scope = tree.named(name).or_else(|| self.now().named(name).filter(|it| tree.0.contains_key(it)));
-        let seen = scope.map(|scope| tree.sees(scope)).unwrap_or_default();
+        let seen = self.asked_from(name, tree).map(|scope| tree.sees(scope)).unwrap_or_default();
         let is_fitting = |life: &Life| seen.contains(&life.scope) && reach.has(life, at);
         let is_seen = |mark: &&Mark| mark.lives.iter().any(is_fitting);
         self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
+    }
+
+    /// Where whoever asks from the scope of this name may hear that there is more, and how much at most: entries of other
+    /// scopes of the namespace, and documents and facts in sight.
+    pub fn elsewhere(&self, name: &str, reach: Reach) -> BTreeMap<&str, usize> {
+        let at = reach.at().unwrap_or(u64::MAX);
+        let tree = self.at(at);
+        let Some(scope) = self.asked_from(name, tree) else { return BTreeMap::new() };
+        let seen = tree.sees(scope);
+        let many = |kind: Kind, is_there: &dyn Fn(Scope) -> bool| {
+            let is_live = |life: &Life| is_there(life.scope) && Reach::Live(None).has(life, at);
+            let of_kind = self.marks.iter().filter(|mark| mark.kind == kind);
+            of_kind.filter(|mark| mark.lives.iter().any(is_live)).count()
+        };
+        let namespace = |name: &str| name.split(':').next().map(str::to_owned);
+        let here = namespace(&tree.0[&scope].name);
+        let others =
+            tree.0.iter().filter(|(other, place)| !seen.contains(*other) && namespace(&place.name) == here);
+        let entries = others.map(|(other, place)| (&*place.name, many(Kind::Entry, &|it| it == *other)));
+        let in_sight = |kind| many(kind, &|scope| seen.contains(&scope));
+        let rest = [("documents", in_sight(Kind::Section)), ("graph", in_sight(Kind::Triple))];
+        entries.chain(rest).filter(|(_, many)| *many > 0).collect()
+    }
+
+    /// The names of all scopes that are neither in sight nor in the same namespace, by any name that they had.
+    pub fn foreign_names(&self, name: &str, reach: Reach) -> BTreeSet<&str> {
+        let tree = self.at(reach.at().unwrap_or(u64::MAX));
+        let Some(scope) = self.asked_from(name, tree) else { return BTreeSet::new() };
+        let namespace = |name: &str| name.split(':').next().map(str::to_owned);
+        let (here, seen) = (namespace(&tree.0[&scope].name), tree.sees(scope));
+        let names = |is_foreign: bool| {
+            let places = self.trees.iter().flat_map(|(_, tree)| &tree.0);
+            let places = places.filter(|(other, place)| {
+                is_foreign != (seen.contains(*other) || namespace(&place.name) == here)
+            });
+            places.map(|(_, place)| place.name.as_str()).collect::<BTreeSet<&str>>()
+        };
+        let mut foreign = &names(true) - &names(false);
+        // Whoever asks hears the name again by which it was asked.
+        foreign.remove(name);
+        foreign
+    }
+
+    /// By the name that it had then, or else by the one that it has now.
+    fn asked_from(&self, name: &str, tree: &Tree) -> Option<Scope> {
+        tree.named(name).or_else(|| self.now().named(name).filter(|it| tree.0.contains_key(it)))
     }
 
     /// The words of texts of this kind.
@@ -253,6 +303,28 @@ impl Builder<'_> {
         for name in names {
             self.fill_scope(&name, &name);
         }
+        // From anywhere else the way along this predicate goes on here.
+        self.relate("beta:api", "wave", [SECOND_OBJECT, SECOND_PREDICATE]);
+        // One that comes with every task, one after the other, and one after an entry that goes elsewhere.
+        let pinned = self.store("acme:mobile", "pinned");
+        self.change(pinned, json!({"pinned": true, "task_sizes": ["S"], "confidence": 0.5}));
+        let next = self.store("acme:mobile", "next");
+        self.change(next, json!({"follows": self.world.marks[pinned].id, "clear": ["source"]}));
+    }
+
+    /// Something of the entry that is none of its words.
+    fn change(&mut self, mark: usize, mut arguments: Value) {
+        arguments["id"] = json!(self.world.marks[mark].id);
+        self.write("update", arguments);
+    }
+
+    /// What comes later is later by the clock too.
+    fn remember(&mut self) {
+        let tick = || std::thread::sleep(Duration::from_millis(20));
+        tick();
+        let time = kenning_model::Timestamp::now().to_string();
+        tick();
+        self.world.moments.push(Moment { tx: self.world.head, time });
     }
 
     /// What is in a scope goes where the scope goes.
@@ -266,6 +338,8 @@ impl Builder<'_> {
         let moved = self.store("acme:mobile", "movedfrom");
         self.move_and_rewrite(moved, "acme:payments", "movedto");
         let carried = self.store("acme:web", "carried");
+        let left = self.store("acme:web", "left");
+        self.change(left, json!({"follows": self.world.marks[carried].id}));
         self.carry(carried, "beta:api");
         let rewritten = self.ingest("acme:mobile", "writtenfirst");
         self.rewrite(rewritten, "writtenagain");
@@ -286,6 +360,9 @@ impl Builder<'_> {
         self.undo(mistaken);
         self.delete_scope("acme:doomed");
         self.delete_namespace("gone");
+        // An entry that comes after one of another scope may be changed.
+        let left = self.world.marks.iter().position(|mark| mark.word == word(Kind::Entry, "left"));
+        self.change(left.expect("it was stored"), json!({"confidence": 0.9}));
     }
 
     fn write(&mut self, tool: &str, arguments: Value) -> Value {
