@@ -37,6 +37,8 @@ impl Said {
         if let Some(before) = self.record.as_entry().and_then(|entry| entry.follows)
             && let Some(stored) = reader.record(EntityType::Entry, before, at)?
             && let Record::Entry(entry) = &stored.record
+            // What was moved out of sight since must not be found through what stayed.
+            && self.record.scope() == Some(entry.scope)
         {
             self.neighbour = clean(&entry.content);
         }

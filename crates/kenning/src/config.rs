@@ -1,20 +1,24 @@
-//! Flags, then environment, then defaults, read once.
+//! Flags, then environment, then defaults, read once. The scope alone may also come from the project, which can change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
 use kenning_engine::{Embedder, Engine};
 use kenning_model::ScopeName;
 use kenning_presentation::Content;
 use kenning_server::{Options, ToolNames, Toolsets};
+use kenning_tools::project::{NamedBy, ProjectSettings, ScopeFinder};
 use kenning_tools::{Access, Caller};
 
 use crate::commands::{self, usage};
-use crate::project;
+
+/// Where hosts say in which directory their session works: Claude Code, Gemini CLI and Cursor.
+const PROJECT_VARIABLES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR"];
 
 /// Knowledge and memory for AI agents, over MCP.
 #[derive(Parser)]
@@ -48,6 +52,8 @@ pub enum Command {
     Verify(commands::verify::Verify),
     /// Make the search index again from the log
     Rebuild(commands::rebuild::Rebuild),
+    /// Allow a project's files to name a scope
+    Trust(commands::trust::Trust),
     /// Show what Kenning is for, on a temporary store
     Demo,
 }
@@ -57,9 +63,12 @@ pub struct Config {
     /// Where the data is kept [default: the platform's data home]
     #[arg(long, env = "KENNING_DATA_DIR", global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The scope of calls that name none [default: the line `scope: NAMESPACE:SCOPE` of the project's CLAUDE.md or AGENTS.md, else global:default]
+    /// The scope of calls that name none [default: the line `scope: NAMESPACE:SCOPE` of the project's CLAUDE.md, AGENTS.md, GEMINI.md, .cursor/rules, .github/copilot-instructions.md or .kenning.toml, else global:default]
     #[arg(long, env = "KENNING_SCOPE", global = true)]
     scope: Option<String>,
+    /// Whether `scope` was given as a flag, or else by its variable.
+    #[arg(skip)]
+    has_scope_flag: bool,
     /// The name under which changes are recorded [default: the client's name]
     #[arg(long, env = "KENNING_ACTOR", global = true)]
     pub actor: Option<String>,
@@ -112,6 +121,16 @@ pub enum Blocks {
     Full,
 }
 
+impl Arguments {
+    /// What was typed; a wrong flag ends the process.
+    pub fn read() -> Arguments {
+        let matches = Arguments::command().get_matches();
+        let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        arguments.config.has_scope_flag = matches.value_source("scope") == Some(ValueSource::CommandLine);
+        arguments
+    }
+}
+
 impl Config {
     pub fn data_dir(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.data_dir {
@@ -140,10 +159,19 @@ impl Config {
         self.scope.as_deref().filter(|scope| !scope.trim().is_empty())
     }
 
-    /// What was asked for, else what the project says.
-    fn scope(&self) -> Option<String> {
-        let asked = self.named_scope().map(str::to_owned);
-        asked.or_else(|| project::scope(&std::env::current_dir().ok()?))
+    fn project(&self) -> ProjectSettings {
+        let by = if self.has_scope_flag { NamedBy::Flag } else { NamedBy::Environment };
+        let mut variables = PROJECT_VARIABLES.into_iter().filter_map(std::env::var_os);
+        ProjectSettings {
+            named: self.named_scope().map(|scope| (scope.to_owned(), by)),
+            given: variables.find(|dir| !dir.is_empty()).map(PathBuf::from),
+            working_dir: std::env::current_dir().ok(),
+            home: etcetera::home_dir().ok(),
+        }
+    }
+
+    pub fn scope_finder(&self) -> ScopeFinder {
+        ScopeFinder::new(self.project())
     }
 
     pub fn access(&self) -> Access {
@@ -151,16 +179,21 @@ impl Config {
     }
 
     /// The caller of a command on the terminal.
-    pub fn caller(&self) -> Caller {
-        let scope = self.scope();
-        let has_scope = scope.is_some();
-        let caller =
-            Caller::new(self.actor.as_deref(), Engine::new_origin(), scope.unwrap_or_else(everyones));
-        Caller { has_graph: !self.no_graph, has_scope, ..caller }
+    pub fn caller(&self, engine: &Engine) -> Caller {
+        let caller = Caller::new(self.actor.as_deref(), Engine::new_origin(), everyones());
+        Caller { has_graph: !self.no_graph, ..caller }.placed(&self.scope_finder(), engine)
+    }
+
+    /// Notes that a command has written to the scope that its flag names: the project's files may name the scope too.
+    pub fn trust_flag(&self, engine: &Engine, caller: &Caller) {
+        let is_own = |scope: &ScopeName| self.has_scope_flag && *scope != ScopeName::global_default();
+        let Some(scope) = ScopeName::parse(&caller.scope).filter(is_own) else { return };
+        if let Err(error) = caller.project.trust(engine, &scope) {
+            tracing::warn!("that this project uses `{scope}` can't be noted: {error}");
+        }
     }
 
     pub fn options(&self) -> anyhow::Result<Options> {
-        let scope = self.scope();
         Ok(Options {
             access: self.access(),
             tool_names: match self.tool_names {
@@ -170,8 +203,7 @@ impl Config {
             toolsets: self.toolsets()?,
             actor: self.actor.clone(),
             origin: Engine::new_origin(),
-            has_scope: scope.is_some(),
-            scope: scope.unwrap_or_else(everyones),
+            project: self.project(),
             has_graph: !self.no_graph,
             content: match self.content {
                 Blocks::Auto => None,

@@ -2,18 +2,17 @@
 
 mod commands;
 mod config;
-mod project;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use commands::Outcome;
 use config::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     start_log();
     let config = arguments.config;
     let done = match arguments.command {
@@ -27,6 +26,7 @@ fn main() -> ExitCode {
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
+        Some(Command::Trust(trust)) => commands::trust::run(&config, trust),
         Some(Command::Demo) => commands::demo::run(),
         // People paste only the binary's name into their client's configuration.
         None if !std::io::stdin().is_terminal() => {

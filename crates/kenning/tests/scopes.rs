@@ -50,6 +50,9 @@ fn kenning(data: &Path, cwd: &Path, arguments: &[&str], environment: &[(&str, &s
     for name in ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "LOG"] {
         command.env_remove(format!("KENNING_{name}"));
     }
+    for host in ["CLAUDE", "GEMINI", "CURSOR"] {
+        command.env_remove(format!("{host}_PROJECT_DIR"));
+    }
     command.envs(environment.iter().copied()).current_dir(cwd);
     command.arg("--data-dir").arg(data).args(arguments).output().expect("kenning runs")
 }

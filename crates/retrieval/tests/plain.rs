@@ -280,7 +280,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let floor = match (is_meaningful, asked.half) {
         (false, _) => f64::MAX,
         (true, true) => 0.40,
-        (true, false) => f64::min(0.24, f64::max(fifth, 0.15)),
+        (true, false) => fifth.clamp(0.15, 0.24),
     };
     // Bytes instead of floats may decide about what is exactly at the bar.
     let is_close = |one: f64, other: f64| (one - other).abs() < 0.01;
@@ -289,7 +289,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
             || (!title_only && is_close(floor, fifth) && is_close(cosines[*at], fifth))
             || (asked.half && is_close(share(*at), 0.5))
     };
-    if seen.iter().any(|at| at_bar(at)) {
+    if seen.iter().any(at_bar) {
         return None;
     }
     let scores = (0..live.len())

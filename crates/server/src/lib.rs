@@ -7,6 +7,7 @@ mod oversized;
 mod profiles;
 mod prompts;
 mod resources;
+mod roots;
 mod rows;
 mod stdio;
 mod subscriptions;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use kenning_engine::Engine;
 use kenning_presentation::Content;
 use kenning_tools::Access;
+use kenning_tools::project::ProjectSettings;
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,10 +41,8 @@ pub struct Options {
     pub actor: Option<String>,
     /// What this process is to the log: decides which transactions are its own.
     pub origin: String,
-    /// Where calls go that name no scope.
-    pub scope: String,
-    /// Whether anyone has said which scope.
-    pub has_scope: bool,
+    /// Where the scope is looked for of calls that name none.
+    pub project: ProjectSettings,
     pub has_graph: bool,
     /// Which blocks replies have; else the client's name decides.
     pub content: Option<Content>,

@@ -11,16 +11,17 @@ use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
     Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
-    asked_format, definitions, dispatch, dispatch_answered, find, renamed_note,
+    asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
 };
 use rmcp::model::*;
-use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::elicitation::{self, Answer, Bound, Way};
+use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription};
 use crate::toolsets::{Told, listed_families};
@@ -47,6 +48,11 @@ with (variants, technologies, concepts, uses). What every task must see is `pinn
 with `follows`. Correct with `update`, link with `relate`. If the project has no scope yet: `get_namespaces`, then `create_namespace` or \
 `create_scope`, then the line `scope: NAMESPACE:SCOPE` in its CLAUDE.md or AGENTS.md. Every write returns a tx_id that `undo` takes back.";
 
+/// For clients with roots, until these are known.
+const ROOTS_INSTRUCTIONS: &str = "Calls that name no `scope` go to the scope that the project in the client's roots names with a line \
+`scope: NAMESPACE:SCOPE` in its CLAUDE.md or AGENTS.md, else to `global:default`, which every project sees; the reply to a write says \
+which it was. A scope of another project, or different scopes in several roots, are not followed, and writes then need a `scope`.";
+
 pub(crate) const VERSIONS: &[ProtocolVersion] = &[
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
@@ -71,6 +77,9 @@ pub(crate) struct Server {
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
     usage: Arc<Usage>,
+    /// The scope of calls that name none, as the project has it at each moment.
+    finder: Arc<ScopeFinder>,
+    roots: Roots,
     ended: CancellationToken,
 }
 
@@ -86,21 +95,23 @@ impl Server {
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
         let (subscribed, told) = (Mutex::default(), Arc::default());
-        Server { engine, options, subscribed, told, scratch, sets, usage, ended }
+        let finder = Arc::new(ScopeFinder::new(options.project.clone()));
+        let roots = Roots::new(finder.clone());
+        Server { engine, options, subscribed, told, scratch, sets, usage, finder, roots, ended }
     }
 
+    /// Who calls. The scope is found when the call runs, because calls before it may change what it is.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         let name = context.client_info().map(|client| client.name);
         let content = self.options.content;
         let content = content.unwrap_or_else(|| profiles::content_for(name.as_deref().unwrap_or_default()));
         let actor = self.options.actor.clone().or(name);
-        let (origin, scope) = (self.options.origin.clone(), self.options.scope.clone());
+        let (origin, scope) = (self.options.origin.clone(), ScopeName::global_default().to_string());
         Caller {
             content,
             has_structured: has_structured(context),
             turn: admission(context).and_then(|admission| admission.ticket.clone()),
             has_graph: self.options.has_graph,
-            has_scope: self.options.has_scope,
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
@@ -108,20 +119,30 @@ impl Server {
         }
     }
 
-    /// Where calls go that name no scope, and what to do if it is called otherwise by now. A store that is not there is not
-    /// made for this, and one that can't be read is left to the calls.
-    fn scope_line(&self) -> String {
-        let scope = &self.options.scope;
-        let renamed = || {
-            let name = ScopeName::parse(scope).filter(|name| *name != ScopeName::global_default())?;
-            let is_there = self.engine.is_there();
-            is_there.then(|| self.engine.snapshot().and_then(|snapshot| snapshot.renamed(&name)).ok())??
+    /// What a model reads about this server first. The scope of a client with roots is not known before it has told them.
+    fn instructions(&self, has_unknown_roots: bool) -> String {
+        let scope = match has_unknown_roots {
+            true => ROOTS_INSTRUCTIONS.to_owned(),
+            false => self.finder.find(&self.engine).0.about(&self.engine),
         };
-        match renamed() {
-            Some(now) => {
-                format!("Calls that name no `scope` go to `{now}`. {}", renamed_note(scope, &now.to_string()))
-            }
-            None => format!("Calls that name no `scope` go to `{scope}`."),
+        match self.options.access {
+            Access::ReadWrite => format!("{READ_INSTRUCTIONS} {WRITE_INSTRUCTIONS} {scope}"),
+            Access::ReadOnly => format!("{READ_INSTRUCTIONS} You may only read it. {scope}"),
+        }
+    }
+
+    /// The scope of what a client subscribes to, which stays as it is now.
+    async fn scope(&self, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        self.roots.ready(context).await;
+        let finder = self.finder.clone();
+        self.blocking(move |engine| finder.find(engine).0.scope()).await
+    }
+
+    /// Asks a client that has introduced itself with `initialize`; newer ones are asked with their first call.
+    fn ask_for_roots(&self, peer: Peer<RoleServer>) {
+        let capabilities = peer.peer_info().map(|client| client.capabilities.clone());
+        if declares_roots(capabilities.as_ref()) {
+            self.roots.ask(peer);
         }
     }
 
@@ -134,7 +155,9 @@ impl Server {
         arguments: Map<String, Value>,
     ) -> Result<Reply, ErrorData> {
         let (access, format) = (self.options.access, asked_format(&arguments));
-        let work = move |engine: &Engine| dispatch(engine, &caller, access, tool, arguments);
+        let finder = self.finder.clone();
+        let work =
+            move |engine: &Engine| dispatch(engine, &caller.placed(&finder, engine), access, tool, arguments);
         self.in_time(context, tool, format, work).await
     }
 
@@ -148,7 +171,10 @@ impl Server {
         answer: Map<String, Value>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (access, format) = (self.options.access, asked_format(&arguments));
-        let work = move |engine: &Engine| dispatch_answered(engine, &caller, access, tool, arguments, answer);
+        let finder = self.finder.clone();
+        let work = move |engine: &Engine| {
+            dispatch_answered(engine, &caller.placed(&finder, engine), access, tool, arguments, answer)
+        };
         Ok(call_result(self.in_time(context, tool, format, work).await?, context).into())
     }
 
@@ -299,20 +325,39 @@ impl ServerHandler for Server {
             tools.list_changed = Some(true);
         }
         let name = Implementation::new("kenning", env!("CARGO_PKG_VERSION"));
-        let scope = self.scope_line();
-        let instructions = match self.options.access {
-            Access::ReadWrite => format!("{READ_INSTRUCTIONS} {WRITE_INSTRUCTIONS} {scope}"),
-            Access::ReadOnly => format!("{READ_INSTRUCTIONS} You may only read it. {scope}"),
-        };
-        ServerConfig::new(capabilities).with_server_info(name).with_instructions(instructions)
+        ServerConfig::new(capabilities).with_server_info(name).with_instructions(self.instructions(false))
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let mut result = self.negotiate_initialize(&request)?;
+        if self.roots.are_awaited(Some(&request.capabilities)) {
+            result.instructions = Some(self.instructions(true));
+        }
+        context.peer.set_peer_info(request);
+        Ok(result)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.ask_for_roots(context.peer);
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.ask_for_roots(context.peer);
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(VERSIONS)
     }
 
-    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let mut discovered = DiscoverResult::from_server_info(VERSIONS.to_vec(), self.get_info());
+        if self.roots.are_awaited(context.client_capabilities().as_ref()) {
+            discovered.instructions = Some(self.instructions(true));
+        }
         discovered.ttl_ms = LIST_TTL_MS;
         discovered.cache_scope = CacheScope::Private;
         Ok(discovered)
@@ -362,6 +407,10 @@ impl ServerHandler for Server {
                 None,
             ));
         };
+        if let Some(question) = self.roots.question(&context, request.input_responses.as_ref()) {
+            return Ok(CallToolResponse::InputRequired(question));
+        }
+        self.roots.ready(&context).await;
         let caller = self.caller(&context);
         let arguments = request.arguments.unwrap_or_default();
         if let Some(state) = request.request_state {
@@ -465,8 +514,10 @@ impl ServerHandler for Server {
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         let uri = resources::Uri::parse(&request.uri)?;
-        let admission = admission(&context);
-        let json = self.in_turn(admission, move |engine| resources::read(engine, &caller, &uri)).await??;
+        self.roots.ready(&context).await;
+        let (admission, finder) = (admission(&context), self.finder.clone());
+        let read = move |engine: &Engine| resources::read(engine, &caller.placed(&finder, engine), &uri);
+        let json = self.in_turn(admission, read).await??;
         let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
@@ -481,7 +532,9 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let (scope, toolsets) = (self.options.scope.clone(), self.options.toolsets.clone());
+        let finder = self.finder.clone();
+        let scope = self.blocking(move |engine| finder.find(engine).0.scope()).await?;
+        let toolsets = self.options.toolsets.clone();
         subscriptions::listen(self.engine.clone(), scope, toolsets, subscription, self.ended.clone()).await
     }
 
@@ -503,9 +556,10 @@ impl ServerHandler for Server {
             return Ok(());
         }
         let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
+        let scope = self.scope(&context).await?;
         let subscription = Subscription::start(
             self.engine.clone(),
-            self.options.scope.clone(),
+            scope,
             context.peer,
             request.uri.clone(),
             watched,
@@ -551,8 +605,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let caller = self.caller(&context);
-        let admission = admission(&context);
-        self.in_turn(admission, move |engine| prompts::complete(engine, &caller, &request)).await?
+        self.roots.ready(&context).await;
+        let (admission, finder) = (admission(&context), self.finder.clone());
+        let complete =
+            move |engine: &Engine| prompts::complete(engine, &caller.placed(&finder, engine), &request);
+        self.in_turn(admission, complete).await?
     }
 
     /// rmcp takes a known method with malformed params for a custom one.

@@ -15,6 +15,7 @@ mod lenient;
 mod listing;
 pub mod memory;
 mod patterns;
+pub mod project;
 mod schema;
 mod scratch;
 mod sets;

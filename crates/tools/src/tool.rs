@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::arguments::Moment;
 use crate::lenient::Empty;
+use crate::project::{DefaultScope, Project, ScopeFinder};
 use crate::scratch::Scratch;
 use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
 use crate::usage::Usage;
@@ -155,6 +156,10 @@ pub struct Caller {
     pub scope: String,
     /// Whether anyone has said which scope; otherwise it is `global:default`.
     pub has_scope: bool,
+    /// Why a write that names no scope is refused: the project names a scope that is not followed.
+    pub refusal: Option<Stop>,
+    /// The project that the caller works in, which may name the scopes that are made from it.
+    pub project: Arc<Project>,
     /// Whoever owns the data sees the history of every scope.
     pub is_owner: bool,
     /// Whether the graph may be used.
@@ -192,6 +197,8 @@ impl Caller {
             origin,
             scope,
             has_scope: true,
+            refusal: None,
+            project: Arc::default(),
             is_owner: false,
             has_graph: true,
             scratch: Arc::default(),
@@ -200,6 +207,18 @@ impl Caller {
             content: Content::default(),
             has_structured: true,
             turn: None,
+        }
+    }
+
+    /// The same caller in the scope that its project has at this moment.
+    pub fn placed(self, finder: &ScopeFinder, engine: &Engine) -> Caller {
+        let (scope, project) = finder.find(engine);
+        Caller {
+            scope: scope.scope(),
+            has_scope: !matches!(scope, DefaultScope::Nothing { .. }),
+            refusal: scope.refusal(),
+            project,
+            ..self
         }
     }
 }
@@ -341,6 +360,9 @@ impl Context<'_> {
 
     /// As `scope`, for a tool that has a snapshot for other questions too.
     pub(crate) fn scope_in(&self, snapshot: &Snapshot<'_>, named: Option<&str>) -> Result<ScopeId, Stop> {
+        if let (None, Some(refusal)) = (named, &self.caller.refusal) {
+            return Err(refusal.clone());
+        }
         let name = self.scope_name(named)?;
         if named.is_none() && !self.caller.has_scope {
             self.note(NO_SCOPE_NOTE.to_owned());
@@ -352,8 +374,15 @@ impl Context<'_> {
         }
     }
 
+    /// A scope that was made from a project may be named in that project's files.
+    pub(crate) fn trust(&self, scope: &ScopeName) {
+        if let Err(error) = self.caller.project.trust(self.engine, scope) {
+            tracing::warn!("that this project made `{scope}` can't be noted: {error}");
+        }
+    }
+
     /// Whether this very call was made before, under the same key.
-    fn is_repeated(&self) -> Result<bool, Stop> {
+    pub(crate) fn is_repeated(&self) -> Result<bool, Stop> {
         let Some((key, digest)) = &self.key else { return Ok(false) };
         let known = self.engine.storage()?.reader()?.recall(&self.caller.actor, key)?;
         Ok(known.is_some_and(|known| known.tool == self.tool && known.digest == *digest))

@@ -31,7 +31,11 @@ pub fn run(config: &Config, documents: Documents) -> anyhow::Result<Outcome> {
         return Ok(Outcome::NotFound);
     }
     let engine = config.engine()?;
-    let scope = scope_name(&config.caller().scope).map_err(|stop| usage(stop.message))?;
+    let caller = config.caller(&engine);
+    if let (true, Some(refusal)) = (documents.remove, &caller.refusal) {
+        return Err(usage(refusal.message.clone()));
+    }
+    let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
     let snapshot = engine.snapshot()?;
     let number = snapshot.scope(&scope)?;
     let sources = snapshot.document_sources(number)?;
@@ -78,7 +82,7 @@ fn remove(
     found: &[(Id, Document)],
     as_json: bool,
 ) -> anyhow::Result<()> {
-    let caller = config.caller();
+    let caller = config.caller(engine);
     let write = Write::DeleteDocuments { ids: found.iter().map(|(id, _)| *id).collect() };
     let (actor, origin, tool) = (caller.actor, caller.origin, "documents".to_owned());
     let tx = engine.commit(Request { actor, origin, tool, write, keyed: None })?.tx.id;

@@ -98,7 +98,10 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
         ingest.path.canonicalize().with_context(|| format!("{} can't be read", ingest.path.display()))?;
     let directory = if root.is_file() { root.parent().unwrap_or(&root) } else { &root };
     let engine = config.engine()?;
-    let caller = config.caller();
+    let caller = config.caller(&engine);
+    if let Some(refusal) = &caller.refusal {
+        return Err(usage(refusal.message.clone()));
+    }
     let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
     let (scope, sources) = match ingest.dry_run && !engine.is_there() {
         false => {
@@ -109,6 +112,9 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
         true if scope == ScopeName::global_default() => (ScopeId::GLOBAL_DEFAULT, Vec::new()),
         true => bail!("there is no store yet, so there is no scope `{scope}`"),
     };
+    if !ingest.dry_run {
+        config.trust_flag(&engine, &caller);
+    }
     let chosen = source::choose(directory, ingest.source.as_deref(), ingest.moved, &sources)?;
     let doc_tag = ingest.doc_tag.or(chosen.default_tag).unwrap_or_else(|| chosen.name.clone());
     let intake = Intake {

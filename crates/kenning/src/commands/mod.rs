@@ -9,6 +9,7 @@ pub mod rebuild;
 pub mod scopes;
 pub mod search;
 pub mod serve;
+pub mod trust;
 pub mod undo;
 pub mod verify;
 
@@ -74,13 +75,13 @@ fn existing_store(config: &Config) -> anyhow::Result<Option<PathBuf>> {
 
 /// Runs a tool as the terminal's caller.
 pub fn run_tool(config: &Config, name: &str, arguments: Map<String, Value>) -> anyhow::Result<Reply> {
-    run_tool_as(config, &config.caller(), name, arguments)
+    run_tool_as(config, |caller| caller, name, arguments)
 }
 
-/// Runs a tool as somebody.
+/// Runs a tool as the terminal's caller with other rights.
 pub fn run_tool_as(
     config: &Config,
-    caller: &Caller,
+    with_rights: impl FnOnce(Caller) -> Caller,
     name: &str,
     arguments: Map<String, Value>,
 ) -> anyhow::Result<Reply> {
@@ -89,7 +90,16 @@ pub fn run_tool_as(
         let names: Vec<&str> = kenning_tools::definitions().iter().map(|tool| tool.name).collect();
         return Err(usage(format!("there is no tool `{name}`; there are {}", names.join(", "))));
     };
-    Ok(dispatch(&engine, caller, config.access(), tool, arguments))
+    let caller = with_rights(config.caller(&engine));
+    if let (false, Some(refusal)) = (tool.effect.writes(), &caller.refusal) {
+        eprintln!("kenning: this reads `{}`: {}", caller.scope, refusal.message);
+    }
+    let names_scope = arguments.get("scope").is_some_and(|scope| !scope.is_null());
+    let reply = dispatch(&engine, &caller, config.access(), tool, arguments);
+    if tool.effect.writes() && !names_scope && !reply.is_error {
+        config.trust_flag(&engine, &caller);
+    }
+    Ok(reply)
 }
 
 /// Prints a reply: as JSON for programs, as text for people.

@@ -31,6 +31,6 @@ pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     arguments.insert("any_actor".to_owned(), json!(true));
     // Only what changed nothing elsewhere, if a scope is named.
     arguments.insert("scope".to_owned(), json!(config.named_scope()));
-    let caller = Caller { is_owner: true, ..config.caller() };
-    print_reply(&run_tool_as(config, &caller, "undo", arguments)?, undo.json)
+    let with_rights = |caller| Caller { is_owner: true, ..caller };
+    print_reply(&run_tool_as(config, with_rights, "undo", arguments)?, undo.json)
 }

@@ -10,6 +10,7 @@ mod kill;
 mod kill_index;
 mod many;
 mod order;
+mod project;
 mod rows;
 mod subscriptions;
 mod tool_list;
@@ -36,6 +37,9 @@ fn without_settings(command: &mut Command) -> &mut Command {
         ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "CONTENT", "LOG"]
     {
         command.env_remove(format!("KENNING_{name}"));
+    }
+    for host in ["CLAUDE", "GEMINI", "CURSOR"] {
+        command.env_remove(format!("{host}_PROJECT_DIR"));
     }
     command
 }

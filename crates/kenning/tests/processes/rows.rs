@@ -41,7 +41,9 @@ fn the_client_of_the_library_reads_what_a_query_found() {
     let store = TempStore::new();
     let mut client = start_with_rows(store.path());
     fill(&mut client);
-    let result = client.call_whole("query", json!({"content": "common", "limit": 10})).expect("a reply");
+    let result = client
+        .call_whole("query", json!({"content": "common", "limit": 10, "detail": "full"}))
+        .expect("a reply");
     let response = parsed(&result);
     assert_eq!((response.total_count, response.sample.len()), (ENTRIES as u64, 10));
     // Whatever is written since.

@@ -1,5 +1,6 @@
 //! `create_namespace`: a place for an organisation or a project, with its `default` scope.
 
+use kenning_model::{DEFAULT, ScopeName};
 use kenning_storage::{NewNamespace, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,8 +30,15 @@ impl Tool for CreateNamespace {
     type Output = NamespaceOutput;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<NamespaceOutput, Stop> {
+        let made = ScopeName::new(&input.name.0, DEFAULT);
         let new = NewNamespace { name: input.name.0, description: input.description.0 };
-        ctx.commit(Write::CreateNamespace(new), NamespaceOutput::new)
+        let is_repeated = ctx.is_repeated()?;
+        let output = ctx.commit(Write::CreateNamespace(new), NamespaceOutput::new)?;
+        // A repeated call may come from another project.
+        if !is_repeated {
+            ctx.trust(&made);
+        }
+        Ok(output)
     }
 
     fn text(output: &NamespaceOutput) -> String {

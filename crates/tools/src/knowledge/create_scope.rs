@@ -34,8 +34,15 @@ impl Tool for CreateScope {
     fn call(ctx: &Context<'_>, input: Input) -> Result<ScopeOutput, Stop> {
         let name = scope_name(&input.scope.0)?;
         let parents = input.parents.map(|named| parents(&name.namespace, named)).transpose()?;
+        let made = name.clone();
         let new = NewScope { name, description: input.description.0, parents: parents.unwrap_or_default() };
-        ctx.commit(Write::CreateScope(new), ScopeOutput::new)
+        let is_repeated = ctx.is_repeated()?;
+        let output = ctx.commit(Write::CreateScope(new), ScopeOutput::new)?;
+        // A repeated call may come from another project.
+        if !is_repeated {
+            ctx.trust(&made);
+        }
+        Ok(output)
     }
 
     fn text(output: &ScopeOutput) -> String {

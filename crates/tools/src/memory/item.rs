@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kenning_engine::Snapshot;
 use kenning_model::{
-    Change, DEFAULT, Document, EntityType, Entry, Namespace, Record, Scope, ScopeId, ScopeNames, Status,
+    Change, DEFAULT, Document, EntityType, Entry, Id, Namespace, Record, Scope, ScopeId, ScopeNames, Status,
     TaskSize, Timestamp, Transaction, Triple,
 };
 use kenning_presentation::text::{clean, cut, fence};
@@ -360,11 +360,25 @@ pub fn entry_items<'a>(
 ) -> Result<Vec<EntryItem>, Stop> {
     let names = names_of(snapshot, stored.clone().map(|stored| &stored.record))?;
     let now = snapshot.now();
-    let item = |stored: &Stored| {
-        let entry = stored.record.as_entry()?;
-        Some(EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names, now))
-    };
-    Ok(stored.filter_map(item).collect())
+    let mut items = Vec::new();
+    for stored in stored {
+        if let Some(entry) = stored.record.as_entry() {
+            let mut item = EntryItem::new(stored.id.to_string(), stored.tx_id.0, entry, &names, now);
+            hide_stranger(snapshot, entry, &mut item)?;
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// Takes out the id of what an entry follows if that is in another scope by now, where the reader may not see it.
+fn hide_stranger(snapshot: &Snapshot<'_>, entry: &Entry, item: &mut EntryItem) -> Result<(), Stop> {
+    if let Some(before) = entry.follows {
+        let stored = snapshot.entry(before)?;
+        let is_here = stored.is_some_and(|stored| stored.record.scope() == Some(entry.scope));
+        item.follows = item.follows.take().filter(|_| is_here);
+    }
+    Ok(())
 }
 
 pub fn triple_items(snapshot: &Snapshot<'_>, stored: &[Stored]) -> Result<Vec<TripleItem>, Stop> {
@@ -381,7 +395,21 @@ pub fn transaction_items(
         changes.flat_map(|change| change.before.iter().map(|before| &before.record).chain(&change.after));
     let names = names_of(snapshot, sides)?;
     let now = snapshot.now();
-    Ok(transactions.iter().map(|tx| TransactionItem::new(tx, &names, now)).collect())
+    let mut items: Vec<TransactionItem> =
+        transactions.iter().map(|tx| TransactionItem::new(tx, &names, now)).collect();
+    let changes = items.iter_mut().flat_map(|item| &mut item.changes);
+    for side in changes.flat_map(|change| [&mut change.before, &mut change.after]).flatten() {
+        // A version of the past may follow what is elsewhere now; only what is in its scope today is named.
+        if let RecordItem::Entry(entry) = side
+            && let Some(before) = entry.follows.as_deref().and_then(Id::parse)
+        {
+            let stored = snapshot.entry(before)?;
+            let scope = stored.and_then(|stored| stored.record.scope());
+            let is_here = scope.is_some_and(|scope| names.of(scope) == entry.scope);
+            entry.follows = entry.follows.take().filter(|_| is_here);
+        }
+    }
+    Ok(items)
 }
 
 /// What the scopes are called that these records live in or speak of.

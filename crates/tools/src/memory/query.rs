@@ -289,7 +289,7 @@ impl Narrowed {
         question: &Question<'_>,
         listing: &Listing<'_>,
     ) -> Result<Found, Stop> {
-        let mut found = snapshot.search(question, 0..u64::MAX)?;
+        let mut found = snapshot.search(question, 0..i64::MAX as u64)?;
         let mut kept = Vec::new();
         for hit in found.hits {
             let Some(entry) = hit.stored.record.as_entry() else { continue };

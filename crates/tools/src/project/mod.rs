@@ -1,0 +1,354 @@
+//! The project that a session works in, and the scope of its calls that name none.
+//!
+//! A line in a project's files is a wish of whoever wrote the repository. It is followed if nothing is there to be
+//! read yet, if the scope was made from this project, or if the user has allowed it; otherwise any repository could
+//! make an agent read another project's knowledge.
+
+mod file;
+mod identity;
+mod trust;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kenning_engine::{Engine, Error};
+use kenning_model::{ScopeId, ScopeName, TxId};
+
+use crate::tool::renamed_note;
+use crate::{Code, Stop};
+use file::{Line, Seen};
+use identity::Identity;
+use trust::{TRUST_FILE, Trust};
+
+pub use trust::Trusted;
+
+/// So many of the scopes that roots name are shown.
+const SHOWN_MAX: usize = 4;
+
+/// Where the scope of a session is looked for, beside the roots of its client.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectSettings {
+    /// The scope that the user has named, and where.
+    pub named: Option<(String, NamedBy)>,
+    /// The project's directory as the host says it in the environment.
+    pub given: Option<PathBuf>,
+    pub working_dir: Option<PathBuf>,
+    /// Nobody's project.
+    pub home: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    Flag,
+    Environment,
+}
+
+impl NamedBy {
+    fn as_str(self) -> &'static str {
+        match self {
+            NamedBy::Flag => "--scope",
+            NamedBy::Environment => "KENNING_SCOPE",
+        }
+    }
+}
+
+/// Where calls go that name no scope, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DefaultScope {
+    /// The user has named it.
+    Named { scope: String, by: NamedBy },
+    /// A file of the project names it.
+    Found { scope: ScopeName, file: String },
+    /// A file of the project names it, and the user has not allowed that.
+    Untrusted { scope: ScopeName, file: String },
+    /// The roots of the client name different scopes.
+    Conflicting { found: Vec<(ScopeName, String)> },
+    /// Nobody names one; perhaps because a file has a line without a proper name.
+    Nothing { malformed: Option<String> },
+}
+
+impl DefaultScope {
+    /// The scope that reads use.
+    pub fn scope(&self) -> String {
+        match self {
+            DefaultScope::Named { scope, .. } => scope.clone(),
+            DefaultScope::Found { scope, .. } => scope.to_string(),
+            _ => ScopeName::global_default().to_string(),
+        }
+    }
+
+    /// Why a write that names no scope is refused.
+    pub fn refusal(&self) -> Option<Stop> {
+        match self {
+            DefaultScope::Untrusted { scope, file } => {
+                let message = format!(
+                    "`{file}` names the scope `{scope}`, which was not made from this project, so it is not followed. If \
+                     the project is the user's own, they allow it once with `kenning trust {scope}`, run in the project. \
+                     What all projects may see goes to `scope` `global:default`."
+                );
+                Some(Stop::new(Code::PermissionDenied, message))
+            }
+            DefaultScope::Conflicting { found } => {
+                let shown: Vec<String> = found
+                    .iter()
+                    .take(SHOWN_MAX)
+                    .map(|(scope, file)| format!("`{scope}` in `{file}`"))
+                    .collect();
+                Some(Stop::invalid(format!(
+                    "the client's roots name different scopes ({}), so none is followed; say with `scope` which is meant",
+                    shown.join(", ")
+                )))
+            }
+            _ => None,
+        }
+    }
+
+    /// For the instructions: where calls go that name no scope, where that is said, and how to change it.
+    pub fn about(&self, engine: &Engine) -> String {
+        let goes_to = |scope: &str| format!("Calls that name no `scope` go to `{scope}`.");
+        let elsewhere = "Calls that name no `scope` read `global:default` and may not write:";
+        match self {
+            DefaultScope::Named { scope, by } => {
+                let by = by.as_str();
+                match renamed(engine, ScopeName::parse(scope)) {
+                    Some(now) => format!("{} {}", goes_to(&now), renamed_note(scope, &now)),
+                    None => format!("{} This scope was set with `{by}`.", goes_to(scope)),
+                }
+            }
+            DefaultScope::Found { scope, file } => match renamed(engine, Some(scope.clone())) {
+                Some(now) => format!("{} {}", goes_to(&now), renamed_note(&scope.to_string(), &now)),
+                None => {
+                    let scope = scope.to_string();
+                    format!("{} This scope is named by the project's `{file}`.", goes_to(&scope))
+                }
+            },
+            DefaultScope::Untrusted { .. } | DefaultScope::Conflicting { .. } => {
+                format!("{elsewhere} {}", self.refusal().map(|stop| stop.message).unwrap_or_default())
+            }
+            DefaultScope::Nothing { malformed } => {
+                let why = match malformed {
+                    Some(file) => format!("the line `scope:` in `{file}` has no proper name"),
+                    None => "no scope is configured".to_owned(),
+                };
+                format!(
+                    "Calls that name no `scope` go to `global:default`, which every project sees: {why}. The line `scope: \
+                     NAMESPACE:SCOPE` in the project's CLAUDE.md or AGENTS.md changes that."
+                )
+            }
+        }
+    }
+}
+
+/// What a scope is called now, if not as its configured name says. A store that is not there is not made for this, and
+/// one that can't be read is left to the calls.
+fn renamed(engine: &Engine, name: Option<ScopeName>) -> Option<String> {
+    let name = name.filter(|name| *name != ScopeName::global_default())?;
+    let snapshot = engine.is_there().then(|| engine.snapshot().ok())??;
+    Some(snapshot.renamed(&name).ok()??.to_string())
+}
+
+/// The directories that a session works in, as trust knows them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Project {
+    parts: Vec<Part>,
+}
+
+/// One root of the client, or the one directory of the session.
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    line: Line,
+    /// Of the directory itself and of that with the file, which differ where there is no git.
+    identities: Vec<Identity>,
+}
+
+impl Project {
+    /// Lets this project name a scope in its files from now on.
+    pub fn trust(&self, engine: &Engine, scope: &ScopeName) -> io::Result<()> {
+        let snapshot = engine.is_there().then(|| engine.snapshot().ok()).flatten();
+        let number = snapshot.and_then(|snapshot| trust::number(&snapshot, scope).ok()).flatten();
+        let trust = Trust::read(engine.dir());
+        for identity in self.meant_for(scope) {
+            trust.add(identity, scope, number)?;
+        }
+        Ok(())
+    }
+
+    /// Of several roots, which may belong to different people, those whose files name the scope.
+    fn meant_for<'a>(&'a self, scope: &ScopeName) -> Vec<&'a Identity> {
+        let names = |part: &&Part| part.line.scope.as_ref() == Some(scope) || self.parts.len() == 1;
+        self.parts.iter().filter(names).flat_map(|part| &part.identities).collect()
+    }
+
+    /// Takes that back, here or in every project; gives how many projects it held for.
+    pub fn distrust(&self, dir: &Path, scope: &ScopeName, everywhere: bool) -> io::Result<usize> {
+        let trust = || Trust::read(dir);
+        if everywhere {
+            return trust().remove(None, scope);
+        }
+        let mut many = 0;
+        for identity in self.parts.iter().flat_map(|part| &part.identities) {
+            many += trust().remove(Some(identity), scope)?;
+        }
+        Ok(many)
+    }
+}
+
+/// Every scope that some project may name, as the data directory holds it.
+pub fn trusted(dir: &Path) -> Vec<Trusted> {
+    Trust::read(dir).list()
+}
+
+/// Finds the scope of a session, and finds it again when a file, the roots, the store or what is trusted has changed.
+#[derive(Debug)]
+pub struct ScopeFinder {
+    settings: ProjectSettings,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    roots: Vec<PathBuf>,
+    looked: Option<Looked>,
+}
+
+/// What the files said when they were last read.
+#[derive(Debug)]
+struct Looked {
+    seen: Vec<Seen>,
+    project: Arc<Project>,
+    decided: Option<Decided>,
+}
+
+/// Whether a line is followed depends on the store and on what is trusted, at the moment of a call.
+#[derive(Debug)]
+struct Decided {
+    at: Option<TxId>,
+    trust: Seen,
+    scope: DefaultScope,
+}
+
+impl ScopeFinder {
+    pub fn new(settings: ProjectSettings) -> ScopeFinder {
+        ScopeFinder { settings, state: Mutex::default() }
+    }
+
+    /// Whether the user has named the scope, so that no file is asked for it.
+    pub fn is_named(&self) -> bool {
+        self.settings.named.is_some()
+    }
+
+    /// The client's roots have become known, or others.
+    pub fn set_roots(&self, roots: Vec<PathBuf>) {
+        let mut state = self.state();
+        if state.roots != roots {
+            *state = State { roots, looked: None };
+        }
+    }
+
+    /// The scope at this moment, and the project that it is for.
+    pub fn find(&self, engine: &Engine) -> (DefaultScope, Arc<Project>) {
+        let mut state = self.state();
+        // A scope that the user has named does not change with the files.
+        let is_current =
+            |looked: &Looked| self.is_named() || looked.seen.iter().all(|seen| seen.is_unchanged());
+        let looked = match state.looked.take().filter(is_current) {
+            Some(looked) => looked,
+            None => self.look(&state.roots),
+        };
+        let looked = state.looked.insert(looked);
+        let project = looked.project.clone();
+        let scope = match &self.settings.named {
+            Some((scope, by)) => DefaultScope::Named { scope: scope.clone(), by: *by },
+            None => looked.decide(engine),
+        };
+        (scope, project)
+    }
+
+    /// The first source that names a directory says which project it is.
+    fn look(&self, roots: &[PathBuf]) -> Looked {
+        let settings = &self.settings;
+        let canonical = |dir: &Path| std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir());
+        let mut starts: Vec<PathBuf> = roots.iter().filter_map(|root| canonical(root)).collect();
+        if starts.is_empty() {
+            let one = settings.given.as_deref().and_then(canonical);
+            starts.extend(one.or_else(|| canonical(settings.working_dir.as_deref()?)));
+        }
+        let home = settings.home.as_deref().map(|home| canonical(home).unwrap_or_else(|| home.to_owned()));
+        let mut seen = Vec::new();
+        let parts = starts
+            .iter()
+            .map(|start| {
+                let line = file::find(start, home.as_deref(), &mut seen);
+                let mut identities = vec![Identity::of(start, home.as_deref())];
+                let of_file = Identity::of(&line.dir, home.as_deref());
+                if !identities.contains(&of_file) {
+                    identities.push(of_file);
+                }
+                Part { line, identities }
+            })
+            .collect();
+        Looked { seen, project: Arc::new(Project { parts }), decided: None }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Looked {
+    fn decide(&mut self, engine: &Engine) -> DefaultScope {
+        let parts = &self.project.parts;
+        let mut found: Vec<(ScopeName, String)> = Vec::new();
+        for Part { line, .. } in parts {
+            if let (Some(scope), Some(file)) = (&line.scope, &line.file)
+                && !found.iter().any(|(known, _)| known == scope)
+            {
+                found.push((scope.clone(), file.clone()));
+            }
+        }
+        if found.len() > 1 {
+            return DefaultScope::Conflicting { found };
+        }
+        let Some((scope, file)) = found.pop() else {
+            let malformed = parts.iter().find_map(|part| part.line.file.clone());
+            return DefaultScope::Nothing { malformed };
+        };
+        if scope == ScopeName::global_default() {
+            return DefaultScope::Found { scope, file };
+        }
+        let snapshot = engine.is_there().then(|| engine.snapshot()).transpose();
+        let at = snapshot.as_ref().ok().and_then(|snapshot| Some(snapshot.as_ref()?.at()));
+        if let Some(decided) = &self.decided
+            && decided.at == at
+            && decided.trust.is_unchanged()
+        {
+            return decided.scope.clone();
+        }
+        let trust = Seen::at(engine.dir().join(TRUST_FILE));
+        let follows = |number: ScopeId| -> Result<bool, Error> {
+            let names = |part: &&Part| part.line.scope.as_ref() == Some(&scope);
+            let projects: Vec<Identity> =
+                parts.iter().filter(names).flat_map(|part| part.identities.clone()).collect();
+            let snapshot = engine.snapshot()?;
+            Trust::read(engine.dir()).allows(&snapshot, &projects, number)
+        };
+        let number = snapshot.and_then(|snapshot| match snapshot {
+            Some(snapshot) => trust::number(&snapshot, &scope),
+            None => Ok(None),
+        });
+        let is_followed = match number {
+            // Nobody's knowledge is in a scope that is not there.
+            Ok(None) => true,
+            Ok(Some(number)) => follows(number).unwrap_or(false),
+            // A store that can't be read says so to each call.
+            Err(_) => false,
+        };
+        let scope = match is_followed {
+            true => DefaultScope::Found { scope, file },
+            false => DefaultScope::Untrusted { scope, file },
+        };
+        self.decided = Some(Decided { at, trust, scope: scope.clone() });
+        scope
+    }
+}
