@@ -96,7 +96,7 @@ impl Acknowledged {
             confidence: None,
             valid_from: None,
             valid_to: None,
-            pinned: step % 3 == 0,
+            pinned: step.is_multiple_of(3),
             follows: None,
         };
         let triple = |object: &str| NewTriple {

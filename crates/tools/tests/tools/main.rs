@@ -1,5 +1,6 @@
 //! Plays every transcript, and checks what is published of every tool: schemas, sizes, documentation.
 
+mod agent;
 mod bounds;
 mod documents;
 mod lenient;

@@ -309,7 +309,7 @@ fn strings(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-fn expect_file(path: &Path, text: &str) {
+pub(crate) fn expect_file(path: &Path, text: &str) {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         std::fs::write(path, text).expect("the file can be rewritten");

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::patterns;
 
 /// A minute passes from call to call.
-struct InProcess {
+pub(crate) struct InProcess {
     engine: Arc<Engine>,
     scratch: Arc<Scratch>,
     sets: Arc<ResultSets>,
@@ -26,7 +26,7 @@ struct InProcess {
 }
 
 impl InProcess {
-    fn new() -> InProcess {
+    pub(crate) fn new() -> InProcess {
         let store = TempStore::new();
         let minutes = Arc::new(AtomicI64::new(0));
         let clock = minutes.clone();
