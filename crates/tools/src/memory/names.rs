@@ -66,7 +66,7 @@ mod tests {
             ("host 2", &[]),
             ("dc", &[]),
             ("CheckoutAPI", &["checkout-api"]),
-            ("building", &["billing"]),
+            ("building", &[]),
         ];
         for (name, expected) in cases {
             assert_eq!(respelt(&known, name), expected, "{name}");
