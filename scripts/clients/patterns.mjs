@@ -48,7 +48,7 @@ export async function patterns(client, { command, dataDir, connect, watchTools }
   const questions = [
     ["search_patterns", {}, { q: "try again" }, (told) => told.patterns[0].id === "retry-backoff"],
     ["search_patterns", { q: "common way" }, { category: "rare" }, (told) => told.metadata.totalCount === 5],
-    ["get_pattern", { id: "retry" }, { id: "retry-backoff" }, (told) => told.kind === "patternDetails:v1"],
+    ["get_pattern", {}, { id: "retry-backoff" }, (told) => told.kind === "patternDetails:v1"],
   ];
   for (const [name, args, content, isIt] of questions) {
     let asked = 0;

@@ -17,7 +17,7 @@ for (let number = 0; number < ROWS; number += 1) {
   const topic = `topic ${String(number).padStart(3, "0")}`;
   await client.callTool({ name: "store", arguments: { topic, content: "A common fact." } });
 }
-const result = await client.callTool({ name: "query", arguments: { content: "common", limit: 10 } });
+const result = await client.callTool({ name: "query", arguments: { content: "common", limit: 10, detail: "full" } });
 const link = result.content.find((block) => block.type === "resource_link");
 const response = new DualResponseClient().parse(result);
 assert.equal(response.resourceUri, link.uri);
