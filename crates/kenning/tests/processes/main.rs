@@ -1,6 +1,7 @@
 //! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
 //! send. Everything is asked and answered over their standard streams, as an agent would.
 
+mod demo;
 mod edge;
 mod elicitation;
 mod hammer;
