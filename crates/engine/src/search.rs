@@ -187,7 +187,7 @@ impl Snapshot<'_> {
         self.reader().entries(&filter, 0..many)
     }
 
-    /// The same for sections of documents.
+    /// The sentences of sections, best first, that answer the question.
     pub fn section_quotes(
         &self,
         sight: &Sight,

@@ -196,7 +196,8 @@ pub(crate) enum VariantKind {
 }
 
 impl AskedWord {
-    fn df_is_zero(&self) -> bool {
+    /// Whether nothing in sight has the word, or anything that may stand for it.
+    fn is_unknown(&self) -> bool {
         self.variants.is_empty()
     }
 
@@ -248,8 +249,8 @@ impl Index {
         distinct.sort_by(|one, other| one.term.cmp(&other.term));
         distinct.dedup_by(|next, last| next.term == last.term);
         for asked in distinct {
-            let links = if title_only { Vec::new() } else { next_terms(&sequence, &asked.term) };
-            let Found { parts, df, bigram_df } = self.find_word(survey, asked, &links, title_only)?;
+            let links = if title_only { Vec::new() } else { next_links(&sequence, &asked.term) };
+            let Found { parts, df, bigram_df } = survey.find(self, &asked.term, &links, title_only)?;
             let idf = population.idf_of(df);
             let bigram = |df: &i64| Worth::new(*df as f32, BIGRAM_WEIGHT, population);
             let mut word = AskedWord {
@@ -277,7 +278,7 @@ impl Index {
                 }
             }
             // What nothing in sight has, and nothing like it, may be left out of account.
-            let counts = !(question.known_words_only && word.df_is_zero());
+            let counts = !(question.known_words_only && word.is_unknown());
             weight += if counts { idf } else { 0.0 };
             meanings.push((asked, if counts { idf } else { 0.0 }));
             words.push(word);
@@ -287,11 +288,11 @@ impl Index {
             meanings.iter_mut().for_each(|(_, counts)| *counts = population.idf_of(0));
         }
         let shares: f32 = if question.known_words_only {
-            words.iter().filter(|word| !word.df_is_zero()).map(|word| word.share).sum()
+            words.iter().filter(|word| !word.is_unknown()).map(|word| word.share).sum()
         } else {
             words.iter().map(|word| word.share).sum()
         };
-        words.retain(|word| !word.df_is_zero());
+        words.retain(|word| !word.is_unknown());
         words.iter_mut().for_each(|word| word.share /= shares);
         if words.iter().all(|word| word.is_everywhere) {
             words.iter_mut().for_each(|word| word.is_everywhere = false);
@@ -307,17 +308,6 @@ impl Index {
             self.embedder.question(text, &weighted_words(text, weight))?
         };
         Ok(Ask { title_only, words, weight, quantised: Quantised::new(&vector), vector, is_meaningful })
-    }
-
-    fn find_word(
-        &self,
-        survey: &Survey,
-        asked: &QuestionWord,
-        links: &[Arc<str>],
-        title_only: bool,
-    ) -> Result<Found, Error> {
-        let links: Vec<Link> = links.iter().map(|term| link_to(term)).collect();
-        survey.find(self, &asked.term, &links, title_only)
     }
 
     /// The nearest words in sight that mean nearly the same.
@@ -459,11 +449,11 @@ pub fn weighted_words(text: &str, weight: impl Fn(&str) -> Option<f32>) -> Vec<(
     words
 }
 
-/// What comes after a term in the question, each once.
-fn next_terms(sequence: &[QuestionWord], term: &str) -> Vec<Arc<str>> {
+/// Links to what comes after a term in the question, each once.
+fn next_links(sequence: &[QuestionWord], term: &str) -> Vec<Link> {
     let pairs = sequence.windows(2).filter(|pair| *pair[0].term == *term);
-    let mut next: Vec<Arc<str>> = pairs.map(|pair| pair[1].term.clone()).collect();
-    next.sort();
+    let mut next: Vec<Link> = pairs.map(|pair| link_to(&pair[1].term)).collect();
+    next.sort_unstable();
     next.dedup();
     next
 }

@@ -45,7 +45,8 @@ impl Population {
         (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()
     }
 
-    /// As `idf`, for a word of a question; one that nobody uses is no rarer than if one text in sight had it and no other.
+    /// As `idf`, for a word of a question. A word that nothing in sight has counts a little more than one that a single text
+    /// has, not twice as much.
     pub fn idf_of(self, df: i64) -> f32 {
         if df == 0 { (1.0 + self.many as f32).ln() } else { self.idf(df as f32) }
     }
