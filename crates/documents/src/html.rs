@@ -101,7 +101,7 @@ struct Place {
 
 fn converter() -> HtmlToMarkdown {
     let place = Arc::new(Place::default());
-    let [in_heading, in_pre, in_link, in_code, in_other] = [0; 5].map(|_| Arc::clone(&place));
+    let [in_heading, in_pre, in_link, in_code, in_term, in_other] = [0; 6].map(|_| Arc::clone(&place));
     HtmlToMarkdown::builder()
         .skip_tags(SKIPPED.to_vec())
         .add_handler(HEADINGS.to_vec(), move |handlers: &dyn Handlers, element: Element| {
@@ -115,6 +115,9 @@ fn converter() -> HtmlToMarkdown {
         })
         .add_handler(vec!["code"], move |handlers: &dyn Handlers, element: Element| {
             code(&in_code, handlers, element)
+        })
+        .add_handler(vec!["dt", "dd"], move |handlers: &dyn Handlers, element: Element| {
+            definition(&in_term, handlers, &element)
         })
         .add_handler(
             vec!["strong", "b", "em", "i", "br"],
@@ -138,6 +141,24 @@ fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<
     }
     let level = HEADINGS.iter().position(|tag| *tag == element.tag).map_or(1, |at| at + 1);
     Some(format!("\n\n{} {title}{id}\n\n", "#".repeat(level)).into())
+}
+
+/// What explains a term is indented below it, so that each is read with the other.
+fn definition(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
+    let content = handlers.walk_children(element.node).content;
+    if within(&place.preformatted) {
+        return Some(content.into());
+    }
+    if element.tag == "dt" {
+        let term = content.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_plain = !term.contains(['`', '*', '[']);
+        let term = if is_plain { format!("**{term}**") } else { term };
+        return Some(format!("\n\n{term}").into());
+    }
+    let lines = content.trim().lines();
+    let lines: Vec<String> =
+        lines.map(|line| if line.trim().is_empty() { String::new() } else { format!("   {line}") }).collect();
+    Some(format!("\n{}\n\n", lines.join("\n")).into())
 }
 
 /// Always a block of its own, with its marks on their own lines.
@@ -265,5 +286,14 @@ mod tests {
     fn a_title_is_as_it_is_read() {
         let html = "<html><head><title>RefCell&lt;T&gt; in\n std_cell</title></head></html>";
         assert_eq!(title(html).as_deref(), Some("RefCell<T> in std_cell"));
+    }
+
+    #[test]
+    fn a_term_stands_above_what_explains_it() {
+        let html = "<p>Options:</p><dl><dt>size</dt><dd>How many. <p>Default: 5</p></dd><dt><code>-v</code></dt><dd>Say more.</dd></dl><p>End.</p>";
+        assert_eq!(
+            markdown(html).expect("good HTML"),
+            "Options:\n\n**size**\n   How many.\n\n   Default: 5\n\n`-v`\n   Say more.\n\nEnd."
+        );
     }
 }

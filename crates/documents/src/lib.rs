@@ -1,20 +1,26 @@
 //! Files as documents: front matter, sections cut at headings, the links between them and the things they mention.
 //! Pure: it reads no file and knows no store.
 
+mod asciidoc;
 mod fence;
 mod front_matter;
 mod html;
+mod include;
 mod link;
 mod markdown;
 mod mdx;
 mod mentions;
+mod notebook;
+mod org;
 pub mod pattern;
 mod restructured;
 mod section;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 pub use front_matter::FrontMatter;
+pub use include::{Files, included};
 pub use link::Link;
 pub use mentions::{Label, Mention};
 pub use section::Section;
@@ -26,10 +32,20 @@ pub enum Format {
     Mdx,
     Html,
     Restructured,
+    Asciidoc,
+    Org,
+    Notebook,
+    /// Plain text, unless its content shows that it is reStructuredText.
     Text,
+    /// Plain text, whatever it looks like.
+    Plain,
 }
 
 impl Format {
+    /// What a person is told of the formats that are taken in.
+    pub const NAMES: &'static str =
+        "Markdown, MDX, HTML, reStructuredText, AsciiDoc, Org, notebook (.ipynb) or plain text";
+
     /// By the ending of its name; none for files that are no documents.
     pub fn of(path: &Path) -> Option<Format> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
@@ -38,6 +54,9 @@ impl Format {
             "mdx" => Format::Mdx,
             "html" | "htm" | "xhtml" => Format::Html,
             "rst" | "rest" => Format::Restructured,
+            "adoc" | "asciidoc" => Format::Asciidoc,
+            "org" => Format::Org,
+            "ipynb" => Format::Notebook,
             "txt" | "text" => Format::Text,
             _ => return None,
         })
@@ -60,6 +79,8 @@ pub enum Error {
     FrontMatter(String),
     #[error("the HTML can't be read: {0}")]
     Html(String),
+    #[error("the notebook can't be read: {0}")]
+    Notebook(String),
 }
 
 /// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
@@ -70,23 +91,33 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> 
         format => format,
     };
     let (about, sections) = match format {
-        Format::Markdown => {
-            let (about, body) = front_matter::split(text)?;
-            (about, markdown::sections(path, body))
-        }
-        Format::Mdx => {
-            let (about, body) = front_matter::split(text)?;
-            (about, markdown::sections(path, &mdx::without_modules(body)))
+        Format::Markdown | Format::Mdx => {
+            let (mut about, body) = front_matter::split(text)?;
+            about.tags.extend(markdown::tags(body));
+            let body = match format {
+                Format::Mdx => Cow::Owned(mdx::without_modules(body)),
+                _ => Cow::Borrowed(body),
+            };
+            (about, markdown::sections(path, &body))
         }
         Format::Html => {
             let about = FrontMatter { title: html::title(text), ..FrontMatter::default() };
             (about, markdown::sections(path, &html::markdown(text)?))
         }
         Format::Restructured => restructured::sections(path, text),
-        Format::Text => (FrontMatter::default(), section::whole(text)),
+        Format::Asciidoc => {
+            let (about, text) = asciidoc::markdown(text);
+            (about, markdown::sections(path, &text))
+        }
+        Format::Org => {
+            let (about, text) = org::markdown(text);
+            (about, markdown::sections(path, &text))
+        }
+        Format::Notebook => (FrontMatter::default(), markdown::sections(path, &notebook::markdown(text)?)),
+        Format::Text | Format::Plain => (FrontMatter::default(), section::whole(text)),
     };
     let mentions = |text: &str| match format {
-        Format::Restructured => mentions::mentions(&restructured::markdown(text)),
+        Format::Restructured => mentions::mentions(&restructured::flat(text)),
         _ => mentions::mentions(text),
     };
     let heading = lone_heading(&sections).map(str::to_owned);
@@ -133,6 +164,9 @@ mod tests {
             ("a.html", "<title>Page</title><h1>Heading</h1>", "Page"),
             ("a.rst", "Heading\n=======\n\nFoo\n---\nText.", "Heading"),
             ("a.rst", ":title: Own\n\nHeading\n=======\n", "Own"),
+            ("a.adoc", "= Heading\n\nText.\n\n== Foo\n\nText.", "Heading"),
+            ("a.org", "#+TITLE: Own\n* Heading", "Own"),
+            ("a.ipynb", "{\"cells\": [{\"cell_type\": \"markdown\", \"source\": \"# Heading\"}]}", "Heading"),
             (
                 "pep-0008.rst",
                 "PEP: 8\nTitle: Style\n  Guide\nAuthor: Somebody\n\nIntroduction\n====\n\nText.\n\nMore\n====\n",

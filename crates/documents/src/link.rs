@@ -3,13 +3,29 @@
 /// A link to another document of the same tree, or to a section.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
-    /// Below what is ingested, as it is written; empty for the document itself.
+    /// Below what is ingested, as it is written; empty for the document itself. Labels have paths of their own
+    /// (`kenning_model::Link`).
     pub path: String,
     /// In small letters, as anchors are.
     pub anchor: Option<String>,
 }
 
 impl Link {
+    /// To whatever place of the tree has this label.
+    pub(crate) fn label(name: &str) -> Link {
+        Link { path: kenning_model::Link::LABEL.to_owned(), anchor: Some(label(name)) }
+    }
+
+    /// Says that the place where it stands has this label.
+    pub(crate) fn labelled(name: &str) -> Link {
+        Link { path: kenning_model::Link::LABELLED.to_owned(), anchor: Some(label(name)) }
+    }
+
+    /// To the page of this name, wherever in the tree it is.
+    pub(crate) fn page_named(name: &str) -> Link {
+        Link { path: kenning_model::Link::page_named(name), anchor: None }
+    }
+
     /// What leads out of the tree is none.
     pub(crate) fn resolved(from: &str, target: &str) -> Option<Link> {
         let (target, anchor) = target.trim().split_once('#').unwrap_or((target.trim(), ""));
@@ -35,6 +51,11 @@ impl Link {
         }
         Some(Link { path: parts.join("/"), anchor })
     }
+}
+
+/// Case and the number of blanks do not matter in labels.
+fn label(name: &str) -> String {
+    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
 /// `https://…`, `mailto:…`, `//host/…`: whatever names a scheme or a host.

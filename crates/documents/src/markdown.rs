@@ -1,11 +1,14 @@
 //! Markdown and MDX, cut at headings. The text of a section is the source as it stands, so code and tables stay whole.
 
+mod dialect;
+
 use std::collections::HashSet;
 use std::ops::Range;
 
-use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 
 use crate::Link;
+use crate::fence::Fences;
 use crate::link::targets;
 use crate::section::{Section, anchor};
 
@@ -27,9 +30,11 @@ pub(crate) fn options() -> Options {
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_WIKILINKS
 }
 
 pub(crate) fn sections(path: &str, text: &str) -> Vec<Section> {
+    let text = &*dialect::plain(text);
     let Outline { headings, links, unseen } = Outline::of(path, text);
     let mut sections = cut(text, &headings, &unseen);
     let mut at = 0;
@@ -62,7 +67,10 @@ impl Outline {
         let mut open: Option<Heading> = None;
         // A tag may go on over several lines of a block, each of which is an event.
         let mut block: Option<(usize, String)> = None;
-        for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+        let parser = Parser::new_ext(text, options());
+        let definitions = parser.reference_definitions().iter();
+        outline.unseen.extend(definitions.map(|(_, definition)| definition.span.clone()));
+        for (event, range) in parser.into_offset_iter() {
             match event {
                 // A heading inside a quote or a list is part of what it stands in.
                 Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => depth += 1,
@@ -88,6 +96,10 @@ impl Outline {
                 }
                 Event::InlineHtml(html) if html.starts_with(COMMENT.0) => outline.unseen.push(range),
                 Event::InlineHtml(html) => outline.html(path, range.start, &html),
+                Event::Start(
+                    Tag::Link { link_type: LinkType::WikiLink { .. }, dest_url, .. }
+                    | Tag::Image { link_type: LinkType::WikiLink { .. }, dest_url, .. },
+                ) => outline.wiki_link(path, range.start, &dest_url),
                 Event::Start(Tag::Link { dest_url, .. }) => outline.link(path, range.start, &dest_url),
                 event => {
                     if let Some(heading) = &mut open {
@@ -96,7 +108,24 @@ impl Outline {
                 }
             }
         }
+        outline.unseen.sort_by_key(|range| range.start);
         outline
+    }
+
+    /// `[[Note#Heading]]` names a note in whatever directory it is, and a heading in it.
+    fn wiki_link(&mut self, path: &str, at: usize, target: &str) {
+        let (page, heading) = target.split_once('#').unwrap_or((target, ""));
+        let heading = anchor(heading.trim_start_matches('^'));
+        if page.is_empty() {
+            return self.link(path, at, &format!("#{heading}"));
+        }
+        let name = page.rsplit('/').next().unwrap_or(page);
+        let name = name.strip_suffix(".md").unwrap_or(name);
+        if !heading.is_empty() {
+            // Headings are found on the page of this name beside the one that links.
+            self.link(path, at, &format!("{}#{heading}", page.strip_suffix(".md").unwrap_or(page)));
+        }
+        self.links.push((at, Link::page_named(name)));
     }
 
     /// A block of HTML may have other elements beside its comments.
@@ -176,6 +205,38 @@ fn cut(text: &str, headings: &[Heading], unseen: &[Range<usize>]) -> Vec<Section
     sections
 }
 
+/// The `#tags` of a note: on lines that have nothing else, and anywhere in a note that has `[[wiki links]]`.
+pub(crate) fn tags(text: &str) -> Vec<String> {
+    let mut fences = Fences::default();
+    let is_note = text.contains("[[");
+    let mut tags: Vec<String> = Vec::new();
+    if !text.contains('#') {
+        return tags;
+    }
+    for line in text.lines().filter(|line| !fences.hold(line)) {
+        let of_line = line.split_whitespace().map(tag);
+        let is_all = of_line.clone().all(|tag| tag.is_some());
+        // Code within a line may have anything in it.
+        if !is_all && (!is_note || line.contains('`')) {
+            continue;
+        }
+        for tag in of_line.flatten() {
+            if !tags.iter().any(|known| known == tag) {
+                tags.push(tag.to_owned());
+            }
+        }
+    }
+    tags
+}
+
+/// `#tag` or `#tag/below`. A number is an issue.
+fn tag(word: &str) -> Option<&str> {
+    let tag = word.strip_prefix('#')?.trim_end_matches([',', '.', ';', ')']);
+    let is_tag =
+        tag.chars().any(char::is_alphabetic) && tag.chars().all(|c| c.is_alphanumeric() || "_-/".contains(c));
+    is_tag.then_some(tag)
+}
+
 fn number(level: HeadingLevel) -> u8 {
     level as u8
 }
@@ -239,5 +300,30 @@ mod tests {
             .map(|section| section.links.into_iter().map(|link| link.path).collect())
             .collect();
         assert_eq!(links, [vec!["a.md"], vec!["b c.md", "e.md"], vec!["f.md", "a.md"]]);
+    }
+
+    #[test]
+    fn notes_link_by_name_and_references_are_followed() {
+        let text = "See [[Other Note]], [[dir/Deep#Some Part|there]], [[#Here]] and [the guide][g].\n\n## Here\n\n![[picture.png]] `[[no]]`\n\n[g]: guide.md#x\n";
+        let found = sections("notes/a.md", text);
+        let links: Vec<(&str, Option<&str>)> =
+            found[0].links.iter().map(|link| (&*link.path, link.anchor.as_deref())).collect();
+        assert_eq!(
+            links,
+            [
+                (":page/other note", None),
+                ("notes/dir/Deep", Some("some-part")),
+                (":page/deep", None),
+                ("", Some("here")),
+                ("notes/guide.md", Some("x")),
+            ]
+        );
+        assert_eq!(found[1].text, "![[picture.png]] `[[no]]`", "where a reference leads is no text");
+    }
+
+    #[test]
+    fn tags_are_those_of_notes() {
+        assert_eq!(tags("# Title\n\n#ops #web/shop\n\nSee #42 and #general."), ["ops", "web/shop"]);
+        assert_eq!(tags("[[A]] is #done, `#x` no.\n```\n#include\n```\nBut #this."), ["this"]);
     }
 }

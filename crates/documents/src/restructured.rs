@@ -1,16 +1,18 @@
 //! reStructuredText, cut at titles: a line that is underlined (and perhaps overlined) with one mark of punctuation. Marks
-//! rank by the order in which they first come. There is no well-kept parser of the whole language; its text is kept as it
-//! stands, without comments, labels and the fields it begins with.
+//! rank by the order in which they first come. What is described by its name (`.. confval:: cache_dir`) is a section too, below
+//! that of its title. There is no well-kept parser of the whole language; lines are kept as a reader sees them.
 
+mod directive;
 mod inline;
+mod shown;
 
 use crate::section::{Section, anchor};
 use crate::{FrontMatter, Link};
-use inline::Inline;
+use directive::{Kind, directive, kind, labels, object_name};
 
 pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
     let lines: Vec<&str> = text.lines().collect();
-    let mut reader = Reader { sections: vec![Section::default()], ..Reader::default() };
+    let mut reader = Reader::new(path);
     let mut at = 0;
     for (name, value) in headers(&lines) {
         reader.about.field(name, &value);
@@ -18,29 +20,39 @@ pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
     let mut is_in_text = false;
     while at < lines.len() {
         let rest = &lines[at..];
-        if let Some((title, style, many)) = title(rest).filter(|_| !is_in_text) {
-            reader.open(path, &inline::plain(title), style);
+        let was_in_text = std::mem::take(&mut is_in_text);
+        if let Some((title, style, many)) = title(rest).filter(|_| !was_in_text) {
+            reader.open(&inline::plain(title), style);
             at += many;
-            is_in_text = false;
-        } else if let Some((many, link)) = unseen(rest) {
-            reader.links.extend(link.and_then(|target| Link::resolved(path, target)));
+        } else if let Some((many, unseen)) = unseen(rest) {
+            reader.note(unseen);
             at += many;
-            is_in_text = false;
-        } else if !is_in_text && is_transition(rest) {
+        } else if !was_in_text && is_transition(rest) {
             at += 1;
         } else if let Some((name, value)) = field(rest[0]).filter(|_| reader.is_at_the_top()) {
             let many = 1 + indented(&rest[1..], false);
             let value = [&[value], &rest[1..many]].concat().join(" ");
             reader.about.field(name, &value);
             at += many;
+        } else if let Some((signature, many)) = object(rest) {
+            reader.describe(signature, &rest[..many]);
+            at += many;
         } else {
-            reader.body.push(rest[0]);
             is_in_text = !rest[0].trim().is_empty();
+            if is_in_text {
+                reader.own_labels();
+            }
+            reader.body.push(rest[0]);
             at += 1;
         }
     }
-    reader.close(path);
+    reader.close();
     (reader.about, reader.sections)
+}
+
+/// What a section mentions is found as in Markdown.
+pub(crate) fn flat(text: &str) -> String {
+    shown::flat(text)
 }
 
 /// Whether a plain text is written in this language: it has titles, and marks that no other text has.
@@ -53,20 +65,38 @@ pub(crate) fn is_meant(text: &str) -> bool {
     lines.iter().any(is_marked) && (0..lines.len()).any(|at| title(&lines[at..]).is_some())
 }
 
-#[derive(Default)]
 struct Reader<'a> {
+    path: &'a str,
     about: FrontMatter,
     sections: Vec<Section>,
-    /// The lines of the last of them.
+    /// The section of the last title, by its place in the list.
+    current: usize,
+    /// Its lines.
     body: Vec<&'a str>,
     links: Vec<Link>,
+    /// Labels of what comes next.
+    labels: Vec<&'a str>,
     ranks: Vec<(char, bool)>,
     above: Vec<(u8, String)>,
 }
 
-impl Reader<'_> {
-    fn open(&mut self, path: &str, title: &str, style: (char, bool)) {
-        self.close(path);
+impl<'a> Reader<'a> {
+    fn new(path: &'a str) -> Reader<'a> {
+        Reader {
+            path,
+            about: FrontMatter::default(),
+            sections: vec![Section::default()],
+            current: 0,
+            body: Vec::new(),
+            links: Vec::new(),
+            labels: Vec::new(),
+            ranks: Vec::new(),
+            above: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, title: &str, style: (char, bool)) {
+        self.close();
         let rank = self.ranks.iter().position(|known| *known == style).unwrap_or_else(|| {
             self.ranks.push(style);
             self.ranks.len() - 1
@@ -74,27 +104,66 @@ impl Reader<'_> {
         let level = u8::try_from(rank + 1).unwrap_or(u8::MAX);
         self.above.retain(|(other, _)| *other < level);
         self.above.push((level, title.to_owned()));
+        self.current = self.sections.len();
         self.sections.push(Section {
             heading_path: self.above.iter().map(|(_, title)| title.clone()).collect(),
             level,
             anchor: anchor(title),
             ..Section::default()
         });
+        self.own_labels();
     }
 
-    fn close(&mut self, path: &str) {
-        let text = self.body.join("\n").trim().to_owned();
-        let mut links = std::mem::take(&mut self.links);
-        let inlines = inline::of(&text);
-        let targets = inlines.iter().filter_map(Inline::target).chain(entries(&self.body));
-        links.extend(targets.filter_map(|target| Link::resolved(path, target)));
-        self.body.clear();
-        let mut seen = std::collections::HashSet::new();
-        links.retain(|link| seen.insert(link.clone()));
-        drop(inlines);
-        if let Some(open) = self.sections.last_mut() {
-            (open.text, open.links) = (text, links);
+    /// A section for what is described by its name, below that of the title. The text behind it belongs to the title again.
+    fn describe(&mut self, signature: &str, lines: &[&str]) {
+        let name = inline::plain(object_name(signature));
+        let mut links: Vec<Link> = self.labels.drain(..).map(Link::labelled).collect();
+        links.extend(labels(signature).iter().map(|label| Link::labelled(label)));
+        links.extend(self.links_in(lines));
+        let titles = self.above.iter().map(|(_, title)| title);
+        self.sections.push(Section {
+            level: self.above.last().map_or(0, |(level, _)| *level).saturating_add(1),
+            anchor: anchor(&name),
+            heading_path: titles.chain([&name]).cloned().collect(),
+            text: shown::shown(lines),
+            links: each_once(links),
+            ..Section::default()
+        });
+    }
+
+    fn note(&mut self, unseen: Unseen<'a>) {
+        match unseen {
+            Unseen::Nothing => {}
+            Unseen::Label(name) => self.labels.push(name),
+            Unseen::Target(target) => self.links.extend(Link::resolved(self.path, target)),
         }
+    }
+
+    /// The labels that were not those of a title are those of the text.
+    fn own_labels(&mut self) {
+        self.links.extend(self.labels.drain(..).map(Link::labelled));
+    }
+
+    fn close(&mut self) {
+        // Labels at the end are those of the title that follows.
+        let body = std::mem::take(&mut self.body);
+        let mut links = std::mem::take(&mut self.links);
+        links.extend(self.links_in(&body));
+        let open = &mut self.sections[self.current];
+        (open.text, open.links) = (shown::shown(&body), each_once(links));
+    }
+
+    fn links_in(&self, lines: &[&str]) -> Vec<Link> {
+        let text = lines.join("\n");
+        let mut links: Vec<Link> =
+            inline::of(&text).iter().filter_map(|piece| piece.link(self.path)).collect();
+        links.extend(entries(lines).into_iter().filter_map(|target| Link::resolved(self.path, target)));
+        for (name, signature) in lines.iter().filter_map(|line| directive(line)) {
+            if kind(name) == Kind::Documented {
+                links.extend(labels(signature).iter().map(|label| Link::labelled(label)));
+            }
+        }
+        links
     }
 
     /// Before any text, or right below the first title.
@@ -105,8 +174,32 @@ impl Reader<'_> {
     }
 }
 
-/// A comment, a label or the target of a link, none of which a reader sees: how many lines, and the target.
-fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Option<&'a str>)> {
+fn each_once(mut links: Vec<Link>) -> Vec<Link> {
+    let mut seen = std::collections::HashSet::new();
+    links.retain(|link| seen.insert(link.clone()));
+    links
+}
+
+/// What these lines describe by its name, and how many of them do.
+fn object<'a>(lines: &[&'a str]) -> Option<(&'a str, usize)> {
+    let (name, signature) = directive(lines[0]).filter(|_| !lines[0].starts_with([' ', '\t']))?;
+    let many = indented(&lines[1..], true);
+    let is_one = kind(name) == Kind::Object && !signature.is_empty() && many > 0;
+    is_one.then_some((signature, many + 1))
+}
+
+/// What a reader does not see.
+#[derive(Debug, PartialEq)]
+enum Unseen<'a> {
+    Nothing,
+    /// Of what follows.
+    Label(&'a str),
+    /// Where a name leads that the text has elsewhere.
+    Target(&'a str),
+}
+
+/// A comment, a label or the target of a link: how many lines, and which.
+fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Unseen<'a>)> {
     let first = lines.first()?;
     let rest = first.strip_prefix("..")?;
     if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
@@ -114,17 +207,23 @@ fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Option<&'a str>)> {
     }
     let rest = rest.trim();
     if rest.is_empty() && lines.get(1).is_none_or(|next| next.trim().is_empty()) {
-        return Some((1, None));
+        return Some((1, Unseen::Nothing));
     }
-    if rest.starts_with('_') {
-        let name_ends = rest.strip_prefix("_`").and_then(|name| name.find("`:")).map_or(0, |at| at + 2);
-        let target = rest[name_ends..].split_once(':').map_or("", |(_, target)| target.trim());
-        // `name_` is another name for a label.
-        let target = Some(target).filter(|target| !target.is_empty() && !target.ends_with('_'));
-        return Some((1 + indented(&lines[1..], false), target));
+    if let Some(rest) = rest.strip_prefix('_') {
+        let (name, target) = match rest.strip_prefix('`').and_then(|quoted| quoted.split_once("`:")) {
+            Some((name, target)) => (name, target.trim()),
+            None => rest.split_once(':').map_or((rest, ""), |(name, target)| (name, target.trim())),
+        };
+        let unseen = match target {
+            "" => Unseen::Label(name),
+            // `name_` is another name for a label.
+            target if target.ends_with('_') => Unseen::Nothing,
+            target => Unseen::Target(target),
+        };
+        return Some((1 + indented(&lines[1..], false), unseen));
     }
     let is_seen = directive(first).is_some() || rest.starts_with(['[', '|']);
-    (!is_seen).then(|| (1 + indented(&lines[1..], true), None))
+    (!is_seen).then(|| (1 + indented(&lines[1..], true), Unseen::Nothing))
 }
 
 /// A line of one mark between blank lines, which parts two paragraphs and says nothing.
@@ -156,14 +255,6 @@ fn headers<'a>(lines: &[&'a str]) -> Vec<(&'a str, String)> {
     }
 }
 
-/// `.. name:: arguments`, at any depth.
-fn directive(line: &str) -> Option<(&str, &str)> {
-    let (name, arguments) = line.trim_start().strip_prefix(".. ")?.split_once("::")?;
-    let name = name.trim();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_:.+".contains(c));
-    is_name.then(|| (name, arguments.trim()))
-}
-
 /// `:name: value` at the margin.
 fn field(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix(':')?.split_once(':')?;
@@ -179,6 +270,14 @@ fn indented(lines: &[&str], is_over_blanks: bool) -> usize {
     let many = lines.iter().take_while(belongs).count();
     // Blank lines behind it are not its own.
     lines[..many].iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1)
+}
+
+/// How many lines behind this one are set further in, with the blank lines between them.
+fn indented_below(lines: &[&str], at: usize) -> usize {
+    let own = depth(lines[at]);
+    let below = &lines[at + 1..];
+    let many = below.iter().take_while(|line| line.trim().is_empty() || depth(line) > own).count();
+    below[..many].iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1)
 }
 
 /// What the tables of contents among these lines list.
@@ -225,44 +324,6 @@ fn mark(line: &str) -> Option<char> {
     (line.len() >= 2 && line.chars().all(|c| c == first)).then_some(first)
 }
 
-/// The text as Markdown, as far as it matters for what it mentions: code is code, the rest is prose.
-pub(crate) fn markdown(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let (mut done, mut prose) = (String::with_capacity(text.len()), String::new());
-    let mut at = 0;
-    let mut last = "";
-    while let Some(line) = lines.get(at) {
-        at += 1;
-        // What is set further in explains the line before it, unless that is an item of a list, which goes on.
-        let is_item = last.trim_start().starts_with(|c: char| "-*+#(".contains(c) || c.is_ascii_digit());
-        if depth(line) != depth(last) && !is_item {
-            prose.push('\n');
-        }
-        last = line;
-        let directive = directive(line);
-        let is_code = match directive {
-            Some((name, _)) => {
-                matches!(name, "code" | "code-block" | "sourcecode" | "parsed-literal" | "math")
-            }
-            None => line.trim_end().ends_with("::"),
-        };
-        if directive.is_none() && !line.trim_start().starts_with(':') {
-            prose.push_str(line.trim());
-        }
-        prose.push('\n');
-        if is_code {
-            let depth = depth(line);
-            let belongs = |line: &&&str| line.trim().is_empty() || self::depth(line) > depth;
-            let many = lines[at..].iter().take_while(belongs).count();
-            done.push_str(&inline::markdown(&std::mem::take(&mut prose)));
-            let code: Vec<&str> = lines[at..at + many].iter().map(|line| line.trim()).collect();
-            done.push_str(&format!("\n{}\n\n", crate::fence::fenced("", &code.join("\n"))));
-            at += many;
-        }
-    }
-    done + &inline::markdown(&prose)
-}
-
 fn depth(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
@@ -284,9 +345,9 @@ mod tests {
             [
                 (0, String::new(), String::new()),
                 (1, "Guide".into(), "Intro.".into()),
-                (2, "Guide > Setup".into(), "Run it::\n\n  make".into()),
+                (2, "Guide > Setup".into(), "Run it:\n```\nmake\n```".into()),
                 (3, "Guide > Setup > Deeper".into(), "More.".into()),
-                (2, "Guide > Use".into(), "End.\n\n\nAfter a line.".into()),
+                (2, "Guide > Use".into(), "End.\n\nAfter a line.".into()),
             ]
         );
     }
@@ -314,12 +375,12 @@ mod tests {
         assert_eq!(about.tags, ["a", "b"]);
         assert!(about.updated.is_some());
         let texts: Vec<&str> = sections.iter().map(|section| &*section.text).collect();
-        assert_eq!(texts, ["", "Intro.\n\n.. note:: Kept.", ":field: in the text"]);
+        assert_eq!(texts, ["", "Intro.\n\nNote: Kept.", ":field: in the text"]);
     }
 
     #[test]
     fn links_are_found() {
-        let text = "See :doc:`b`, :doc:`the /x </guide/c>`, `text\n<d.rst#Part>`_, `site <https://x.y>`__, ``:doc:`no` `` and e_.\n\n.. _e: e.rst\n\n.. toctree::\n   :maxdepth: 2\n\n   f\n   G <sub/g>\n\nh";
+        let text = "See :doc:`b`, :doc:`the /x </guide/c>`, `text\n<d.rst#Part>`_, `site <https://x.y>`__, ``:doc:`no` ``, :pep:`8`, :rfc:`2119#section-2`, :ref:`the Part <Some-Label>`, :confval:`cache_dir`, :kbd:`x`, `Own Part`_ and e_.\n\n.. _e: e.rst\n\n.. toctree::\n   :maxdepth: 2\n\n   f\n   G <sub/g>\n\nh";
         let (_, sections) = sections("docs/a.rst", text);
         let links: Vec<String> = sections[0]
             .links
@@ -328,15 +389,88 @@ mod tests {
             .collect();
         assert_eq!(
             links,
-            ["docs/e.rst#", "docs/b#", "guide/c#", "docs/d.rst#part", "docs/f#", "docs/sub/g#"]
+            [
+                "docs/e.rst#",
+                "docs/b#",
+                "guide/c#",
+                "docs/d.rst#part",
+                "docs/pep-0008#",
+                "docs/rfc2119#",
+                ":label#some-label",
+                ":label#cache_dir",
+                "#own-part",
+                "docs/f#",
+                "docs/sub/g#",
+            ]
         );
     }
 
     #[test]
+    fn what_is_described_is_a_section_with_its_name_and_fields() {
+        let text = "Options\n=======\n\nAll of them.\n\n.. _cache:\n\n.. confval:: cache_dir\n   :type: ``str``\n   :default: ``\".cache\"``\n\n   Where the cache is, see\n   :ref:`the guide <guide>`.\n\n   .. versionadded:: 2.0\n\n.. option:: -v N, --verbose N\n\n   Say more.\n\n.. autofunction:: pytest.fail(reason)\n\nThat is all.\n\n.. _next:\n\nNext\n====\n\n.. class:: Mark\n";
+        let (_, sections) = sections("a.rst", text);
+        let shown: Vec<(u8, String, &str)> = sections
+            .iter()
+            .map(|section| (section.level, section.heading_path.join(" > "), &*section.text))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (0, String::new(), ""),
+                (
+                    1,
+                    "Options".into(),
+                    "All of them.\n\n.. autofunction:: pytest.fail(reason)\n\nThat is all."
+                ),
+                (
+                    2,
+                    "Options > cache_dir".into(),
+                    ".. confval:: cache_dir\n   :type: `str`\n   :default: `\".cache\"`\n\n   Where the cache is, see\n   the guide.\n\n   Added in version 2.0."
+                ),
+                (2, "Options > -v N, --verbose N".into(), ".. option:: -v N, --verbose N\n\n   Say more."),
+                (1, "Next".into(), ".. class:: Mark"),
+            ]
+        );
+        let own = |at: usize| -> Vec<String> {
+            let links = sections[at].links.iter().filter(|link| link.path == kenning_model::Link::LABELLED);
+            links.filter_map(|link| link.anchor.clone()).collect()
+        };
+        assert_eq!(own(1), ["pytest.fail"]);
+        assert_eq!(own(2), ["cache", "cache_dir"]);
+        assert_eq!(own(3), ["-v", "--verbose"]);
+        assert_eq!(own(4), ["next"]);
+        assert!(sections[2].links.contains(&Link::label("Guide")));
+    }
+
+    #[test]
+    fn a_text_is_shown_as_a_reader_sees_it() {
+        for (written, wanted) in [
+            (".. warning::\n\n   Do not.\n\nEnd.", "Warning:\n\n   Do not.\n\nEnd."),
+            (".. admonition:: By the way\n   :class: x\n\n   Yes.", "By the way:\n\n   Yes."),
+            (".. versionchanged:: 7.3\n   Add ``-b``.", "Changed in version 7.3:\n   Add `-b`."),
+            (".. index:: a; b\n\nText.\n\n.. only:: html\n\n   Seen.", "Text.\n\n   Seen."),
+            (
+                "* item\n\n  .. code-block:: toml\n     :caption: x\n\n     [a]\n       b = 1\n\n* next",
+                "* item\n\n  ```toml\n  [a]\n    b = 1\n  ```\n\n* next",
+            ),
+            ("Use::\n\n  :func:`a`\n\nnot::", "Use:\n```\n:func:`a`\n```\n\nnot::"),
+            ("#. one\n   #. two\n#. ", "1. one\n   1. two\n#."),
+            ("term\n   What ``it``\\ s is.\n   .. comment\n", "term\n   What `it`s is."),
+            (
+                "`site\n<https://x.y>`_ :func:`~os.open` :pep:`8` :doc:`a </b>` `c`_",
+                "[site](https://x.y) `os.open` PEP 8 a c",
+            ),
+        ] {
+            assert_eq!(shown::shown(&written.lines().collect::<Vec<_>>()), wanted, "{written}");
+        }
+    }
+
+    #[test]
     fn things_are_mentioned_as_in_markdown() {
-        let text = "Call ``open()`` or :func:`~os.close` in `the shop <b.rst>`_::\n\n  $ make test\n\n.. note::\n   We use Kafka.\n\nModel\n   An object.\n\n.. code-block:: python\n   :linenos:\n\n   Big Thing";
+        let text = "Call ``open()`` or :func:`~os.close` in `the shop <b.rst>`_::\n\n  $ make test\n\n.. note::\n   We use Kafka.\n\nBuild target\n   An object.\n\n.. code-block:: python\n   :linenos:\n\n   Big Thing\n\n.. confval:: cache_dir\n\n   Text.";
+        let shown = shown::shown(&text.lines().collect::<Vec<_>>());
         let names: Vec<String> =
-            crate::mentions::mentions(&markdown(text)).into_iter().map(|mention| mention.name).collect();
-        assert_eq!(names, ["open", "os.close", "make test", "Kafka"]);
+            crate::mentions::mentions(&flat(&shown)).into_iter().map(|mention| mention.name).collect();
+        assert_eq!(names, ["open", "os.close", "make test", "Kafka", "Build target", "cache_dir"]);
     }
 }

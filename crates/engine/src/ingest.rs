@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kenning_documents::pattern::{self, Difficulty, Parsed};
-use kenning_documents::{Format, Label, Section, parse};
+use kenning_documents::{Files, Format, Label, Section, included, parse};
 use kenning_model::{Link, Mention, Pattern, ScopeId};
 use kenning_storage::{DocumentKind, Error, KnownDocument, NewDocument, NewSection, Request, Write};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::Engine;
 
 /// Grows when files are cut in another way, so that they are all taken in again.
-const SECTIONING: u32 = 4;
+const SECTIONING: u32 = 5;
 
 /// What a run takes files in for.
 pub struct Intake {
@@ -61,16 +61,21 @@ impl Intake {
         engine.snapshot()?.documents_below(self.scope, &self.source, below)
     }
 
-    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in; `known` is
-    /// what is there at the path. Whoever knows an older state writes nothing twice: `put` looks again.
+    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in; `files` gives
+    /// what it includes; `known` is what is there at the path. Whoever knows an older state writes nothing twice: `put`
+    /// looks again.
     pub fn prepare(
         &self,
         path: &str,
         format: Format,
         bytes: Vec<u8>,
+        files: Files<'_>,
         known: Option<&KnownDocument>,
     ) -> Result<Option<Prepared>, IntakeError> {
-        let hash = self.hash(&bytes);
+        // A file has changed if something that it includes has.
+        let whole = std::str::from_utf8(&bytes).ok().and_then(|text| included(format, path, text, files));
+        let bytes = whole.map_or(bytes, String::into_bytes);
+        let hash = self.hash(format, &bytes);
         if known.is_some_and(|known| known.hash == hash) {
             return Ok(None);
         }
@@ -133,9 +138,9 @@ impl Intake {
     }
 
     /// Of the bytes, and of what else decides what becomes of them.
-    fn hash(&self, bytes: &[u8]) -> String {
+    fn hash(&self, format: Format, bytes: &[u8]) -> String {
         let mut hash = Sha256::new();
-        hash.update(format!("{SECTIONING}\n{}\n", self.doc_tag));
+        hash.update(format!("{SECTIONING}\n{format:?}\n{}\n", self.doc_tag));
         if self.kind == DocumentKind::Pattern {
             hash.update("pattern\n");
         }

@@ -42,7 +42,7 @@ impl Library {
     /// One file, in the format that its name says.
     pub fn take_in(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let format = Format::of(Path::new(path)).with_context(|| format!("{path} is no document"))?;
-        let prepared = self.intake.prepare(path, format, text.as_bytes().to_vec(), None)?;
+        let prepared = self.intake.prepare(path, format, text.as_bytes().to_vec(), &|_| None, None)?;
         let prepared = prepared.with_context(|| format!("{path} is there already"))?;
         Ok(self.intake.put(&self.engine, prepared.document)?)
     }
@@ -54,6 +54,15 @@ impl Library {
         let reply = dispatch(&self.engine, &self.caller, Access::ReadWrite, definition, arguments);
         anyhow::ensure!(!reply.is_error, "{tool}: {}", reply.structured);
         Ok(reply)
+    }
+
+    /// The text of the section of a hit.
+    pub fn section_text(&self, hit: &Value) -> anyhow::Result<String> {
+        let id = hit["section_id"].as_str().and_then(Id::parse).context("every hit names its section")?;
+        match self.engine.snapshot()?.section(id)?.map(|stored| stored.record) {
+            Some(Record::Section(section)) => Ok(section.text),
+            _ => anyhow::bail!("there is no section `{id}`"),
+        }
     }
 
     /// The paths of the documents that these results or quotes are from, in their order.

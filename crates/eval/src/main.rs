@@ -97,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         let organisation = Organisation::read(path)?;
         let scores = evaluate_recall(&organisation, arguments.unseen, arguments.others)?;
         println!("{}: {}", organisation.name, serde_json::to_string(&scores)?);
+        scores.missed.iter().filter(|_| arguments.misses).for_each(|missed| println!("  {missed}"));
     }
     if arguments.sets.is_empty() {
         return Ok(());
@@ -151,7 +152,7 @@ fn ask_questions(arguments: &Arguments, questions: &Path, tree: &Path) -> anyhow
     let figures = Figures::of(&got);
     println!(
         "{name}: {} questions, {} off topic: in quotes {:.3}, in two calls {:.3}, empty first hits {:.3}, tokens p50 {}, \
-         off topic told {:.3}, answered doubted {:.3}",
+         off topic told {:.3}, answered doubted {:.3}, {} of {} hits over the graph answer",
         figures.questions,
         figures.off_topic,
         figures.in_quotes,
@@ -159,7 +160,9 @@ fn ask_questions(arguments: &Arguments, questions: &Path, tree: &Path) -> anyhow
         figures.empty_first_hits,
         figures.text_tokens_p50,
         figures.off_topic_told,
-        figures.answered_doubted
+        figures.answered_doubted,
+        figures.graph_hits_answer,
+        figures.graph_hits
     );
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&json!({"trees": {&*name: figures}}))?;

@@ -50,6 +50,9 @@ pub struct Figures {
     pub off_topic_told: f64,
     /// Of the questions whose answer was quoted, those whose reply doubts it.
     pub answered_doubted: f64,
+    /// Hits of wide searches that only the graph led to, and how many of them have the answer.
+    pub graph_hits: usize,
+    pub graph_hits_answer: usize,
 }
 
 /// What one question got.
@@ -60,8 +63,13 @@ pub struct Got {
     pub in_two_calls: bool,
     pub is_doubted: bool,
     pub is_empty_first: bool,
+    pub graph_hits: usize,
+    pub graph_hits_answer: usize,
     pub text: String,
 }
+
+/// How many hits are asked for to see what the graph adds.
+const WIDE: usize = 10;
 
 /// Takes a tree in and asks the questions.
 pub fn ask_tree(tree: &Path, questions: &[Labelled], embedder: Embedder) -> anyhow::Result<Vec<Got>> {
@@ -90,6 +98,8 @@ fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
     }
     let found = library.call("kb.search", json!({"query": question}))?;
     let first = &found.structured["results"][0];
+    let wide = json!({"query": question, "top_k": WIDE, "options": {"max_per_doc": 0}});
+    let over_graph = over_graph(library, &library.call("kb.search", wide)?)?;
     Ok(Got {
         question: question.clone(),
         is_off_topic: labelled.off_topic,
@@ -97,8 +107,18 @@ fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
         in_two_calls,
         is_doubted: reply.structured.get("doubt").is_some(),
         is_empty_first: first["preview"].as_str().is_some_and(|preview| preview.trim().is_empty()),
+        // Nothing answers what is off topic.
+        graph_hits: if labelled.off_topic { 0 } else { over_graph.len() },
+        graph_hits_answer: over_graph.iter().filter(|text| is_in(text)).count(),
         text: text_of(&reply),
     })
+}
+
+/// The texts of the sections that only the graph led to.
+fn over_graph(library: &Library, found: &Reply) -> anyhow::Result<Vec<String>> {
+    let hits = found.structured["results"].as_array().into_iter().flatten();
+    let hits = hits.filter(|hit| hit["source"] == "graph_expanded");
+    hits.map(|hit| library.section_text(hit)).collect()
 }
 
 fn answer(pattern: &str) -> anyhow::Result<Regex> {
@@ -152,6 +172,8 @@ impl Figures {
             text_tokens_p50: tokens.get(tokens.len() / 2).copied().unwrap_or_default(),
             off_topic_told: share(&off_topic, |got| got.is_doubted),
             answered_doubted: share(&answered, |got| got.is_doubted),
+            graph_hits: asked.iter().map(|got| got.graph_hits).sum(),
+            graph_hits_answer: asked.iter().map(|got| got.graph_hits_answer).sum(),
         }
     }
 }

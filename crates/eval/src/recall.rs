@@ -133,6 +133,9 @@ pub struct RecallScores {
     /// Of the tasks about nothing here, how many get nothing; those without and with common words.
     pub silent_none: f64,
     pub silent_some: f64,
+    /// Each rule that a task lacks in the plain form, with the task's queries.
+    #[serde(skip)]
+    pub missed: Vec<String>,
 }
 
 impl Organisation {
@@ -168,6 +171,8 @@ pub fn evaluate_recall(
             got += task.must.iter().filter(|rule| came.contains(rule.as_str())).count();
             all += task.must.len();
             if form == Form::Plain {
+                let lacks = task.must.iter().filter(|rule| !came.contains(rule.as_str()));
+                scores.missed.extend(lacks.map(|rule| format!("{rule} for {:?}", task.queries)));
                 text.push(text_of(&reply).len() / 4);
                 structured.push(reply.structured.to_string().len() / 4);
             }

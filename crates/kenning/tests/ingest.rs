@@ -108,6 +108,85 @@ fn every_format_is_taken_in_and_asked() {
 }
 
 #[test]
+fn newer_formats_are_taken_in_and_asked() {
+    let place = Place::new();
+    place.write("a.adoc", "= Parking\n\n== Visitors\n\nVisitors park on level 3.\n");
+    place.write("b.org", "* Canteen\nLunch is served until 14:30.\n");
+    place.write(
+        "c.ipynb",
+        r##"{"cells": [{"cell_type": "markdown", "source": ["# Model\n", "The learning rate is 0.02."]}]}"##,
+    );
+    place.write("d.dat", "Printers\n========\n\n.. note:: The printer code is 9911.\n");
+    assert_eq!(place.ingest(&[])["failed"], json!([]));
+    for (question, answer) in [
+        ("where do visitors park?", "level 3"),
+        ("until when is lunch served in the canteen?", "14:30"),
+        ("which learning rate does the model have?", "0.02"),
+    ] {
+        assert!(place.quoted(question).contains(answer), "{question}");
+    }
+    let file = place.docs().join("d.dat");
+    let output = place.run(&["ingest", file.to_str().expect("UTF-8"), "--format", "rst"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(place.quoted("what is the printer code?").contains("Note: The printer code is 9911."));
+}
+
+#[test]
+fn the_format_of_plain_text_can_be_said() {
+    let place = Place::new();
+    place.write("notes.txt", "# Phones\n\nThe help desk has extension 4711.\n");
+    place.ingest(&[]);
+    assert!(place.quoted("which extension has the help desk?").contains("# Phones"), "it is plain text");
+    assert_eq!(
+        place.ingest(&["--format", "md"])["written"],
+        json!(["notes.txt"]),
+        "the others are as they were"
+    );
+    assert!(!place.quoted("which extension has the help desk?").contains("# Phones"));
+    assert_eq!(place.ingest(&["--format", "md"])["written"], json!([]));
+}
+
+#[test]
+fn what_a_file_includes_is_part_of_it_if_it_is_in_the_tree() {
+    let place = Place::new();
+    place.write("guide/part.inc", "The gate opens at 06:45.\n");
+    place.write("guide/.secret", "The safe code is 5150.\n");
+    fs::write(place.dir.path().join("outside.inc"), "The vault code is 8086.\n").expect("a file");
+    place.write(
+        "guide/gate.rst",
+        "Gate\n====\n\n.. include:: part.inc\n.. include:: .secret\n.. include:: ../../outside.inc\n\nEnd of it.\n",
+    );
+    let report = place.ingest(&[]);
+    assert_eq!(report["failed"], json!([]));
+    assert!(place.quoted("when does the gate open?").contains("06:45"));
+    for question in ["what is the code of the safe?", "what is the code of the vault?"] {
+        let quoted = place.quoted(question);
+        assert!(!quoted.contains("5150") && !quoted.contains("8086"), "{quoted}");
+    }
+    place.write("guide/part.inc", "The gate opens at 07:15.\n");
+    assert_eq!(place.ingest(&[])["written"], json!(["guide/gate.rst"]), "what it includes has changed");
+    assert!(place.quoted("when does the gate open?").contains("07:15"));
+}
+
+#[test]
+fn a_few_bad_files_do_not_keep_the_others_out() {
+    let place = Place::new();
+    for number in 0..40 {
+        place.write(&format!("many/{number}.md"), format!("# Page {number}\n\nRoom {number} has a lamp.\n"));
+    }
+    place.write("many/bytes.md", [b'#', b' ', 0xff, 0xfe]);
+    place.write("many/broken.ipynb", "{\"cells\": [");
+    place.write("many/broken.md", "---\ntitle: [\n---\nText.\n");
+    let output = place.ingest_command(&[]).output().expect("kenning runs");
+    assert_eq!(output.status.code(), Some(1));
+    let report = report(&output);
+    assert_eq!(report["written"].as_array().map(Vec::len), Some(44), "{report}");
+    let failed: Vec<String> = reasons(&report).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(failed, ["many/broken.ipynb", "many/broken.md", "many/bytes.md"]);
+    assert!(place.quoted("what does room 39 have?").contains("Room 39 has a lamp."));
+}
+
+#[test]
 fn a_second_run_writes_what_changed_and_closes_what_is_gone() {
     let place = Place::new();
     place.ingest(&[]);
@@ -430,7 +509,7 @@ fn a_named_file_of_no_known_format_is_told() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         said,
-        "kenning: data.bin: it is no Markdown, MDX, HTML, reStructuredText or plain text by its name\n"
+        "kenning: data.bin: it is no Markdown, MDX, HTML, reStructuredText, AsciiDoc, Org, notebook (.ipynb) or plain text by its name\n"
     );
     assert_eq!(place.ingest(&[])["failed"], json!([]), "beside documents there may be anything");
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, ScopeId, Timestamp, clean};
+use crate::{Id, ScopeId, Timestamp, clean, fold};
 
 /// One version of a document, as the log holds it. Its text is in its sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,11 +108,33 @@ impl Section {
     }
 }
 
+/// Where a link leads within its source. No path of a file begins with a colon, so these three say something else:
+///
+/// | path | anchor | means |
+/// |---|---|---|
+/// | `:label` | name | whatever section of the source has this label |
+/// | `:labelled` | name | no link: the section itself has this label |
+/// | `:page/name` | none | the page whose file is called `name`, in whatever directory |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     pub path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<String>,
+}
+
+impl Link {
+    pub const LABEL: &'static str = ":label";
+    pub const LABELLED: &'static str = ":labelled";
+
+    /// The path of links to the page of this name.
+    pub fn page_named(name: &str) -> String {
+        format!(":page/{}", fold(name))
+    }
+
+    /// Whether it leads anywhere, and does not only say what its own section is called.
+    pub fn leads(&self) -> bool {
+        self.path != Link::LABELLED
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,8 @@
 //! Marks within a line of reStructuredText: literals, roles and references.
 
+use crate::Link;
+use crate::section::anchor;
+
 /// A piece of a text.
 pub(super) enum Inline<'a> {
     Words(&'a str),
@@ -12,7 +15,7 @@ pub(super) enum Inline<'a> {
 }
 
 /// Roles whose words are prose.
-const PROSE: [&str; 14] = [
+const PROSE: [&str; 15] = [
     "doc",
     "ref",
     "numref",
@@ -27,16 +30,42 @@ const PROSE: [&str; 14] = [
     "menuselection",
     "title",
     "any",
+    "dfn",
 ];
 
+/// Roles that only say how their words look. All others name something that is described elsewhere.
+const LOOKS: &str = " download abbr sup sub emphasis strong guilabel menuselection title dfn code math raw kbd file samp command \
+    program regexp mimetype newsgroup makevar manpage mailheader literal pypi issue pull user bug cve cwe ";
+
+fn is_reference(role: &str) -> bool {
+    !role.is_empty() && !LOOKS.split(' ').any(|known| known == role)
+}
+
+fn digits(words: &str) -> Option<&str> {
+    let words = target_or_all(words);
+    let end = words.find(|c: char| !c.is_ascii_digit()).unwrap_or(words.len());
+    (end > 0).then(|| &words[..end])
+}
+
 impl<'a> Inline<'a> {
-    /// Where it leads.
-    pub(super) fn target(&self) -> Option<&'a str> {
+    /// Where it leads from a page.
+    pub(super) fn link(&self, path: &str) -> Option<Link> {
         match self {
-            Inline::Role("doc", words) => Some(target_or_all(words)),
-            Inline::Reference(words) => {
-                words_and_target(words).map(|(_, target)| target).filter(|target| !target.ends_with('_'))
+            Inline::Role("doc", words) => Link::resolved(path, target_or_all(words)),
+            Inline::Role("pep", words) => {
+                let number: u32 = digits(words)?.parse().ok()?;
+                Link::resolved(path, &format!("pep-{number:04}"))
             }
+            Inline::Role("rfc", words) => Link::resolved(path, &format!("rfc{}", digits(words)?)),
+            Inline::Role(role, words) if is_reference(role) => {
+                let target = target_or_all(words).trim_start_matches(['~', '!', '.']).trim_end_matches("()");
+                Some(Link::label(target))
+            }
+            Inline::Reference(words) => match words_and_target(words) {
+                Some((_, target)) => Link::resolved(path, target).filter(|_| !target.ends_with('_')),
+                // The title of a section of the same page, or the name of an address.
+                None => Link::resolved(path, &format!("#{}", anchor(words))),
+            },
             _ => None,
         }
     }
@@ -110,14 +139,27 @@ pub(super) fn plain(text: &str) -> String {
     pieces.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// With marks as Markdown has them.
-pub(super) fn markdown(text: &str) -> String {
+/// As a reader sees it, with code and addresses as Markdown has them.
+pub(super) fn shown(text: &str) -> String {
+    let one_line = |text: &str| words(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let pieces = of(text).into_iter().map(|piece| match piece {
-        Inline::Words(words) => words.to_owned(),
-        Inline::Literal(words) => format!("``{words}``"),
-        Inline::Role(role, text) if PROSE.contains(&role) => words(text).to_owned(),
-        Inline::Role(_, text) => format!("`{}`", words(text)),
-        Inline::Reference(text) => words(text).to_owned(),
+        Inline::Words(words) => words.replace("\\ ", ""),
+        Inline::Literal(code) => code_span(code),
+        Inline::Role("pep", text) if words_and_target(text).is_none() => format!("PEP {}", one_line(text)),
+        Inline::Role("rfc", text) if words_and_target(text).is_none() => format!("RFC {}", one_line(text)),
+        Inline::Role(role, text) if PROSE.contains(&role) => one_line(text),
+        Inline::Role(_, text) => code_span(&one_line(text)),
+        Inline::Reference(text) => match words_and_target(text) {
+            Some((_, target)) if target.contains("://") => format!("[{}]({target})", one_line(text)),
+            _ => one_line(text),
+        },
     });
     pieces.collect()
+}
+
+fn code_span(code: &str) -> String {
+    match code.contains('`') {
+        true => format!("``{code}``"),
+        false => format!("`{code}`"),
+    }
 }

@@ -32,6 +32,9 @@ pub struct Ingest {
     /// What the files are [default: what the source was taken in as, else documents]
     #[arg(long, value_enum)]
     kind: Option<Kind>,
+    /// How plain text (`.txt`), and a file that is named itself, is written; to be said with each run
+    #[arg(long, value_enum, default_value_t)]
+    format: Written,
     /// What the documents belong to [default: what the directory, or one that it is in, was taken in as, else its name]
     #[arg(long)]
     source: Option<String>,
@@ -54,7 +57,7 @@ pub struct Ingest {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Markdown, MDX, HTML, reStructuredText and plain text
+    /// Markdown, MDX, HTML, reStructuredText, AsciiDoc, Org, notebooks and plain text
     Documents,
     /// A catalogue: Markdown and MDX whose front matter describes a pattern
     Patterns,
@@ -66,6 +69,37 @@ impl From<Kind> for DocumentKind {
             Kind::Documents => DocumentKind::Plain,
             Kind::Patterns => DocumentKind::Pattern,
         }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Written {
+    /// As its name says; plain text may be reStructuredText, as its content says
+    #[default]
+    Auto,
+    Md,
+    Mdx,
+    Html,
+    Rst,
+    Adoc,
+    Org,
+    Ipynb,
+    Txt,
+}
+
+impl Written {
+    fn format(self) -> Option<Format> {
+        Some(match self {
+            Written::Auto => return None,
+            Written::Md => Format::Markdown,
+            Written::Mdx => Format::Mdx,
+            Written::Html => Format::Html,
+            Written::Rst => Format::Restructured,
+            Written::Adoc => Format::Asciidoc,
+            Written::Org => Format::Org,
+            Written::Ipynb => Format::Notebook,
+            Written::Txt => Format::Plain,
+        })
     }
 }
 
@@ -132,6 +166,7 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
         root,
         base: chosen.base,
         has_moved: chosen.has_moved,
+        format: ingest.format.format(),
         dry_run: ingest.dry_run,
         stopped: AtomicBool::new(false),
     };
@@ -156,6 +191,8 @@ struct Run<'a> {
     base: PathBuf,
     /// What is there says where the source was, so all is written again.
     has_moved: bool,
+    /// Of plain text, and of a file that is named itself.
+    format: Option<Format>,
     dry_run: bool,
     /// No further file is begun.
     stopped: AtomicBool,
@@ -185,7 +222,19 @@ struct Taken {
 
 impl Run<'_> {
     fn list(&self, places: &[PathBuf]) -> Listed {
-        files::list(&self.root, &self.base, places, self.intake.kind)
+        files::list(&self.root, &self.base, places, &|path| self.format_of(path))
+    }
+
+    /// None for what is not taken in.
+    fn format_of(&self, path: &Path) -> Option<Format> {
+        let by_name = Format::of(path);
+        let is_said = by_name == Some(Format::Text) || path == self.root;
+        let format = self.format.filter(|_| is_said).or(by_name)?;
+        let is_of_kind = match self.intake.kind {
+            DocumentKind::Plain => true,
+            DocumentKind::Pattern => matches!(format, Format::Markdown | Format::Mdx),
+        };
+        is_of_kind.then_some(format)
     }
 
     /// Takes in what was listed at these places, and closes what is there no more.
@@ -307,9 +356,10 @@ impl Run<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Became::Gone),
             Err(error) => return Err(error).context("it can't be read"),
         };
-        let format = Format::of(&file.at).context("it is of no known format")?;
+        let format = self.format_of(&file.at).context("it is of no known format")?;
         let known = known.filter(|_| !self.has_moved);
-        let Some(prepared) = self.intake.prepare(&file.path, format, bytes, known)? else {
+        let files = |path: &str| files::text_below(&self.base, path);
+        let Some(prepared) = self.intake.prepare(&file.path, format, bytes, &files, known)? else {
             return Ok(Became::Unchanged);
         };
         let Prepared { mut document, warnings } = prepared;
@@ -416,7 +466,16 @@ mod tests {
         let (kind, root_hash) = (DocumentKind::Plain, root_of(&root));
         let intake = Intake { actor, origin, scope, source, kind, doc_tag, root: root_hash };
         let (base, stopped) = (root.clone(), AtomicBool::new(false));
-        let run = Run { engine: &engine, intake, root, base, has_moved: false, dry_run: false, stopped };
+        let run = Run {
+            engine: &engine,
+            intake,
+            root,
+            base,
+            has_moved: false,
+            format: None,
+            dry_run: false,
+            stopped,
+        };
         let places = [run.root.clone()];
         let report = run.take_in(&places, run.list(&places)).expect("a run");
         assert_eq!(report.written, ["goes.md", "stays.md"]);

@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-use kenning_engine::{DocumentKind, Format};
+use kenning_engine::Format;
 
 /// A file of more bytes is no document that anyone reads.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-const NO_PATTERN: &str = "it is no Markdown or MDX by its name";
-const NO_DOCUMENT: &str = "it is no Markdown, MDX, HTML, reStructuredText or plain text by its name";
+/// A file of more bytes is not put into others.
+const INCLUDED_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) struct File {
     /// Below the base, with `/` between its parts.
@@ -48,13 +48,14 @@ impl Listed {
 }
 
 /// The files at these places and below them. What is above a place is looked at too, since it may say what to ignore.
-pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf], kind: DocumentKind) -> Listed {
+pub(super) fn list(
+    root: &Path,
+    base: &Path,
+    places: &[PathBuf],
+    format_of: &dyn Fn(&Path) -> Option<Format>,
+) -> Listed {
     let mut listed = Listed::default();
-    let is_wanted = |path: &Path| match (Format::of(path), kind) {
-        (None, _) => false,
-        (Some(_), DocumentKind::Plain) => true,
-        (Some(format), DocumentKind::Pattern) => matches!(format, Format::Markdown | Format::Mdx),
-    };
+    let is_wanted = |path: &Path| format_of(path).is_some();
     let wanted = places.to_vec();
     let walk = WalkBuilder::new(root)
         .require_git(false)
@@ -89,8 +90,9 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf], kind: DocumentK
         }
         // Whoever names a file wants to know; what lies beside documents is nobody's concern.
         if file_type.is_file() && entry.depth() == 0 && !is_wanted(path) {
-            let why = if kind == DocumentKind::Pattern { NO_PATTERN } else { NO_DOCUMENT };
-            listed.fail(shown_below(base, path), why.to_owned());
+            // What is a document all the same is no pattern.
+            let names = if Format::of(path).is_some() { "Markdown or MDX" } else { Format::NAMES };
+            listed.fail(shown_below(base, path), format!("it is no {names} by its name"));
         }
         if !file_type.is_file() || !is_wanted(path) {
             continue;
@@ -108,6 +110,17 @@ pub(super) fn list(root: &Path, base: &Path, places: &[PathBuf], kind: DocumentK
         }
     }
     listed
+}
+
+/// The text of a file that another includes: one below the base, not by way of a link, and not hidden.
+pub(super) fn text_below(base: &Path, path: &str) -> Option<String> {
+    if path.split('/').any(|part| part.starts_with('.')) {
+        return None;
+    }
+    let file = base.join(path).canonicalize().ok().filter(|file| file.starts_with(base))?;
+    let about = file.metadata().ok()?;
+    let is_fit = about.is_file() && about.len() <= INCLUDED_BYTES_MAX;
+    is_fit.then(|| std::fs::read_to_string(file).ok()).flatten()
 }
 
 fn path_of(error: &ignore::Error) -> Option<&Path> {
