@@ -58,7 +58,7 @@ impl Author<'_> {
                 );
                 let path = format!("p{page}.md");
                 let book = intake("book");
-                let prepared = book.prepare(&path, Format::Markdown, text.into_bytes(), None);
+                let prepared = book.prepare(&path, Format::Markdown, text.into_bytes(), &|_| None, None);
                 if let Some(prepared) = prepared.expect("a document") {
                     book.put(self.engine, prepared.document).expect("it is taken in");
                 }

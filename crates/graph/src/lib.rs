@@ -7,7 +7,7 @@ mod view;
 mod walk;
 
 use indexmap::IndexSet;
-use kenning_model::{EntityType, Id, Record, ScopeId, Section, TxId, fold};
+use kenning_model::{EntityType, Id, Link, Record, ScopeId, Section, TxId, fold};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 pub use path::{Path, Paths};
@@ -187,6 +187,13 @@ impl Graph {
             let (scope, source, path) = self.pages[page as usize].clone();
             for link in section.links.iter().rev() {
                 let anchor = fold(link.anchor.as_deref().unwrap_or_default());
+                if !link.leads() {
+                    let labels = (scope, source.clone(), Link::LABEL.to_owned());
+                    let labels = self.pages.insert_full(labels).0 as u32;
+                    let place = self.node(Node::Place(labels, anchor));
+                    self.link(place, AT, own, version);
+                    continue;
+                }
                 for path in targets(&path, &source, &link.path) {
                     let page = self.pages.insert_full((scope, source.clone(), path.to_owned())).0 as u32;
                     let place = self.node(Node::Place(page, anchor.clone()));
@@ -200,6 +207,12 @@ impl Graph {
             }
             anchors.sort();
             anchors.dedup();
+            if section.position == 0 {
+                let named = (scope, source.clone(), Link::page_named(name_of(&path)));
+                let page = self.pages.insert_full(named).0 as u32;
+                let place = self.node(Node::Place(page, String::new()));
+                self.link(place, AT, own, version);
+            }
             for path in known_as(&path) {
                 let page = self.pages.insert_full((scope, source.clone(), path.to_owned())).0 as u32;
                 for anchor in anchors.iter().filter(|anchor| !anchor.is_empty() || section.position == 0) {
@@ -248,6 +261,12 @@ fn targets<'a>(own: &'a str, source: &str, link: &'a str) -> Vec<&'a str> {
     };
     let below = path.strip_prefix(source).and_then(|rest| rest.strip_prefix('/'));
     [Some(path), below].into_iter().flatten().collect()
+}
+
+/// The file's name without its directory and ending.
+fn name_of(path: &str) -> &str {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    name.rsplit_once('.').map_or(name, |(name, _)| name)
 }
 
 /// The ways to name a page: as it is, without its ending, and a directory for the page that stands for it.

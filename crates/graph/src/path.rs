@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::{Edge, NodeRef, View};
+use crate::{Edge, MENTION, NodeRef, View};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
@@ -27,11 +27,14 @@ struct Side {
     distances: FxHashMap<NodeRef, u8>,
     layer: Vec<NodeRef>,
     radius: u8,
+    /// Common entities to which a section led: no other section is reached from them.
+    from_sections: FxHashSet<NodeRef>,
 }
 
 impl Side {
     fn new(start: NodeRef) -> Side {
-        Side { distances: FxHashMap::from_iter([(start, 0)]), layer: vec![start], radius: 0 }
+        let distances = FxHashMap::from_iter([(start, 0)]);
+        Side { distances, layer: vec![start], radius: 0, from_sections: FxHashSet::default() }
     }
 }
 
@@ -87,11 +90,24 @@ impl View<'_> {
         let mut met = Vec::new();
         near.radius += 1;
         for node in std::mem::take(&mut near.layer) {
-            let _ = self.each(node, &mut |_, other| {
+            let is_common = near.radius > 1 && self.is_common(node);
+            let _ = self.each(node, &mut |edge, other| {
+                let is_mention = edge.relation == MENTION;
+                // The last step may lead from a common entity to the section that is sought.
+                let is_end = far.distances.get(&other) == Some(&0) && !near.from_sections.contains(&node);
+                if is_common && is_mention && !is_end {
+                    return ControlFlow::Continue(());
+                }
                 if let std::collections::hash_map::Entry::Vacant(unknown) = near.distances.entry(other) {
                     unknown.insert(near.radius);
                     near.layer.push(other);
-                    if far.distances.contains_key(&other) {
+                    let is_from_section =
+                        is_mention && far.distances.get(&other) != Some(&0) && self.is_common(other);
+                    if is_from_section {
+                        near.from_sections.insert(other);
+                    }
+                    let is_way = !(is_from_section && far.from_sections.contains(&other));
+                    if is_way && far.distances.contains_key(&other) {
                         met.push(other);
                     }
                 }

@@ -1,5 +1,6 @@
 //! What of the graph can be seen, and the steps that can be taken there.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 
 use kenning_model::{Id, ScopeId, TxId, fold};
@@ -16,7 +17,14 @@ pub struct View<'a> {
     way: Way,
     /// Of each kind of label those that a section may have; none is any.
     labels: [Option<Vec<u32>>; LABELS],
+    /// So many sections may speak of an entity before it is common; counted when it is first asked for.
+    mentions_max: OnceCell<usize>,
 }
+
+/// A larger share of the sections in sight speaks of an entity only if it says nothing about any of them.
+const COMMON_SHARE: f64 = 0.01;
+/// Among few sections no share is large.
+const COMMON_MENTIONS_MIN: usize = 10;
 
 /// Along edges, against them, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +39,13 @@ pub enum Way {
 pub struct Edge {
     pub from: NodeRef,
     pub to: NodeRef,
-    relation: u32,
+    pub(crate) relation: u32,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn new(graph: &'a Graph, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
-        View { graph, at, scopes, only: None, way: Way::Both, labels: [const { None }; LABELS] }
+        let (only, way, labels) = (None, Way::Both, [const { None }; LABELS]);
+        View { graph, at, scopes, only, way, labels, mentions_max: OnceCell::new() }
     }
 
     /// Only along these relations, whatever their case; none named is all.
@@ -57,7 +66,7 @@ impl<'a> View<'a> {
         let number = |label: &String| self.graph.labels.get_index_of(&fold(label)).map(|at| at as u32);
         let labels = labels
             .map(|names| (!names.is_empty()).then(|| names.iter().filter_map(number).collect::<Vec<_>>()));
-        View { labels, ..self }
+        View { labels, mentions_max: OnceCell::new(), ..self }
     }
 
     pub fn find(&self, node: &Node) -> Option<NodeRef> {
@@ -137,6 +146,25 @@ impl<'a> View<'a> {
     /// Whether anything that can be seen says that it is there.
     pub fn is_seen(&self, node: NodeRef) -> bool {
         self.halves(node).next().is_some()
+    }
+
+    /// Whether so many sections speak of an entity that two of them have nothing in common by it. It is shown, and facts lead
+    /// on from it, but a walk that came to it from a section does not go on to the others.
+    pub fn is_common(&self, node: NodeRef) -> bool {
+        let halves = &self.graph.halves[node.0 as usize];
+        if halves.len() <= COMMON_MENTIONS_MIN || !matches!(self.node(node), Node::Entity(_)) {
+            return false;
+        }
+        let max = *self.mentions_max.get_or_init(|| {
+            let versions = 0..self.graph.versions.len() as u32;
+            let is_section = |version: &u32| {
+                matches!(self.graph.versions[*version as usize].source, Source::Section(_))
+                    && self.sees(*version)
+            };
+            let sections = versions.filter(is_section).count();
+            COMMON_MENTIONS_MIN.max((sections as f64 * COMMON_SHARE) as usize)
+        });
+        self.mentioned_in(node).take(max + 1).count() > max
     }
 
     /// The sections that are part of a section or document, in no order.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
 
-use crate::{Edge, NodeRef, View};
+use crate::{Edge, MENTION, NodeRef, View};
 
 pub struct Walk {
     /// Nearest first; those that the walk began with are not among them.
@@ -23,7 +23,7 @@ pub struct Reached {
 }
 
 impl View<'_> {
-    /// Everything within so many steps, but at most so many nodes.
+    /// Everything within so many steps, but at most so many nodes. What is common is no way from section to section.
     pub fn expand(&self, starts: &[NodeRef], hops: u8, nodes_max: usize) -> Walk {
         let mut walk = Walk { reached: Vec::new(), again: 0, is_cut: false, edges: Vec::new() };
         let mut distances: FxHashMap<NodeRef, u8> = starts.iter().map(|start| (*start, 0)).collect();
@@ -31,7 +31,11 @@ impl View<'_> {
         for distance in 1..=hops {
             let mut next = Vec::new();
             for node in layer {
+                let is_common = distance > 1 && self.is_common(node);
                 let done = self.each(node, &mut |edge, other| {
+                    if is_common && edge.relation == MENTION {
+                        return ControlFlow::Continue(());
+                    }
                     match distances.get(&other) {
                         None if walk.reached.len() == nodes_max => {
                             walk.is_cut = true;

@@ -255,6 +255,72 @@ fn edges_are_told_in_their_own_direction_and_a_walk_ends_where_it_must() {
 }
 
 #[test]
+fn what_every_section_speaks_of_is_no_way_from_one_to_another() {
+    let parts: Vec<Record> = (0..15)
+        .map(|number| {
+            let mentions: &[&str] = if number < 2 { &["Rust", "Pin"] } else { &["Rust"] };
+            section(&Part {
+                document: 100 + number,
+                position: 0,
+                anchor: "x",
+                parent: None,
+                links: &[],
+                mentions,
+            })
+        })
+        .collect();
+    let mut changes: Vec<(u64, EntityType, Option<Record>)> =
+        parts.into_iter().zip(1..).map(|(part, id)| (id, EntityType::Section, Some(part))).collect();
+    changes.push((50, EntityType::Triple, Some(triple(HERE, "rust", "made by", "Mozilla"))));
+    changes.push((51, EntityType::Triple, Some(triple(HERE, "rust", "has", "crates"))));
+    let graph = graph(&changes);
+    let view = graph.view(TxId(99), &[HERE]);
+    assert_eq!(reached(&view, &[at(1)], 2), "100, rust, pin, crates, mozilla, 2");
+    assert_eq!(
+        reached(&view, &[called("rust")], 1).matches(", ").count(),
+        16,
+        "whoever asks for it gets all"
+    );
+    let ways = |from: Node, to: Node| {
+        let [from, to] = [from, to].map(|node| view.find(&node).expect("a node"));
+        let paths = view.shortest(from, to, 4, 9, MANY).paths;
+        paths
+            .iter()
+            .map(|path| path.nodes.iter().map(|node| name(&view, *node)).collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ways(at(1), at(2)), ["1 pin 2"]);
+    assert!(ways(at(3), at(4)).is_empty());
+    assert_eq!(ways(at(3), called("mozilla")), ["3 rust mozilla"]);
+    assert_eq!(ways(called("crates"), at(4)), ["crates rust 4"]);
+    assert_eq!(ways(called("crates"), called("mozilla")), ["crates rust mozilla"]);
+    assert_eq!(ways(at(3), called("rust")), ["3 rust"]);
+}
+
+#[test]
+fn labels_and_names_of_pages_lead_there_from_anywhere() {
+    let part =
+        |document, anchor, links| Part { document, position: 0, anchor, parent: None, links, mentions: &[] };
+    let target: &[(&str, &str)] = &[(Link::LABELLED, "cache_dir")];
+    let graph = graph(&[
+        (10, EntityType::Document, Some(document("reference/options.rst"))),
+        (11, EntityType::Section, Some(section(&part(10, "options", target)))),
+        (20, EntityType::Document, Some(document("how-to/cache.rst"))),
+        (
+            21,
+            EntityType::Section,
+            Some(section(&part(20, "cache", &[(Link::LABEL, "cache_dir"), (Link::LABEL, "none")]))),
+        ),
+        (30, EntityType::Document, Some(document("notes/Some Note.md"))),
+        (31, EntityType::Section, Some(section(&part(30, "note", &[(":page/options", "")])))),
+    ]);
+    let view = graph.view(NOW, &[HERE]).along(&["links_to".to_owned()]);
+    assert_eq!(reached(&view, &[at(21)], 1), "11");
+    assert_eq!(reached(&view, &[at(31)], 1), "11");
+    assert_eq!(reached(&view.going(Way::Out), &[at(11)], 1), "", "to have a label is no link");
+}
+
+#[test]
 fn a_page_is_found_by_every_way_to_name_it() {
     let pages = ["start.md", "sub/setup.md", "sub/dir/README.md", "guide/index.html"];
     let mut changes = Vec::new();

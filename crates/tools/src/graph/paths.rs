@@ -3,6 +3,7 @@
 use kenning_engine::graph::{NodeRef, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::expand::RelTypes;
 use super::seen::{Met, Seen, edge_item, met, node_id};
@@ -11,7 +12,7 @@ use crate::arguments::{TERM_BYTES_MAX, Texts, Whole};
 use crate::code::counted;
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
-use crate::{Context, Stop};
+use crate::{Code, Context, Stop};
 
 pub(crate) struct Paths;
 
@@ -86,6 +87,13 @@ impl Tool for Paths {
             (paths.iter().map(way).collect::<Vec<_>>(), [missing_a, missing_b].concat(), is_cut, has_more)
         })?;
         let (ways, missing, is_cut, has_more) = linked;
+        if is_cut && ways.is_empty() {
+            // "There is none" would not be true.
+            let message = format!(
+                "no path was found among the first {NODES_MAX} nodes around these, and there are more; narrow it with `rel_types`, a smaller `max_hops` or other ends"
+            );
+            return Err(Stop::new(Code::BudgetExceeded, message).with("nodes_max", json!(NODES_MAX)));
+        }
         let mut sheet = Sheet::default();
         let mut known: Vec<NodeRef> = Vec::new();
         let mut paths = Vec::new();
