@@ -23,7 +23,7 @@ use crate::part::Place;
 use crate::segment::{Segment, Source, Span, TextOf, write};
 
 /// Goes up with every change of what is written, the cutting of words included: an index of another format is none.
-const FORMAT: u64 = 5;
+const FORMAT: u64 = 6;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 /// So many segments of about the same size become one.

@@ -1,5 +1,5 @@
 //! Words as they are sought: identifiers are found by their parts and by their whole, endings and case do not matter,
-//! and words that are in every sentence do not count.
+//! words that are in every sentence do not count, and operators are words where code is meant (`!=`, "the ? operator").
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,6 +15,18 @@ const WORD_BYTES_MAX: usize = 128;
 
 /// What holds the parts of an identifier together: `node.js`, `weka-fs`, `a::b`, `path/to`, `don't`.
 const JOINERS: [char; 6] = ['.', '_', '-', '/', ':', '\''];
+
+/// What operators consist of.
+const SYMBOLS: &str = "!?=<>+-*/%&|^~@#$.:";
+/// A longer run of symbols is a rule or an arrow in a drawing.
+const OPERATOR_CHARS_MAX: usize = 3;
+/// What stands around code within a line.
+const QUOTES: [char; 3] = ['`', '"', '\''];
+/// These are operators between blanks too. Others are more often a dash, a bullet, a border or a sum.
+const OPERATORS: [&str; 19] = [
+    "?", "!=", "==", "===", "=>", "->", "<-", "&&", "||", "::", "..", "..=", "?.", "??", "+=", "<=", ">=",
+    ":=", "|>",
+];
 
 const STOP_WORDS: &str = "a an and are as at be but by for if in into is it no not of on or such that the their then \
 there these they this to was will with i me my we our you your he him his she her its them what which who whom whose am \
@@ -104,6 +116,9 @@ fn leave_out_foreign(words: &mut Vec<QuestionWord>) {
 pub(crate) fn meaning_words(text: &str) -> Vec<(String, Vec<String>)> {
     let mut words = Vec::new();
     each_run(text, |run| {
+        if is_operator(run) {
+            return;
+        }
         for part in run.split(JOINERS).filter(|part| !part.is_empty()) {
             let pieces = pieces(part).iter().map(|piece| piece.to_lowercase()).collect();
             words.push((part.to_lowercase(), pieces));
@@ -113,7 +128,7 @@ pub(crate) fn meaning_words(text: &str) -> Vec<(String, Vec<String>)> {
 }
 
 /// The term of a single word, whether or not it is a stop word.
-pub(crate) fn term_of(word: &str) -> Arc<str> {
+pub fn term_of(word: &str) -> Arc<str> {
     stem(word)
 }
 
@@ -157,11 +172,22 @@ fn term(word: &str) -> Option<Arc<str>> {
     })
 }
 
-/// A run of letters and digits, with joiners inside.
+/// A run of letters and digits, with joiners inside, or an operator.
 fn each_run(text: &str, mut found: impl FnMut(&str)) {
     let mut start = None;
     let mut end = 0;
+    let mut last = '\n';
     for (at, c) in text.char_indices() {
+        let before = std::mem::replace(&mut last, c);
+        if SYMBOLS.contains(c) && (before == ' ' || QUOTES.contains(&before)) {
+            if let Some(operator) = operator(text, at, before) {
+                if let Some(from) = start.take() {
+                    found(&text[from..end]);
+                }
+                found(operator);
+            }
+            continue;
+        }
         if c.is_alphanumeric() {
             // A gap of one joiner goes on with the run, anything else ends it.
             if let Some(from) = start
@@ -177,6 +203,31 @@ fn each_run(text: &str, mut found: impl FnMut(&str)) {
     if let Some(from) = start {
         found(&text[from..end]);
     }
+}
+
+/// The operator that begins at a place, behind a blank or a quote. One between blanks has words on both sides in its line.
+fn operator(text: &str, at: usize, before: char) -> Option<&str> {
+    let rest = &text[at..];
+    let symbols = rest.bytes().take_while(|byte| SYMBOLS.as_bytes().contains(byte)).count();
+    let operator = &rest[..symbols];
+    let after = rest[symbols..].chars().next()?;
+    if symbols > OPERATOR_CHARS_MAX {
+        return None;
+    }
+    if before != ' ' {
+        return (after == before).then_some(operator);
+    }
+    let is_in_line = || {
+        let line_before = text[..at].trim_end_matches(' ');
+        let line_after = rest[symbols..].trim_start_matches(' ');
+        let is_end = |c: Option<char>| c.is_none_or(|c| c == '\n');
+        !is_end(line_before.chars().next_back()) && !is_end(line_after.chars().next())
+    };
+    (after == ' ' && OPERATORS.contains(&operator) && is_in_line()).then_some(operator)
+}
+
+fn is_operator(run: &str) -> bool {
+    run.starts_with(|c| SYMBOLS.contains(c))
 }
 
 fn is_joined(gap: &str) -> bool {
@@ -220,6 +271,9 @@ fn each_word(run: &str, found: &mut dyn FnMut(&str)) {
             found(run);
         }
         return;
+    }
+    if is_operator(run) {
+        return found(run);
     }
     if run.contains(is_unspaced) {
         return each_pair(run, found);
@@ -321,5 +375,18 @@ mod tests {
         check("версия 2", "версия 2");
         check("重启需要 Rust語 v2", "重启 启需 需要 rust 語 v2");
         check("ไทย한국어", "ไท ทย ย한 한국 국어");
+    }
+
+    #[test]
+    fn operators_are_words_where_code_is_meant() {
+        check("the ? operator", "? oper");
+        check("What does `!=` mean, or \"->\"?", "!= mean ->");
+        check("if a != b && c", "!= b && c");
+        check("``|`` joins", "| join");
+        // Prose, lists, tables, rules and drawings have marks that are none.
+        check("- one - two\n* three\n# four\n> five\n| six | seven |", "one two three four five six seven");
+        check("really ? \nyes ?", "realli yes");
+        check("a ==== b ----> c ... `x=1`", "b c x 1");
+        check("Who's there? \"No!\" 'a'.", "");
     }
 }

@@ -36,5 +36,6 @@ pub use memory::{Memory, Version};
 pub use part::{Limits, Place, Sight};
 pub use passage::passage_ranges;
 pub use question::weighted_words;
+pub use related::{Related, related};
 pub use search::{By, Hit, Least, Question, Results, Why};
 pub use segment::TextOf;

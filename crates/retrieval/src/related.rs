@@ -13,13 +13,13 @@ const HEAD: usize = 6;
 const PAIR: usize = 3;
 
 /// A word that is related to another, and how nearly.
-pub(crate) struct Related {
+pub struct Related {
     pub word: &'static str,
     pub cosine: f32,
 }
 
 /// The words related to a word, nearest first; none for a word that the vocabulary does not have as a whole.
-pub(crate) fn related(word: &str) -> impl Iterator<Item = Related> {
+pub fn related(word: &str) -> impl Iterator<Item = Related> {
     let pairs = embed::row_of(word).map_or(&[][..], pairs_of);
     pairs.as_chunks::<PAIR>().0.iter().map(|[low, high, cosine]| Related {
         word: embed::word_of(u16::from_le_bytes([*low, *high])),
