@@ -1,14 +1,16 @@
 //! Entries by what they share with others, to tell a caller that it stores what is there already. Every write asks, so
-//! nothing may be read through: entries with a like set of words meet in a bucket (MinHash).
+//! nothing may be read through: entries with a like set of words meet in a bucket (MinHash), and short ones that share two of
+//! their first words in another.
 
 use std::cell::LazyCell;
 use std::hash::{Hash, Hasher};
 
 use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean};
+use kenning_retrieval::lex;
 use kenning_storage::Error;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
-use crate::likeness::{ALIKE_MIN, Statement};
+use crate::likeness::{NEAR_MIN, Statement};
 use crate::{Sight, Snapshot};
 
 const SIMILAR_MAX: usize = 3;
@@ -25,7 +27,11 @@ const EQUAL_MIN: usize = HASHES * 45 / 100;
 /// what is in sight.
 const COMPARED_MAX: usize = 12;
 /// With less than this of their words in common, texts are not worth a closer look.
-const SHARED_MIN: f64 = 0.35;
+const SHARED_MIN: f64 = 0.25;
+/// Sets of few words differ in most of their hashes when they differ in two words. So texts of at most so many words are also
+/// known by every pair of their first terms.
+const SHORT_WORDS_MAX: usize = 12;
+const PAIRED_TERMS: usize = 5;
 /// What was asked for and never written is forgotten at some point.
 const ASKED_MAX: usize = 1024;
 
@@ -49,8 +55,14 @@ pub(crate) struct Duplicates {
     asked: FxHashMap<u64, Sketch>,
 }
 
-/// The smallest hashes of a set of words.
-type Sketch = [u16; HASHES];
+/// By what a text is found.
+#[derive(Clone)]
+struct Sketch {
+    /// The smallest hashes of its set of words.
+    hashes: [u16; HASHES],
+    /// Of a short text, the pairs of its first terms.
+    pairs: Box<[u64]>,
+}
 
 impl Duplicates {
     /// Reads the log from where it stands, or from where the segments of the index end: they know what is before.
@@ -87,15 +99,15 @@ impl Duplicates {
 
     /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
     fn apply(&mut self, id: Id, entry: Option<&Entry>) {
-        for bucket in self.live.remove(&id).iter().flat_map(buckets) {
+        for bucket in self.live.remove(&id).iter().flat_map(Sketch::buckets) {
             if let Some(ids) = self.buckets.get_mut(&bucket) {
                 ids.retain(|other| *other != id);
             }
         }
         let Some(entry) = entry.filter(|entry| entry.status == Status::Active) else { return };
         let asked = self.asked.remove(&text_key(&entry.topic, &entry.content));
-        let sketch = asked.unwrap_or_else(|| sketch(&word_set(&entry.topic, &entry.content)));
-        for bucket in buckets(&sketch) {
+        let sketch = asked.unwrap_or_else(|| Sketch::of(&entry.topic, &entry.content));
+        for bucket in sketch.buckets() {
             let ids = self.buckets.entry(bucket).or_default();
             if ids.last() != Some(&id) {
                 ids.push(id);
@@ -109,16 +121,12 @@ impl Duplicates {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
-        self.asked.insert(asked.key, asked.sketch);
-        let equal = |id: &Id| {
-            let other = self.live.get(id)?;
-            Some(asked.sketch.iter().zip(other).filter(|(one, other)| one == other).count())
-        };
-        let mut candidates: Vec<(usize, Id)> = buckets(&asked.sketch)
+        self.asked.insert(asked.key, asked.sketch.clone());
+        let mut candidates: Vec<(usize, Id)> = (asked.sketch.buckets())
             .filter_map(|bucket| self.buckets.get(&bucket))
             .flat_map(|ids| ids.iter().rev().take(LOOKED_AT_MAX))
-            .filter_map(|id| Some((equal(id)?, *id)))
-            .filter(|(equal, _)| *equal >= EQUAL_MIN)
+            .filter_map(|id| Some((asked.sketch.promise(self.live.get(id)?), *id)))
+            .filter(|(promise, _)| *promise > 0)
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
@@ -137,12 +145,13 @@ pub(crate) struct Asked<'a> {
 impl<'a> Asked<'a> {
     pub(crate) fn new(question: &'a Similar<'a>) -> Asked<'a> {
         let words = word_set(question.topic, question.content);
-        Asked { key: text_key(question.topic, question.content), sketch: sketch(&words), words, question }
+        let sketch = Sketch::new(question.topic, question.content, &words);
+        Asked { key: text_key(question.topic, question.content), sketch, words, question }
     }
 
     /// By these the segments of the index find what may be alike.
     pub(crate) fn marks(&self) -> Vec<u32> {
-        sketch_marks(&self.sketch)
+        self.sketch.marks()
     }
 
     /// Those candidates that are visible and do say much the same, best first, the newest of equals first.
@@ -171,9 +180,9 @@ impl<'a> Asked<'a> {
             if overlap(&self.words, &word_set(&entry.topic, &entry.content)) < SHARED_MIN {
                 continue;
             }
-            let likeness = statement.likeness(&Statement::new(&entry.topic, &entry.content));
-            if likeness >= ALIKE_MIN {
-                found.push((likeness, stored.tx_id, id));
+            let nearness = statement.nearness(&Statement::new(&entry.topic, &entry.content));
+            if nearness >= NEAR_MIN {
+                found.push((nearness, stored.tx_id, id));
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
@@ -189,12 +198,61 @@ pub(crate) fn likeliest(mut marked: Vec<(Id, usize)>) -> impl Iterator<Item = Id
 
 /// By these the segments of the index find an entry that shares most of its words.
 pub(crate) fn marks(topic: &str, content: &str) -> Vec<u32> {
-    sketch_marks(&sketch(&word_set(topic, content)))
+    Sketch::of(topic, content).marks()
 }
 
-fn sketch_marks(sketch: &Sketch) -> Vec<u32> {
-    let mixed = |bucket: u64| (bucket.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32;
-    buckets(sketch).map(mixed).collect()
+impl Sketch {
+    fn of(topic: &str, content: &str) -> Sketch {
+        Sketch::new(topic, content, &word_set(topic, content))
+    }
+
+    fn new(topic: &str, content: &str, words: &[u64]) -> Sketch {
+        let is_short = words.len() <= SHORT_WORDS_MAX;
+        let pairs = if is_short { pairs(topic, content) } else { Vec::new() };
+        Sketch { hashes: smallest(words), pairs: pairs.into() }
+    }
+
+    /// Where a text is looked for: every four hashes in a row are a bucket, and so is every pair.
+    fn buckets(&self) -> impl Iterator<Item = u64> + '_ {
+        let of_hashes = self.hashes.chunks_exact(4).zip(0..BUCKETS as u64).map(|(four, number)| {
+            let key = four.iter().fold(0, |key, hash| key << 16 | u64::from(*hash));
+            key ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        of_hashes.chain(self.pairs.iter().copied())
+    }
+
+    fn marks(&self) -> Vec<u32> {
+        let mixed = |bucket: u64| (bucket.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32;
+        self.buckets().map(mixed).collect()
+    }
+
+    /// How likely it is worth reading the other text; 0 if it is not.
+    fn promise(&self, other: &Sketch) -> usize {
+        let equal = self.hashes.iter().zip(&other.hashes).filter(|(one, other)| one == other).count();
+        let pairs = self.pairs.iter().filter(|pair| other.pairs.contains(pair)).count();
+        if equal >= EQUAL_MIN || pairs > 0 { equal + pairs } else { 0 }
+    }
+}
+
+/// The pairs of the first terms of a text, whatever their order. Numbers are what is said and not what it is about.
+fn pairs(topic: &str, content: &str) -> Vec<u64> {
+    let (topic, content) = (clean(topic), clean(content));
+    let mut terms = lex::terms(&topic);
+    terms.extend(lex::terms(&content));
+    terms.retain(|term| !term.starts_with(|c: char| c.is_ascii_digit()));
+    let mut known = FxHashSet::default();
+    terms.retain(|term| known.insert(term.clone()));
+    terms.truncate(PAIRED_TERMS);
+    terms.sort_unstable();
+    let mut pairs = Vec::new();
+    for (at, one) in terms.iter().enumerate() {
+        for other in &terms[at + 1..] {
+            let mut hasher = FxHasher::default();
+            (one, other).hash(&mut hasher);
+            pairs.push(hasher.finish());
+        }
+    }
+    pairs
 }
 
 fn text_key(topic: &str, content: &str) -> u64 {
@@ -204,20 +262,12 @@ fn text_key(topic: &str, content: &str) -> u64 {
 }
 
 /// For each of some ways to mix the hashes of the words, which is the smallest.
-fn sketch(words: &[u64]) -> Sketch {
+fn smallest(words: &[u64]) -> [u16; HASHES] {
     std::array::from_fn(|way| {
         let mix = (way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = words.iter().map(|word| (word ^ mix).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31));
         let smallest = mixed.min().unwrap_or(0);
         (smallest.wrapping_mul(0x94d0_49bb_1331_11eb) >> 48) as u16
-    })
-}
-
-/// Where a set of words is looked for: every four hashes in a row are a bucket.
-fn buckets(sketch: &Sketch) -> impl Iterator<Item = u64> + '_ {
-    sketch.chunks_exact(4).zip(0..BUCKETS as u64).map(|(four, number)| {
-        let key = four.iter().fold(0, |key, hash| key << 16 | u64::from(*hash));
-        key ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     })
 }
 

@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kenning_model::{Entry, clean};
-use kenning_retrieval::lex;
+use kenning_retrieval::{Related, lex, related};
 
 /// From here on two entries speak of the same matter. Measured on `tests/collisions.tsv`: of the pairs that contradict
 /// each other half are this much alike (the others share few words), of duplicates nine in ten, and of pairs about
 /// different things, half of which share many words, one in twenty-five.
 pub(crate) const ALIKE_MIN: f64 = 0.52;
+
+/// From here on `nearness` says that two entries may speak of the same subject. Of the pairs about different things one in
+/// fourteen is this near; all of those share most of their words.
+pub(crate) const NEAR_MIN: f64 = 0.5;
 
 /// What turns a statement into its opposite.
 const NEGATIONS: [&str; 9] = ["not", "no", "never", "none", "nothing", "without", "cannot", "nor", "neither"];
@@ -18,22 +22,43 @@ const NEGATIONS: [&str; 9] = ["not", "no", "never", "none", "nothing", "without"
 const POLARITY: [&str; 9] =
     ["never", "alway", "always", "none", "noth", "nothing", "without", "cannot", "neither"];
 
+/// Words that are related stand for each other only in statements of at most so many terms: longer ones share enough words
+/// when they speak of one matter.
+const SHORT_TERMS_MAX: usize = 12;
+
+/// A number is what is said about a matter and not the matter, so one that the other does not have counts half.
+const NUMBER_WEIGHT: f64 = 0.5;
+
 /// What an entry says, as far as it can be compared.
 pub(crate) struct Statement {
-    /// Each term once, with its weight. What a statement is about comes before what it says about it, so the earlier
-    /// a term stands the more it counts: two services on two ports are two matters, two ports of one service are not.
-    terms: HashMap<Arc<str>, f64>,
+    terms: HashMap<Arc<str>, Term>,
     negations: usize,
+}
+
+struct Term {
+    /// What a statement is about comes before what it says about it, so the earlier a term stands the more it counts: two
+    /// services on two ports are two matters, two ports of one service are not.
+    weight: f64,
+    is_number: bool,
+    /// The terms of related words, each with how nearly it is related.
+    related: Vec<(Arc<str>, f64)>,
 }
 
 impl Statement {
     pub(crate) fn new(topic: &str, content: &str) -> Statement {
         let (topic, content) = (clean(topic), clean(content));
+        let mut words = lex::question_words(&topic);
+        words.extend(lex::question_words(&content));
+        words.retain(|word| !POLARITY.contains(&word.term.as_ref()));
+        let is_short = words.len() <= SHORT_TERMS_MAX;
         let mut terms = HashMap::new();
-        let is_said = |term: &Arc<str>| !POLARITY.contains(&term.as_ref());
-        for term in lex::terms(&topic).into_iter().chain(lex::terms(&content)).filter(is_said) {
+        for word in words {
             let weight = 1.0 / (1.0 + terms.len() as f64).sqrt();
-            terms.entry(term).or_insert(weight);
+            terms.entry(word.term).or_insert_with(|| Term {
+                weight,
+                is_number: word.word.starts_with(|c: char| c.is_ascii_digit()),
+                related: if is_short { related_terms(&word.word) } else { Vec::new() },
+            });
         }
         let lower = content.to_lowercase();
         let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’');
@@ -46,18 +71,41 @@ impl Statement {
         Statement::new(&entry.topic, &entry.content)
     }
 
+    /// How much of a term the statement has: 1 for the term itself, less for one that is related.
+    fn has(&self, text: &Arc<str>, term: &Term) -> f64 {
+        if self.terms.contains_key(text) {
+            return 1.0;
+        }
+        let theirs = term.related.iter().filter(|(related, _)| self.terms.contains_key(related));
+        theirs.map(|(_, near)| *near).fold(0.0, f64::max)
+    }
+
     /// 1 for the same terms, 0 for none in common.
-    pub(crate) fn likeness(&self, other: &Statement) -> f64 {
-        let only = |one: &Statement, other: &Statement| -> f64 {
-            one.terms
-                .iter()
-                .filter(|(term, _)| !other.terms.contains_key(*term))
-                .map(|(_, weight)| weight)
-                .sum()
-        };
-        let both = |(term, weight): (&Arc<str>, &f64)| Some((weight + other.terms.get(term)?) / 2.0);
-        let shared: f64 = self.terms.iter().filter_map(both).sum();
-        let all = shared + only(self, other) + only(other, self);
+    fn likeness(&self, other: &Statement) -> f64 {
+        self.share(other, |other, text, _| f64::from(other.terms.contains_key(text)), 1.0)
+    }
+
+    /// The same, but related words stand for each other and numbers may differ: `token lifetime: 15 minutes` is near to
+    /// `tokens expire after 30 minutes`.
+    pub(crate) fn nearness(&self, other: &Statement) -> f64 {
+        self.share(other, Statement::has, NUMBER_WEIGHT)
+    }
+
+    fn share(
+        &self,
+        other: &Statement,
+        has: impl Fn(&Statement, &Arc<str>, &Term) -> f64,
+        number_weight: f64,
+    ) -> f64 {
+        let (mut shared, mut only) = (0.0, 0.0);
+        for (one, other) in [(self, other), (other, self)] {
+            for (text, term) in &one.terms {
+                let had = has(other, text, term);
+                shared += term.weight * had / 2.0;
+                only += term.weight * (1.0 - had) * if term.is_number { number_weight } else { 1.0 };
+            }
+        }
+        let all = shared + only;
         if all > 0.0 { shared / all } else { 0.0 }
     }
 
@@ -67,6 +115,11 @@ impl Statement {
             |one: &Statement, other: &Statement| one.terms.keys().any(|term| !other.terms.contains_key(term));
         self.negations != other.negations || (has_more(self, other) && has_more(other, self))
     }
+}
+
+fn related_terms(word: &str) -> Vec<(Arc<str>, f64)> {
+    let term = |related: Related| (lex::term_of(related.word), f64::from(related.cosine));
+    related(word).map(term).collect()
 }
 
 /// The pairs of entries that most likely contradict each other, by their places, in order.
