@@ -37,6 +37,11 @@ const STRIDE_MIN: u64 = 16;
 const STRIDE_MAX: u64 = 4_096;
 /// A transaction with so many changes is part of a load, which is indexed while it goes on.
 const LOAD_CHANGES: usize = 64;
+/// So many single changes behind the log are worth reading before anyone asks, and so many are read in one step, so that
+/// a question that comes meanwhile does not wait long.
+const FOLLOWED: usize = 64;
+/// So much can be read into memory while another process writes segments of it; it is not worth waiting for.
+const IN_MEMORY_MAX: u64 = 20_000;
 /// After a load this many transactions are worth a segment: documents have about eight sections.
 const SETTLED_MIN: u64 = TAIL_MAX as u64 / 8;
 /// So few new texts are embedded while a question waits for them, however slow that is.
@@ -58,6 +63,8 @@ pub(crate) struct Indexed {
     worker: Mutex<Worker>,
     /// Changes of large transactions that no segment has yet.
     loaded: AtomicUsize,
+    /// Single changes since the log was last followed.
+    unfollowed: AtomicUsize,
     stop: AtomicBool,
     /// Set when the directory can't be used: everything is kept in memory.
     memory_only: AtomicBool,
@@ -142,6 +149,7 @@ impl Indexed {
             state: RwLock::default(),
             worker: Mutex::default(),
             loaded: AtomicUsize::new(0),
+            unfollowed: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             memory_only: AtomicBool::new(false),
             thrown_away: AtomicUsize::new(0),
@@ -263,7 +271,12 @@ impl Indexed {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
-        if at.0.saturating_sub(state.at.0) > BEHIND_MAX && self.build(reader, at)? {
+        let is_behind = |state: &State| at.0.saturating_sub(state.at.0) > BEHIND_MAX;
+        // Another process may have written segments of what this one has not read.
+        if !is_first && is_behind(&state) {
+            state = self.open(reader, Some(&state.index.known()))?;
+        }
+        if is_behind(&state) && self.build(reader, at)? {
             state = self.open(reader, Some(&state.index.known()))?;
         }
         if is_first && !self.embedder.is_slow() {
@@ -347,6 +360,7 @@ impl Indexed {
                     done => return done.map(|()| true),
                 },
                 Ok(None) if self.directory.at()? >= to.0 => return Ok(true),
+                Ok(None) if to.0 - self.directory.at()? <= IN_MEMORY_MAX => return Ok(false),
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Err(_) => return Ok(false),
             }
@@ -402,7 +416,8 @@ impl Indexed {
         Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
     }
 
-    /// Takes note of a commit. A load is indexed while it goes on; single writes wait for the question after them.
+    /// Takes note of a commit. A load is indexed while it goes on; single writes are followed in the background, some at
+    /// a time.
     pub(crate) fn committed(self: &Arc<Self>, tx: &Transaction) {
         let changes = tx.changes.iter().filter(|change| change.entity_type == self.of).count();
         if changes >= LOAD_CHANGES {
@@ -410,6 +425,9 @@ impl Indexed {
             if loaded >= SEGMENT_CHANGES && self.work() {
                 self.loaded.store(0, Ordering::Release);
             }
+        } else if self.unfollowed.fetch_add(changes, Ordering::AcqRel) + changes >= FOLLOWED && self.follow()
+        {
+            self.unfollowed.store(0, Ordering::Release);
         }
     }
 
@@ -440,12 +458,24 @@ impl Indexed {
             return false;
         }
         worker.asked = Some(Instant::now());
+        self.start(&mut worker, Indexed::refresh)
+    }
+
+    /// Has the log read in the background, with what the processor has to spare. False when the thread is at work.
+    fn follow(self: &Arc<Self>) -> bool {
+        let mut worker = locked(&self.worker);
+        let is_busy = worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        // Vectors of a slow embedder are made for the texts that a question waits for, or all together.
+        !is_busy && !self.embedder.is_slow() && self.start(&mut worker, Indexed::keep_level)
+    }
+
+    fn start(self: &Arc<Self>, worker: &mut Worker, job: fn(&Indexed) -> Result<(), Failed>) -> bool {
         let indexed = self.clone();
-        // Without a thread everything stays in memory until the next time.
+        // Without a thread everything stays as it is until the next time.
         worker.thread = std::thread::Builder::new()
             .name("kenning-index".into())
             .spawn(move || {
-                match indexed.refresh() {
+                match job(&indexed) {
                     // Left there, it would be in the way of every later segment.
                     Err(Failed::Index(error @ Damaged { .. })) => indexed.throw_away(&error),
                     Err(Failed::Index(error)) if !indexed.stop.load(Ordering::Acquire) => {
@@ -456,6 +486,47 @@ impl Indexed {
             })
             .ok();
         worker.thread.is_some()
+    }
+
+    /// Reads the log step by step until it is level, and writes segments on the way. Preparing the texts, which is nearly
+    /// all of the work, holds no lock.
+    fn keep_level(&self) -> Result<(), Failed> {
+        yield_to_others();
+        let reader = self.storage.reader()?;
+        while !self.stop.load(Ordering::Acquire) {
+            let at = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+                Some(state) => state.at,
+                // Nobody has asked yet; whoever does so first opens it.
+                None => return Ok(()),
+            };
+            let to = TxId(reader.head()?.0.min(at.0 + FOLLOWED as u64));
+            if to.0 < at.0 + FOLLOWED as u64 / 2 {
+                return Ok(());
+            }
+            let mut changes = Vec::new();
+            feed(&*reader, self.of, at.next()..to.next(), &self.embedder, &mut |tx, key, ends, after| {
+                changes.push((tx, key, ends, after));
+                Ok(())
+            })?;
+            self.take_in(at, to, changes)?;
+            if self.is_tail_long() {
+                self.refresh()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what the log says after `at` into the index, unless a question has done so meanwhile.
+    fn take_in(&self, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
+        let mut guard = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(mut state) = guard.take_if(|state| state.at == at) else { return Ok(()) };
+        // An error leaves no half-fed index behind.
+        for (tx, key, ends, after) in changes {
+            state.index.change(tx.0, key, ends, after)?;
+        }
+        state.at = to;
+        *guard = Some(state);
+        Ok(())
     }
 
     /// Moves what is in memory to the disk, in this process or, if another one has done so, by reading what it wrote.
@@ -538,6 +609,15 @@ impl Indexed {
     }
 }
 
+/// Lets every other thread go first: writes must not become slower because the index follows them.
+fn yield_to_others() {
+    // Elsewhere the priority is that of the whole process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 19) {
+        tracing::debug!(%error, "the index is made at the usual priority");
+    }
+}
+
 /// Writes what the log says after the last segment as more segments.
 fn append(
     writer: &Writer<'_>,
@@ -590,7 +670,10 @@ impl State {
     }
 }
 
-/// What takes in a change: the transaction, the key, whether a version ends, and the version that begins.
+/// A change: the transaction, the key, whether a version ends, and the version that begins.
+type Prepared = (TxId, u64, bool, Option<Version>);
+
+/// What takes in a change.
 type Take<'a> = &'a mut dyn FnMut(TxId, u64, bool, Option<Version>) -> Result<(), Failed>;
 
 /// A key is an id and, above its fifty bits, the number of a passage.
