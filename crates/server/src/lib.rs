@@ -1,5 +1,6 @@
 //! The only crate that knows MCP. It turns protocol messages into calls of `tools`, and replies into messages.
 
+mod batch;
 pub mod client;
 mod elicitation;
 mod mcp;

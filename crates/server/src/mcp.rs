@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub(crate) struct Server {
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
     usage: Arc<Usage>,
+    /// Whether a reply has said that no scope is configured.
+    told_no_scope: Arc<AtomicBool>,
     /// The scope of calls that name none, as the project has it at each moment.
     finder: Arc<ScopeFinder>,
     roots: Roots,
@@ -90,14 +93,26 @@ impl Server {
         rows_url: Option<String>,
         ended: CancellationToken,
     ) -> Server {
-        let (scratch, usage) = (Arc::default(), Arc::default());
+        let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
         // Whoever may only read writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
         let (subscribed, told) = (Mutex::default(), Arc::default());
         let finder = Arc::new(ScopeFinder::new(options.project.clone()));
         let roots = Roots::new(finder.clone());
-        Server { engine, options, subscribed, told, scratch, sets, usage, finder, roots, ended }
+        Server {
+            engine,
+            options,
+            subscribed,
+            told,
+            scratch,
+            sets,
+            usage,
+            told_no_scope,
+            finder,
+            roots,
+            ended,
+        }
     }
 
     /// Who calls. The scope is found when the call runs, because calls before it may change what it is.
@@ -115,6 +130,7 @@ impl Server {
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
+            told_no_scope: self.told_no_scope.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
         }
     }

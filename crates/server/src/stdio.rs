@@ -1,6 +1,6 @@
 //! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::{Answered, Batch, Batches, MESSAGES_MAX};
 use crate::mcp::{VERSIONS, call_kind};
 use crate::oversized::IdSearch;
 
@@ -54,7 +55,15 @@ pub(crate) struct Stdio<R, W> {
     unanswered: Arc<Unanswered>,
     unread: Arc<Unread>,
     order: Arc<Order>,
+    /// Whether the client speaks the one revision that has batches.
+    has_batches: bool,
+    /// The batch that is being read, and its messages that are still to come.
+    batch: Option<(Arc<Batch<Collected>>, VecDeque<Value>)>,
+    batches: Arc<Batches<Collected>>,
 }
+
+/// What an answer takes up while the batch that it belongs to is not complete.
+type Collected = (UnreadLine, Option<Arc<Admission>>);
 
 /// A request that was let in. Its handler holds it, and so does every thread that works for it, because a client may
 /// be told that a call took too long, or have cancelled it, while the work goes on.
@@ -182,6 +191,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             unanswered: Arc::default(),
             unread: Arc::default(),
             order: Arc::default(),
+            has_batches: false,
+            batch: None,
+            batches: Arc::default(),
         }
     }
 
@@ -219,14 +231,58 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
         }
     }
 
-    fn complain(&mut self, id: Value, code: i32, message: &str) {
+    fn complain(&mut self, Complaint { id, code, message }: Complaint) {
         let reply = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+        let line = reply.to_string().into_bytes();
+        match &self.batch {
+            Some((batch, _)) => batch.add(line, None),
+            None => self.write(line, ()),
+        }
+    }
+
+    /// Writes a line that is no answer of the service, and lets go of what it holds.
+    fn write<T: Send + 'static>(&mut self, line: Vec<u8>, held: T) {
         let output = self.output.clone();
         self.complaints.spawn(async move {
             // A client that does not read any more is told by the end of its input.
-            let _ = write_line(&output, reply.to_string().into_bytes(), || true).await;
+            let _ = write_line(&output, line, || true).await;
+            drop(held);
         });
         while self.complaints.try_join_next().is_some() {}
+    }
+
+    fn close(&mut self, batch: &Batch<Collected>) {
+        if let Some(Answered { line, _held }) = batch.close() {
+            self.write(line, _held);
+        }
+    }
+
+    /// The next message of the batch that is being read. After the last one the batch waits for its answers only.
+    fn next_of_batch(&mut self) -> Option<Value> {
+        let (batch, messages) = self.batch.as_mut()?;
+        if let Some(message) = messages.pop_front() {
+            return Some(message);
+        }
+        let batch = batch.clone();
+        self.batch = None;
+        self.close(&batch);
+        None
+    }
+
+    /// Begins to read a line that is an array.
+    fn begin_batch(&mut self, messages: Vec<Value>) {
+        let refused = match messages.len() {
+            _ if !self.has_batches => {
+                Some("only sessions of revision 2025-03-26 have batches: send one message a line")
+            }
+            0 => Some("a batch has at least one message"),
+            many if many > MESSAGES_MAX => Some("a batch has at most 64 messages"),
+            _ => None,
+        };
+        match refused {
+            Some(message) => self.complain(Complaint { id: Value::Null, code: INVALID_REQUEST, message }),
+            None => self.batch = Some((Arc::new(Batch::new()), messages.into())),
+        }
     }
 }
 
@@ -261,7 +317,16 @@ where
         let unanswered = self.unanswered.clone();
         let line = serde_json::to_vec(&item);
         let unread = self.unread.add(line.as_ref().map_or(0, Vec::len));
+        let batch = answered.as_ref().and_then(|id| self.batches.settle(id));
         async move {
+            if let Some(batch) = batch {
+                let admission = answered.and_then(|id| unanswered.settle(&id));
+                batch.add(line?, Some((unread, admission)));
+                return match batch.close() {
+                    Some(Answered { line, _held }) => write_line(&output, line, || true).await,
+                    None => Ok(()),
+                };
+            }
             let _unread = unread;
             let mut _admission = None;
             let wanted = || {
@@ -275,26 +340,41 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // A client that asks and does not read is not read either, so nothing piles up.
-            self.unread.room().await;
+            // A client that asks and does not read is not read either, so nothing piles up. A batch is read to its end,
+            // since none of its answers goes out before.
+            if self.batch.is_none() {
+                self.unread.room().await;
+            }
             if self.taken.is_none() {
                 self.taken = self.room.clone().acquire_owned().await.ok();
             }
             while self.complaints.len() >= COMPLAINTS_MAX {
                 self.complaints.join_next().await;
             }
-            let Some(line) = self.next_line().await else {
-                while self.complaints.join_next().await.is_some() {}
-                // Whoever waits for the end of what is under way waits for all of the room.
-                self.taken = None;
-                self.ended.cancel();
-                return None;
-            };
-            let message = match line {
-                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-                Line::Whole(line) => read_message(&line),
-                Line::TooLong { id } => {
-                    Err(Complaint { id, code: INVALID_REQUEST, message: "the line is longer than 4 MiB" })
+            let message = match self.next_of_batch() {
+                Some(message) => read_message(message),
+                None => {
+                    let Some(line) = self.next_line().await else {
+                        while self.complaints.join_next().await.is_some() {}
+                        // Whoever waits for the end of what is under way waits for all of the room.
+                        self.taken = None;
+                        self.ended.cancel();
+                        return None;
+                    };
+                    match line {
+                        Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+                        Line::Whole(line) => match parse(&line) {
+                            Ok(Value::Array(messages)) => {
+                                self.begin_batch(messages);
+                                continue;
+                            }
+                            parsed => parsed.and_then(read_message),
+                        },
+                        Line::TooLong { id } => {
+                            let message = "the line is longer than 4 MiB";
+                            Err(Complaint { id, code: INVALID_REQUEST, message })
+                        }
+                    }
                 }
             };
             match message {
@@ -306,14 +386,23 @@ where
                         () if listens && self.listening.many() >= LISTENING_MAX => {
                             Some("there are 64 subscriptions already; cancel one first")
                         }
+                        () if self.batch.is_some() && is_initialize(&request.request) => {
+                            Some("`initialize` is no part of a batch")
+                        }
                         () => None,
                     };
                     if let Some(message) = refused {
                         let id = serde_json::to_value(&request.id).unwrap_or_default();
-                        self.complain(id, INVALID_REQUEST, message);
+                        self.complain(Complaint { id, code: INVALID_REQUEST, message });
                         continue;
                     }
                     self.begun |= begins(&request.request);
+                    if let ClientRequest::InitializeRequest(hello) = &request.request {
+                        self.has_batches = hello.params.protocol_version == ProtocolVersion::V_2025_03_26;
+                    }
+                    if let Some((batch, _)) = &self.batch {
+                        self.batches.begin(request.id.clone(), batch.clone());
+                    }
                     if listens {
                         self.listening.began(request.id.clone());
                     }
@@ -337,11 +426,14 @@ where
                         }
                         self.listening.cancel(id);
                         self.unanswered.settle(id);
+                        if let Some(batch) = self.batches.settle(id) {
+                            self.close(&batch);
+                        }
                     }
                     return Some(message);
                 }
                 Ok(_) => {}
-                Err(Complaint { id, code, message }) => self.complain(id, code, message),
+                Err(complaint) => self.complain(complaint),
             }
         }
     }
@@ -365,25 +457,32 @@ fn begins(request: &ClientRequest) -> bool {
     }
 }
 
+fn is_initialize(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::InitializeRequest(_))
+}
+
 struct Complaint {
     id: Value,
     code: i32,
     message: &'static str,
 }
 
+fn parse(line: &[u8]) -> Result<Value, Complaint> {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    serde_json::from_slice(line).map_err(|_| Complaint {
+        id: Value::Null,
+        code: PARSE_ERROR,
+        message: "the line is not JSON",
+    })
+}
+
 /// `None` for what is malformed and must not be answered: a notification, or an answer.
-fn read_message(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Complaint> {
+fn read_message(value: Value) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Complaint> {
     let complaint = |id: &Value, code, message| {
         let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
         Complaint { id, code, message }
     };
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let value: Value = serde_json::from_slice(line)
-        .map_err(|_| complaint(&Value::Null, PARSE_ERROR, "the line is not JSON"))?;
     let invalid = |message| complaint(&value["id"], INVALID_REQUEST, message);
-    if value.is_array() {
-        return Err(invalid("batches are not supported: send one message a line"));
-    }
     let Some(object) = value.as_object() else {
         return Err(invalid("a message is a JSON object"));
     };

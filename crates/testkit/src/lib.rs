@@ -62,7 +62,8 @@ pub fn take_in_pattern(engine: &Engine, source: &str, path: &str, text: &str) {
 
 pub fn take_in_with(engine: &Engine, intake: &Intake, path: &str, text: &str) {
     let format = Format::of(Path::new(path)).expect("the name of a document");
-    let prepared = intake.prepare(path, format, text.as_bytes().to_vec(), None).expect("a good document");
+    let prepared =
+        intake.prepare(path, format, text.as_bytes().to_vec(), &|_| None, None).expect("a good document");
     intake.put(engine, prepared.expect("nothing is known of it").document).expect("it is taken in");
 }
 
