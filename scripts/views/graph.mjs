@@ -39,6 +39,18 @@ export const graph = {
     await host.shot("graph-light");
   },
 
+  async "graph-keeps-arrowheads-free"(host) {
+    await host.open("query_graph", { limit: 50 });
+    await host.view.locator(".edge line").first().waitFor({ state: "attached" });
+    const covered = await host.view.locator("#picture").evaluate((picture) => {
+      const frame = picture.getBoundingClientRect();
+      const boxes = [...picture.querySelectorAll("text:not(.hidden)")].map((text) => text.getBoundingClientRect());
+      const tips = [...picture.querySelectorAll(".edge line")].map((line) => [frame.left + +line.getAttribute("x2"), frame.top + +line.getAttribute("y2")]);
+      return tips.filter(([x, y]) => boxes.some((box) => x > box.left + 2 && x < box.right - 2 && y > box.top + 2 && y < box.bottom - 2)).length;
+    });
+    assert.equal(covered, 0);
+  },
+
   async "graph-expands-a-node"(host) {
     await host.open("query_graph", { limit: 12 }, { theme: "dark" });
     const before = await nodeIds(host);

@@ -31,6 +31,25 @@ export const table = {
     assert.notEqual(await paper(), light);
   },
 
+  async "table-puts-first-what-people-read"(host) {
+    await host.open("query", QUERY);
+    const heads = await host.view.locator("#heads th").evaluateAll((heads) => heads.map((head) => head.textContent));
+    assert.deepEqual(heads.slice(0, 2), ["topic", "content"]);
+    assert.ok(heads.indexOf("id") > heads.indexOf("recorded_at"), `${heads}`);
+    // Heads that do not sort look like those that do.
+    const looks = await host.view.locator("#heads th > *").evaluateAll((heads) =>
+      heads.map((head) => `${getComputedStyle(head).padding} ${getComputedStyle(head.parentElement).backgroundColor}`));
+    assert.equal(new Set(looks).size, 1, `${looks}`);
+  },
+
+  async "table-tells-the-history-in-words"(host) {
+    await host.open("history", { limit: 3 });
+    const changes = await cells(host, "changes");
+    assert.ok(changes.length && changes.every((text) => /^(create|update|delete) \w+ /.test(text)), `${changes}`);
+    await host.waitForSize();
+    await host.shot("table-history");
+  },
+
   async "table-begins-where-the-set-does"(host) {
     const first = await host.open("query", QUERY);
     if (!first.next_cursor) return;
