@@ -97,7 +97,8 @@ fn load(many: usize, patterns: &Engine, texts: &Engine) -> usize {
         let Fate::Pattern(expected) = &file.fate else { continue };
         let format = Format::of(Path::new(&file.path)).expect("Markdown");
         let content = String::from_utf8_lossy(&file.bytes).into_owned();
-        let prepared = intake.prepare(&file.path, format, file.bytes, None).expect("it can be read");
+        let prepared =
+            intake.prepare(&file.path, format, file.bytes, &|_| None, None).expect("it can be read");
         intake.put(patterns, prepared.expect("it is new").document).expect("it is taken in");
         let entry = NewEntry {
             scope: ScopeId::GLOBAL_DEFAULT,

@@ -320,6 +320,11 @@ pub(crate) fn parse<T: DeserializeOwned>(
         // It may quote the argument, which can be anything of any length.
         let message = cut(&clean(&error.into_inner().to_string()), MESSAGE_BYTES_MAX);
         let message = message.replace("expected f64", "expected a number").replace("a sequence", "a list");
+        // Serde names the type of our code.
+        let message = match message.split_once("expected struct ") {
+            Some((before, _)) => format!("{before}expected an object"),
+            None => message,
+        };
         if let Some(name) = message.strip_prefix("missing field ") {
             return Stop::invalid(format!("{name} is required"));
         }

@@ -16,19 +16,21 @@ pub enum Code {
     ReadOnly,
     ScopeViolation,
     PermissionDenied,
+    BudgetExceeded,
     Timeout,
     BackendUnavailable,
     InternalError,
 }
 
 impl Code {
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 10] = [
         Code::InvalidArgument,
         Code::NotFound,
         Code::Conflict,
         Code::ReadOnly,
         Code::ScopeViolation,
         Code::PermissionDenied,
+        Code::BudgetExceeded,
         Code::Timeout,
         Code::BackendUnavailable,
         Code::InternalError,
@@ -42,6 +44,7 @@ impl Code {
             Code::ReadOnly => "READ_ONLY",
             Code::ScopeViolation => "SCOPE_VIOLATION",
             Code::PermissionDenied => "PERMISSION_DENIED",
+            Code::BudgetExceeded => "BUDGET_EXCEEDED",
             Code::Timeout => "TIMEOUT",
             Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
             Code::InternalError => "INTERNAL_ERROR",
@@ -55,9 +58,11 @@ impl Code {
     /// What a model is to do about it, as the text says.
     pub fn next_step(self) -> &'static str {
         match self {
-            Code::InvalidArgument | Code::NotFound | Code::Conflict | Code::ScopeViolation => {
-                "fix the arguments and call again"
-            }
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::Conflict
+            | Code::ScopeViolation
+            | Code::BudgetExceeded => "fix the arguments and call again",
             Code::Timeout | Code::BackendUnavailable => "retry",
             Code::ReadOnly | Code::PermissionDenied | Code::InternalError => "do not retry",
         }
@@ -75,7 +80,11 @@ impl Code {
     /// How patterns spell it in `toolError:v1`.
     pub fn in_patterns(self) -> &'static str {
         match self {
-            Code::InvalidArgument | Code::Conflict | Code::ReadOnly | Code::ScopeViolation => "CLIENT_ERROR",
+            Code::InvalidArgument
+            | Code::Conflict
+            | Code::ReadOnly
+            | Code::ScopeViolation
+            | Code::BudgetExceeded => "CLIENT_ERROR",
             Code::NotFound => "NOT_FOUND",
             Code::PermissionDenied => "AUTHENTICATION_ERROR",
             Code::Timeout | Code::BackendUnavailable => "NETWORK_ERROR",
@@ -94,6 +103,7 @@ impl Code {
             Code::ScopeViolation => "It reaches outside the scope that the call named.",
             Code::ReadOnly => "The server was started with `--read-only`.",
             Code::PermissionDenied => "The caller, or the store's own protection, does not allow it.",
+            Code::BudgetExceeded => "The answer would take more looking than a call may do; ask for less.",
             Code::Timeout => "The call took too long; a write may still have been applied.",
             Code::BackendUnavailable => "The disk or the database does not answer right now.",
             Code::InternalError => "A defect of Kenning, or a damaged store (`kenning verify` tells).",

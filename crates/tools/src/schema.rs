@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{Family, patterns};
 
+/// Of the replies of kb and graph.
+const DOCUMENTS_VERSION: u32 = 1;
+
 /// What a caller may send. Writing tools also take an idempotency key, which `dispatch` handles for all of them.
 pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
     let mut schema = generate::<T>(Contract::Deserialize);
@@ -63,9 +66,46 @@ fn drop_lengths(schema: &mut Value) {
     }
 }
 
+/// An input schema as it is published for validators: null for an optional argument means that it is absent. Hosts get it
+/// without, since some refuse a type of two kinds.
+pub(crate) fn with_null(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = schema.clone();
+    let required: Vec<Value> = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            if let Value::Object(inner) = property {
+                *inner = with_null(inner);
+                if !required.iter().any(|required| required == name) {
+                    allow_null(inner);
+                }
+            }
+        }
+    }
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        *items = with_null(items);
+    }
+    schema
+}
+
+fn allow_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::String(kind)) = schema.get("type").cloned() {
+        schema.insert("type".to_owned(), json!([kind, "null"]));
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.push(Value::Null);
+    }
+    if let Some(Value::Array(branches)) = schema.get_mut("anyOf") {
+        branches.push(json!({"type": "null"}));
+    }
+}
+
 /// What comes back: the tool's own output, which may be of several kinds, or the error that every tool may give.
 pub(crate) fn output<T: JsonSchema>(family: Family) -> Map<String, Value> {
     let mut schema = Map::new();
+    if matches!(family, Family::Kb | Family::Graph | Family::Legacy) {
+        // Fields are only ever added to a version.
+        schema.insert("$comment".to_owned(), json!(format!("version {DOCUMENTS_VERSION}")));
+    }
     schema.insert("type".to_owned(), json!("object"));
     let mut success = generate::<T>(Contract::Serialize);
     let mut branches = match success.shift_remove("anyOf") {

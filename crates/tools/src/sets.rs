@@ -30,7 +30,9 @@ pub const SETS_FILE: &str = "rows.db";
 const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 /// What a tool or a read of the resource returns at most.
 const PAGE_BYTES_MAX: usize = 56 * 1024;
-const ROWS_DEFAULT: u64 = 100;
+/// By a tool or as a resource, where a model reads them, and over HTTP, where programs do.
+const ROWS_DEFAULT: u64 = 20;
+const ROWS_DEFAULT_REST: u64 = 100;
 const ROWS_MAX: u64 = 1_000;
 /// More than this are not sorted: that takes all of them in memory.
 const SORTED_ROWS_MAX: usize = 100_000;
@@ -277,11 +279,15 @@ impl Opened {
                 .executor(again.clone())
                 .uri_scheme("kenning")
                 .uri_path("rows")
-                .page_rows(ROWS_DEFAULT, ROWS_MAX)
                 .clock(move || clock.now())
         };
-        let server = with(DualResponseServer::without_rest()).page_bytes_max(PAGE_BYTES_MAX).build()?;
-        let rest = base_url.map(|url| with(DualResponseServer::builder(url)).build()).transpose()?;
+        let server = with(DualResponseServer::without_rest())
+            .page_rows(ROWS_DEFAULT, ROWS_MAX)
+            .page_bytes_max(PAGE_BYTES_MAX)
+            .build()?;
+        let rest =
+            |url| with(DualResponseServer::builder(url)).page_rows(ROWS_DEFAULT_REST, ROWS_MAX).build();
+        let rest = base_url.map(rest).transpose()?;
         // Last, since one that is dropped on the way would be waited for. The library waits for its stores; nobody else does.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let known = Cache::builder().max_capacity(1_000).time_to_live(Duration::from_secs(14 * 60)).build();

@@ -1,6 +1,7 @@
 //! What a tool is, and the table of all of them.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{CallKind, Engine, Error, Sight, Snapshot, Ticket};
@@ -156,6 +157,8 @@ pub struct Caller {
     pub scope: String,
     /// Whether anyone has said which scope; otherwise it is `global:default`.
     pub has_scope: bool,
+    /// Whether this session has been told that nobody has; one reply that says so is enough.
+    pub told_no_scope: Arc<AtomicBool>,
     /// Why a write that names no scope is refused: the project names a scope that is not followed.
     pub refusal: Option<Stop>,
     /// The project that the caller works in, which may name the scopes that are made from it.
@@ -197,6 +200,7 @@ impl Caller {
             origin,
             scope,
             has_scope: true,
+            told_no_scope: Arc::default(),
             refusal: None,
             project: Arc::default(),
             is_owner: false,
@@ -303,8 +307,8 @@ pub fn renamed_note(old: &str, new: &str) -> String {
 }
 
 /// What an argument of one of these names changes is which part of a list is shown, and how.
-const PAGE_ARGUMENTS: [&str; 7] =
-    ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size"];
+const PAGE_ARGUMENTS: [&str; 8] =
+    ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size", "detail"];
 
 impl Context<'_> {
     /// The scope that a call names, or the caller's; one that was renamed by the name that it has now, which the reply says.
@@ -364,7 +368,8 @@ impl Context<'_> {
             return Err(refusal.clone());
         }
         let name = self.scope_name(named)?;
-        if named.is_none() && !self.caller.has_scope {
+        let is_told = self.caller.told_no_scope.load(Ordering::Relaxed);
+        if named.is_none() && !self.caller.has_scope && !is_told {
             self.note(NO_SCOPE_NOTE.to_owned());
         }
         match snapshot.scope(&name) {
@@ -513,6 +518,10 @@ fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]
     let mut meta = T::meta(&output);
     let notes = ctx.notes.take();
     if !notes.is_empty() {
+        // Only here, because the note of a write that failed was not sent.
+        if notes.iter().any(|note| note == NO_SCOPE_NOTE) {
+            ctx.caller.told_no_scope.store(true, Ordering::Relaxed);
+        }
         let note = notes.join(" ");
         if let Some(Block::Text(text)) = blocks.first_mut() {
             text.push_str(&format!("\n{note}"));
@@ -590,6 +599,11 @@ impl Definition {
             Some((family, name)) => format!("{}: {}", capitalised(family.to_owned()), words(name)),
             None => capitalised(words(self.name)),
         }
+    }
+
+    /// The schema of the arguments for who checks calls before they are sent.
+    pub fn published_schema(&self) -> Map<String, Value> {
+        schema::with_null(&self.input_schema)
     }
 
     /// What an empty text in an optional argument means.

@@ -157,7 +157,7 @@ fn row(rank: u64, hit: &Hit) -> Found {
         rerank_score: None,
         graph_score: is_linked.then_some(score),
         graph_distance: is_linked.then_some(1),
-        connection_count: section.links.len(),
+        connection_count: section.links.iter().filter(|link| link.leads()).count(),
         mention_count: section.mentions.len(),
         entity_boost_applied: false,
         entity_metadata: None,

@@ -85,7 +85,7 @@ pub(crate) struct Hits {
     /// How many were passed over because their document was there already.
     pub(crate) duplicates: usize,
     pub(crate) is_degraded: bool,
-    /// How many passages match in all; none where that is not known without looking at each.
+    /// How many passages match in all; none where too many would have to be looked at.
     pub(crate) passages: Option<u64>,
 }
 
@@ -101,6 +101,9 @@ pub(crate) struct Matching {
 /// to so many in all.
 const PAGE: u64 = 50;
 const LOOKED_AT_MAX: u64 = 5_000;
+/// Which documents are below a path or newer than a day is not in the index, so each that matches is looked at. Of more
+/// passages than this there is no set.
+const SET_LOOKED_AT_MAX: u64 = 2_000;
 
 impl Sought {
     pub(crate) fn new(
@@ -137,9 +140,7 @@ impl Sought {
     }
 
     pub(crate) fn is_narrowed(&self) -> bool {
-        self.only.iter().any(|(_, values)| !values.is_empty())
-            || self.path_prefix.is_some()
-            || self.updated_after.is_some()
+        self.only.iter().any(|(_, values)| !values.is_empty()) || self.looks_at_documents()
     }
 
     pub(crate) fn follows_links(&self) -> bool {
@@ -159,14 +160,13 @@ impl Sought {
         let question =
             SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false, passages: None };
-        let is_by_index = self.path_prefix.is_none() && self.updated_after.is_none();
         // A section comes once, by its best passage.
         let mut known: HashSet<Id> = HashSet::new();
         let (mut start, mut size) = (0, PAGE);
         while found.hits.len() < many && start < LOOKED_AT_MAX {
             let page = snapshot.search_passages(&question, start..start + size)?;
             found.is_degraded |= page.is_degraded;
-            found.passages = is_by_index.then_some(page.total);
+            found.passages = Some(page.total);
             (start, size) = (start + size, size * 4);
             let is_last = start >= page.total;
             for PassageHit { section: id, passage, why } in page.hits {
@@ -198,7 +198,34 @@ impl Sought {
                 break;
             }
         }
+        if self.looks_at_documents() {
+            let total = found.passages.unwrap_or_default();
+            found.passages = match total <= SET_LOOKED_AT_MAX {
+                true => Some(self.fitting_passages(snapshot, &question)?.len() as u64),
+                false => None,
+            };
+        }
         Ok(found)
+    }
+
+    fn looks_at_documents(&self) -> bool {
+        self.path_prefix.is_some() || self.updated_after.is_some()
+    }
+
+    /// The passages of documents that are where and as new as was asked.
+    fn fitting_passages(
+        &self,
+        snapshot: &Snapshot<'_>,
+        question: &SectionQuestion<'_>,
+    ) -> Result<Vec<PassageHit>, Stop> {
+        let mut fitting = Vec::new();
+        for hit in snapshot.search_passages(question, 0..SET_LOOKED_AT_MAX)?.hits {
+            let document = snapshot.document_of(hit.section)?.ok_or_else(|| missing(hit.section))?;
+            if self.fits(snapshot, document)? {
+                fitting.push(hit);
+            }
+        }
+        Ok(fitting)
     }
 
     /// Passages that match, of whatever section.
@@ -210,8 +237,14 @@ impl Sought {
     ) -> Result<Vec<Matching>, Stop> {
         let question =
             SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
+        let hits = if self.looks_at_documents() {
+            let all = self.fitting_passages(snapshot, &question)?.into_iter();
+            all.skip(rows.start as usize).take((rows.end - rows.start) as usize).collect()
+        } else {
+            snapshot.search_passages(&question, rows)?.hits
+        };
         let mut passages = Vec::new();
-        for PassageHit { section: id, why, .. } in snapshot.search_passages(&question, rows)?.hits {
+        for PassageHit { section: id, why, .. } in hits {
             let section = section(snapshot, id)?;
             let document = snapshot.document(section.document)?;
             let path = document.as_ref().and_then(|stored| stored.record.as_document());
@@ -253,7 +286,7 @@ impl Sought {
 
     /// Whether a document is where and as new as was asked.
     fn fits(&self, snapshot: &Snapshot<'_>, id: Id) -> Result<bool, Stop> {
-        if self.path_prefix.is_none() && self.updated_after.is_none() {
+        if !self.looks_at_documents() {
             return Ok(true);
         }
         if let Some(fits) = self.fitting.borrow().get(&id) {

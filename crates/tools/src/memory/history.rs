@@ -2,12 +2,13 @@
 
 use kenning_engine::Snapshot;
 use kenning_model::{EntityType, Id, ScopeName, TxId};
-use kenning_presentation::budget::{ROWS_BYTES_MAX, excerpt_bytes};
+use kenning_presentation::budget::ROWS_BYTES_MAX;
 use kenning_storage::View;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::item::{Kind, TransactionItem, as_data, transaction_items};
+use super::changed::LeanTransaction;
+use super::item::{Detail, Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
@@ -20,9 +21,9 @@ pub(crate) struct History;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// Only changes of this id, or scope by name.
+    /// Only of this id, or scope by name.
     id: Option<Text<NAME_BYTES_MAX>>,
-    /// Only changes of this type.
+    /// Only of this type.
     entity_type: Option<Kind>,
     /// Only later transactions.
     since_tx_id: Option<Tx>,
@@ -32,9 +33,37 @@ pub(crate) struct Input {
     limit: Option<Whole<1, 100>>,
     /// From `next_cursor`.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
-    /// As it was at this time.
+    /// As it was then.
     as_of: Option<Moment>,
+    /// `full`: whole versions.
+    detail: Option<Detail>,
 }
+
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Item {
+    Lean(Box<LeanTransaction>),
+    Full(Box<TransactionItem>),
+}
+
+impl Item {
+    fn lines(&self) -> String {
+        match self {
+            Item::Lean(transaction) => transaction.lines(),
+            Item::Full(transaction) => transaction.lines(FULL_BYTES),
+        }
+    }
+
+    fn cut_to_fit(self) -> Item {
+        match self {
+            Item::Lean(transaction) => Item::Lean(Box::new(transaction.cut_to_fit())),
+            Item::Full(transaction) => Item::Full(Box::new(transaction.cut_to_fit())),
+        }
+    }
+}
+
+/// How much of a version with every field stands in the text.
+const FULL_BYTES: usize = 2000;
 
 const LIMIT_DEFAULT: u64 = 20;
 /// Of a transaction, in a set.
@@ -42,9 +71,9 @@ const SET_CHANGES_MAX: usize = 10_000;
 
 impl Tool for History {
     const NAME: &'static str = "history";
-    const ABOUT: &'static str = "List transactions, newest first, with each change before and after. \
-        Use to see who changed what in what the scope sees (your own changes wherever they went), or to find a tx_id for `undo`. Do not use to find entries (`query`). \
-        Returns at most `limit` (default 20, max 100); for more pass `next_cursor` as `cursor`.";
+    const ABOUT: &'static str = "List transactions, newest first, with what each changed. \
+        Use to see who changed what, or to find a tx_id for `undo`. Do not use to find entries (`query`). \
+        Returns at most `limit` (max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
@@ -58,9 +87,9 @@ impl Tool for History {
         ("undone_by", "integer"),
     ];
     type Input = Input;
-    type Output = List<TransactionItem>;
+    type Output = List<Item>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<List<TransactionItem>, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<List<Item>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let asked = input.id.as_ref().map(|id| id.0.as_str());
         let entity_type = input.entity_type.map(EntityType::from);
@@ -88,25 +117,29 @@ impl Tool for History {
         if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
             return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), asked));
         }
-        let items = transaction_items(snapshot, &transactions)?;
-        let items = ctx.fitting(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
+        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
+        let (actor, asked) = (ctx.caller.actor.as_str(), scope.to_string());
+        let item = |item: TransactionItem| match full {
+            true => Item::Full(Box::new(item)),
+            false => Item::Lean(Box::new(LeanTransaction::new(item, actor, &asked))),
+        };
+        let items = transaction_items(snapshot, &transactions)?.into_iter().map(item).collect();
+        let items = ctx.fitting(items, ROWS_BYTES_MAX, Item::cut_to_fit);
         let list = listing.end(items, total)?;
         let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Transactions", total));
         Ok(list.with(set))
     }
 
-    fn set(output: &List<TransactionItem>) -> Option<Attached> {
+    fn set(output: &List<Item>) -> Option<Attached> {
         output.set.clone()
     }
 
-    fn text(output: &List<TransactionItem>) -> String {
+    fn text(output: &List<Item>) -> String {
         let total = counted(output.total_count as usize, "transaction");
         if output.items.is_empty() {
             return format!("Found {total}; the newest of the store is {}.", output.as_of_tx_id);
         }
-        let changes: usize = output.items.iter().map(|item| 1 + 2 * item.changes.len()).sum();
-        let excerpt = excerpt_bytes(changes).clamp(60, 300);
-        let lines: Vec<String> = output.items.iter().map(|item| item.lines(excerpt)).collect();
+        let lines: Vec<String> = output.items.iter().map(Item::lines).collect();
         let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
         let at = output.as_of_tx_id;
         format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))

@@ -347,10 +347,57 @@ impl TripleItem {
 
     /// One line: `subject -- predicate -> object`.
     pub fn line(&self, bytes_max: usize) -> String {
-        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let fact = format!("{} -- {} -> {}", flat(&self.subject), flat(&self.predicate), flat(&self.object));
-        cut(&fact, bytes_max)
+        cut(&fact_line(&self.subject, &self.predicate, &self.object), bytes_max)
     }
+}
+
+/// A triple as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct LeanTriple {
+    id: String,
+    subject: String,
+    predicate: String,
+    object: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64")]
+    confidence: Option<f64>,
+    /// If it is not the one that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    scope: Option<String>,
+    /// How many steps from the name that was asked for; where more than one was allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub(super) distance: Option<u32>,
+}
+
+impl LeanTriple {
+    pub(crate) fn new(item: TripleItem, asked: &str) -> LeanTriple {
+        LeanTriple {
+            id: item.id,
+            subject: item.subject,
+            predicate: item.predicate,
+            object: item.object,
+            confidence: item.confidence,
+            scope: Some(item.scope).filter(|scope| scope != asked),
+            distance: item.distance,
+        }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let far = self.distance.map(|far| format!(" {far}")).unwrap_or_default();
+        let scope = self.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
+        let sure =
+            self.confidence.map(|confidence| format!(" (confidence {confidence})")).unwrap_or_default();
+        let fact = fact_line(&self.subject, &self.predicate, &self.object);
+        format!("{}{far}{scope} {fact}{sure}", self.id)
+    }
+}
+
+/// `subject -- predicate -> object`
+pub(super) fn fact_line(subject: &str, predicate: &str, object: &str) -> String {
+    let [subject, predicate, object] = [subject, predicate, object].map(|text| one_line(text, usize::MAX));
+    format!("{subject} -- {predicate} -> {object}")
 }
 
 /// Entries with the names of their scopes, as of a snapshot.
@@ -731,18 +778,30 @@ impl TransactionItem {
     }
 
     pub fn lines(&self, excerpt: usize) -> String {
-        let mut lines =
-            format!("{} {} at {} by {}", self.tx_id, self.tool, self.at, one_line(&self.actor, 64));
-        if !self.undoes.is_empty() {
-            let undoes: Vec<String> = self.undoes.iter().map(u64::to_string).collect();
-            lines.push_str(&format!(", undoes {}", undoes.join(", ")));
-        }
-        if let Some(by) = self.undone_by {
-            lines.push_str(&format!(", undone by {by}"));
-        }
+        let mut lines = transaction_head(self.tx_id, &self.tool, &self.at, Some(&self.actor));
+        lines.push_str(&undo_words(&self.undoes, self.undone_by));
         lines.push_str(&change_lines(&self.changes, self.changes_left_out, excerpt));
         lines
     }
+}
+
+/// `7 store at 2026-01-01T00:18:00Z by alice`
+pub(super) fn transaction_head(tx_id: u64, tool: &str, at: &str, actor: Option<&str>) -> String {
+    let by = actor.map(|actor| format!(" by {}", one_line(actor, 64))).unwrap_or_default();
+    format!("{tx_id} {tool} at {at}{by}")
+}
+
+/// `, undoes 4, undone by 9`
+pub(super) fn undo_words(undoes: &[u64], undone_by: Option<u64>) -> String {
+    let mut words = String::new();
+    if !undoes.is_empty() {
+        let undoes: Vec<String> = undoes.iter().map(u64::to_string).collect();
+        words.push_str(&format!(", undoes {}", undoes.join(", ")));
+    }
+    if let Some(by) = undone_by {
+        words.push_str(&format!(", undone by {by}"));
+    }
+    words
 }
 
 /// Each change on lines of its own, below the transaction that they belong to.
@@ -758,7 +817,7 @@ pub fn change_lines(changes: &[ChangeItem], left_out: Option<usize>, excerpt: us
     lines
 }
 
-fn kind_word(kind: Kind) -> &'static str {
+pub(super) fn kind_word(kind: Kind) -> &'static str {
     EntityType::from(kind).as_str()
 }
 

@@ -1,5 +1,6 @@
 //! Memory: entries and triples, every change of which can be seen and taken back.
 
+mod changed;
 mod delete;
 mod history;
 pub mod item;

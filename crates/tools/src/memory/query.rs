@@ -51,7 +51,7 @@ pub(crate) struct Input {
     include_suppressed: Option<bool>,
     /// Say why each matched.
     explain: Option<bool>,
-    /// `full` has every field.
+    /// `full`: all fields.
     detail: Option<Detail>,
 }
 

@@ -5,9 +5,9 @@ use kenning_model::{TxId, fold};
 use kenning_presentation::budget::ROWS_BYTES_MAX;
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::item::{TripleItem, as_data, place, triple_items};
+use super::item::{Detail, LeanTriple, TripleItem, as_data, place, triple_items};
 use super::names::nearest;
 use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
@@ -32,12 +32,41 @@ pub(crate) struct Input {
     limit: Option<Whole<1, 200>>,
     /// From `next_cursor`.
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
-    /// The store as it was then.
+    /// As it was then.
     as_of_tx_id: Option<Tx>,
-    /// The store as it was at this time.
+    /// As it was at this time.
     as_of: Option<Moment>,
-    /// Follow the same predicate so far from the named end; default 1.
+    /// Follow the predicate so far; default 1.
     max_hops: Option<Whole<1, 4>>,
+    /// `full`: all fields.
+    detail: Option<Detail>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Item {
+    Lean(LeanTriple),
+    Full(Box<TripleItem>),
+}
+
+impl Item {
+    fn is_far(&self) -> bool {
+        match self {
+            Item::Lean(triple) => triple.distance.is_some(),
+            Item::Full(triple) => triple.distance.is_some(),
+        }
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Item::Lean(triple) => triple.line(),
+            Item::Full(triple) => {
+                let far = triple.distance.map(|far| format!(" {far}")).unwrap_or_default();
+                let (place, fact) = (place(&triple.scope), triple.line(usize::MAX));
+                format!("{}{far}{place} {fact} (tx {})", triple.id, triple.tx_id)
+            }
+        }
+    }
 }
 
 const LIMIT_DEFAULT: u64 = 50;
@@ -66,9 +95,9 @@ fn walked<'a>(
 
 impl Tool for QueryGraph {
     const NAME: &'static str = "query_graph";
-    const ABOUT: &'static str = "Look triples up by subject, predicate and/or object: whole values, case ignored; none gives all. \
+    const ABOUT: &'static str = "Look triples up by any of their parts: whole values, case ignored; none gives all. \
         Use when you know one end or the relation; `max_hops` follows one relation: all that depends on X is `object` X. Do not use for text (`query`). \
-        Returns at most `limit` (default 50, max 200), newest first; for more pass `next_cursor` as `cursor`.";
+        Returns at most `limit` (max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const HAS_NOTE: bool = true;
     const COLUMNS: Columns = &[
@@ -87,9 +116,9 @@ impl Tool for QueryGraph {
         ("distance", "integer"),
     ];
     type Input = Input;
-    type Output = List<TripleItem>;
+    type Output = List<Item>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<List<TripleItem>, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<List<Item>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
         let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
@@ -125,6 +154,13 @@ impl Tool for QueryGraph {
                 }
             }
         }
+        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
+        let asked = scope.to_string();
+        let item = |item: TripleItem| match full {
+            true => Item::Full(Box::new(item)),
+            false => Item::Lean(LeanTriple::new(item, &asked)),
+        };
+        let items = items.into_iter().map(item).collect();
         // A triple is 3 KiB at most, far below what a reply holds.
         let items = ctx.fitting(items, ROWS_BYTES_MAX, |item| item);
         let list = listing.end(items, total)?;
@@ -132,21 +168,17 @@ impl Tool for QueryGraph {
         Ok(list.with(set))
     }
 
-    fn set(output: &List<TripleItem>) -> Option<Attached> {
+    fn set(output: &List<Item>) -> Option<Attached> {
         output.set.clone()
     }
 
-    fn text(output: &List<TripleItem>) -> String {
+    fn text(output: &List<Item>) -> String {
         let total = counted(output.total_count as usize, "triple");
         if output.items.is_empty() {
             return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
         }
-        let line = |item: &TripleItem| {
-            let far = item.distance.map(|far| format!(" {far}")).unwrap_or_default();
-            format!("{}{far}{} {} (tx {})", item.id, place(&item.scope), item.line(usize::MAX), item.tx_id)
-        };
-        let lines: Vec<String> = output.items.iter().map(line).collect();
-        let far = match output.items.iter().any(|item| item.distance.is_some()) {
+        let lines: Vec<String> = output.items.iter().map(Item::line).collect();
+        let far = match output.items.iter().any(Item::is_far) {
             true => " The number after an id is how many steps away it is.",
             false => "",
         };

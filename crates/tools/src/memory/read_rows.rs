@@ -51,7 +51,7 @@ pub(crate) struct Output {
 impl Tool for ReadRows {
     const NAME: &'static str = "read_rows";
     const ABOUT: &'static str = "Read the rows behind a reply that has a `resource`. Use when the rest is needed, or another order. \
-        Do not use to search. Returns at most `limit` (default 100) rows as of that reply; for more pass `next_offset` as `offset`.";
+        Do not use to search. Returns at most `limit` (default 20) rows as of that reply; for more pass `next_offset` as `offset`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

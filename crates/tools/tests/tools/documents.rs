@@ -411,3 +411,44 @@ fn a_citation_stands_once_for_all_quotes_of_a_passage() {
     assert!(reply.structured["quotes"].as_array().expect("quotes").len() >= 2, "{}", reply.structured);
     assert_eq!(format!("{:?}", reply.blocks).matches("pump.md").count(), 1);
 }
+
+/// "There is no path" would not be true where not everything was looked at.
+#[test]
+fn a_path_that_would_take_too_much_looking_is_refused() {
+    let session = Session::new();
+    let page = |name: &str| -> String {
+        (0..26_000).map(|number| format!("## {number}\n\nSee `{name}_hub`.\n")).collect()
+    };
+    session.take_in("left.md", &page("left"));
+    session.take_in("right.md", &page("right"));
+    let ends = json!({"a_ids": ["left_hub"], "b_ids": ["right_hub"], "max_hops": 5});
+    let error = session.call("graph.paths", ends).structured["error"].clone();
+    assert_eq!(error["code"], "BUDGET_EXCEEDED", "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("rel_types")), "{error}");
+}
+
+/// What the server takes passes the schema that clients may check calls by.
+#[test]
+fn null_for_an_optional_argument_passes_the_published_schema() {
+    for tool in definitions() {
+        let schema = Value::Object(tool.published_schema());
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let mut arguments = required(&tool.input_schema);
+        for name in schema["properties"].as_object().expect("an object").keys() {
+            arguments.entry(name.clone()).or_insert(Value::Null);
+        }
+        let arguments = Value::Object(arguments);
+        let errors: Vec<String> = validator.iter_errors(&arguments).map(|error| error.to_string()).collect();
+        let about_null = |error: &&String| error.starts_with("null");
+        assert_eq!(errors.iter().find(about_null), None, "{}: {arguments}", tool.name);
+    }
+}
+
+#[test]
+fn replies_about_documents_say_their_version() {
+    for tool in definitions() {
+        let is_of_documents = matches!(tool.family, Family::Kb | Family::Graph | Family::Legacy);
+        let said = tool.output_schema.get("$comment").and_then(Value::as_str);
+        assert_eq!(said, is_of_documents.then_some("version 1"), "{}", tool.name);
+    }
+}

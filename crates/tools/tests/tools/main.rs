@@ -9,4 +9,5 @@ mod patterns;
 mod published;
 mod session;
 mod sets;
+mod tokens;
 mod transcripts;
