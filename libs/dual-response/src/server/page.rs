@@ -75,9 +75,10 @@ pub(super) fn checked_sort(asked: &[Sort], columns: &[Column]) -> Result<Vec<Sor
     for sort in asked {
         if !columns.iter().any(|column| column.sortable && column.name == sort.field) {
             let known: Vec<_> = columns.iter().filter(|c| c.sortable).map(|c| c.name.as_str()).collect();
+            let asked = &sort.field;
             let what = match known.as_slice() {
                 [] => "these rows cannot be sorted".to_owned(),
-                known => format!("rows can be sorted by {}", known.join(", ")),
+                known => format!("rows cannot be sorted by {asked:?}; they can by {}", known.join(", ")),
             };
             return Err(Error::InvalidSort { what });
         }
@@ -129,7 +130,7 @@ mod tests {
             let query = PageQuery::default().sorted(Sort::ascending(field));
             let error = LIMITS.check(&query, &columns()).unwrap_err();
             assert_eq!(error.code().as_str(), "INVALID_SORT", "{field}");
-            assert_eq!(error.to_string(), "rows can be sorted by id, name");
+            assert_eq!(error.to_string(), format!("rows cannot be sorted by {field:?}; they can by id, name"));
         }
     }
 
