@@ -368,7 +368,8 @@ impl Context<'_> {
             return Err(refusal.clone());
         }
         let name = self.scope_name(named)?;
-        let is_told = self.caller.told_no_scope.load(Ordering::Relaxed);
+        // A call with an idempotency key gets the same reply every time, so its note does not go by what was said before.
+        let is_told = self.key.is_none() && self.caller.told_no_scope.load(Ordering::Relaxed);
         if named.is_none() && !self.caller.has_scope && !is_told {
             self.note(NO_SCOPE_NOTE.to_owned());
         }

@@ -252,6 +252,7 @@ fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let mut calls = vec![
         ask(json!({}), live, TRIPLES),
         ask(json!({"limit": 3}), live, TRIPLES),
+        ask(json!({"detail": "full"}), live, TRIPLES),
         ask(json!({"subject": COMMON}), live, one),
         ask(json!({"predicate": PREDICATE}), live, one),
         ask(json!({"object": SECOND_OBJECT}), live, one),
@@ -283,6 +284,7 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let mut calls = vec![
         ask(json!({}), CHANGED),
         ask(json!({"limit": 3}), CHANGED),
+        ask(json!({"detail": "full"}), CHANGED),
         ask(json!({"limit": 100, "since_tx_id": world.moments[0].tx}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
