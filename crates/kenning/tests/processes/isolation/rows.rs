@@ -245,14 +245,22 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
+/// With every field, unless it is said otherwise: lean items leave out some of the fields that have marks.
+fn whole(mut arguments: Value) -> Value {
+    if arguments["detail"].is_null() {
+        arguments["detail"] = json!("full");
+    }
+    arguments
+}
+
 fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
-    let ask = |arguments: Value, reach, shows| tool("query_graph", asker, arguments, reach, shows);
+    let ask = |arguments: Value, reach, shows| tool("query_graph", asker, whole(arguments), reach, shows);
     let live = Reach::Live(NOW);
     let one = Shows::One(Kind::Triple);
     let mut calls = vec![
         ask(json!({}), live, TRIPLES),
         ask(json!({"limit": 3}), live, TRIPLES),
-        ask(json!({"detail": "full"}), live, TRIPLES),
+        ask(json!({"detail": "lean"}), live, one),
         ask(json!({"subject": COMMON}), live, one),
         ask(json!({"predicate": PREDICATE}), live, one),
         ask(json!({"object": SECOND_OBJECT}), live, one),
@@ -280,11 +288,11 @@ fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 
 fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let changes = Reach::Changes(NOW);
-    let ask = |arguments: Value, shows| tool("history", asker, arguments, changes, shows);
+    let ask = |arguments: Value, shows| tool("history", asker, whole(arguments), changes, shows);
     let mut calls = vec![
         ask(json!({}), CHANGED),
         ask(json!({"limit": 3}), CHANGED),
-        ask(json!({"detail": "full"}), CHANGED),
+        ask(json!({"detail": "lean"}), Shows::Some),
         ask(json!({"limit": 100, "since_tx_id": world.moments[0].tx}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
@@ -296,7 +304,7 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls.extend(world.now().names().map(|name| ask(json!({"id": name}), Shows::Some)));
     calls.push(ask(json!({"id": "acme", "entity_type": "namespace"}), Shows::Some));
     for Moment { tx, time } in &world.moments {
-        let then = json!({"as_of": time, "limit": 100});
+        let then = whole(json!({"as_of": time, "limit": 100}));
         calls.push(tool("history", asker, then, Reach::Changes(Some(*tx)), CHANGED));
     }
     calls
