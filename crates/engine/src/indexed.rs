@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Version, Writer};
-use kenning_storage::{Applied, Error, Reader, Storage};
+use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Reached, Version, Writer};
+use kenning_storage::{Applied, Error, Reader, Storage, StoreId};
 
 use crate::duplicates;
 use crate::search::{Asked, Explanation};
@@ -73,6 +73,8 @@ pub(crate) struct Indexed {
 }
 
 struct State {
+    /// The store that it was read from. A restore makes it another.
+    store: StoreId,
     at: TxId,
     index: Index,
     segments_end: TxId,
@@ -253,9 +255,10 @@ impl Indexed {
         reader: &dyn Reader,
         at: TxId,
     ) -> Result<RwLockReadGuard<'_, Option<State>>, Failed> {
+        let store = reader.store_id()?;
         // What is guarded is a cache of the log; one that a panic left half fed is thrown away below.
         if let Ok(state) = self.state.read()
-            && state.as_ref().is_some_and(|state| state.at >= at)
+            && state.as_ref().is_some_and(|state| state.at >= at && state.store == store)
         {
             return Ok(state);
         }
@@ -267,7 +270,7 @@ impl Indexed {
         });
         // Until it is level it is nobody's: an error leaves none behind.
         let is_first = guard.is_none();
-        let mut state = match guard.take() {
+        let mut state = match guard.take().filter(|state| state.store == store) {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
@@ -305,8 +308,11 @@ impl Indexed {
 
     /// The segments, and the transaction they go to. The first call may have to write them.
     fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Failed> {
-        let of =
-            |state: &Option<State>| state.as_ref().map(|state| (state.index.known(), state.segments_end));
+        let store = snapshot.store();
+        let of = |state: &Option<State>| {
+            let state = state.as_ref().filter(|state| state.store == store)?;
+            Some((state.index.known(), state.segments_end))
+        };
         if let Some(segments) = of(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())) {
             return Ok(segments);
         }
@@ -315,17 +321,15 @@ impl Indexed {
 
     /// The index as the directory has it.
     fn open(&self, reader: &dyn Reader, known: Option<&Known>) -> Result<State, Failed> {
+        let store = reader.store_id()?;
         if self.memory_only.load(Ordering::Acquire) {
             let (at, index) = (TxId::EMPTY, Index::empty(self.embedder.clone()));
-            return Ok(State { at, index, segments_end: at });
+            return Ok(State { store, at, index, segments_end: at });
         }
-        let (index, at) = self.directory.open(known)?;
-        let at = TxId(at);
-        // An older log was put in the place of the one that these segments were written from.
-        if at > reader.head()? {
-            return Err(Damaged { what: "it tells of transactions that the log does not have" }.into());
-        }
-        Ok(State { at, index, segments_end: at })
+        let (index, reached) = self.directory.open(known)?;
+        check_source(reader, &reached)?;
+        let at = TxId(reached.at);
+        Ok(State { store, at, index, segments_end: at })
     }
 
     /// Makes vectors that were lost, unless another process is writing: then words decide until it is done.
@@ -411,9 +415,9 @@ impl Indexed {
         let to = reader.head()?;
         append(&writer, reader, self.of, to, &self.embedder, &self.stop)?;
         writer.merge_all(&Known::default()).map_err(Failed::from)?;
-        let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
+        let (index, reached) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
         self.forget(false);
-        Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
+        Ok(Rebuilt { at: TxId(reached.at), versions: index.versions(), live: index.live() })
     }
 
     /// Takes note of a commit. A load is indexed while it goes on; single writes are followed in the background, some at
@@ -494,10 +498,11 @@ impl Indexed {
         yield_to_others();
         let reader = self.storage.reader()?;
         while !self.stop.load(Ordering::Acquire) {
+            let store = reader.store_id()?;
             let at = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-                Some(state) => state.at,
+                Some(state) if state.store == store => state.at,
                 // Nobody has asked yet; whoever does so first opens it.
-                None => return Ok(()),
+                _ => return Ok(()),
             };
             let to = TxId(reader.head()?.0.min(at.0 + FOLLOWED as u64));
             if to.0 < at.0 + FOLLOWED as u64 / 2 {
@@ -508,7 +513,7 @@ impl Indexed {
                 changes.push((tx, key, ends, after));
                 Ok(())
             })?;
-            self.take_in(at, to, changes)?;
+            self.take_in(store, at, to, changes)?;
             if self.is_tail_long() {
                 self.refresh()?;
             }
@@ -517,9 +522,11 @@ impl Indexed {
     }
 
     /// Puts what the log says after `at` into the index, unless a question has done so meanwhile.
-    fn take_in(&self, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
+    fn take_in(&self, store: StoreId, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
         let mut guard = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(mut state) = guard.take_if(|state| state.at == at) else { return Ok(()) };
+        let Some(mut state) = guard.take_if(|state| state.at == at && state.store == store) else {
+            return Ok(());
+        };
         // An error leaves no half-fed index behind.
         for (tx, key, ends, after) in changes {
             state.index.change(tx.0, key, ends, after)?;
@@ -568,7 +575,9 @@ impl Indexed {
         let before = self.thrown_away.load(Ordering::Acquire);
         let mut new = self.open(reader, Some(known))?;
         new.index.known().load_vectors(&self.stop)?;
-        let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
+        let store = new.store;
+        let of_it = |state: &&State| state.store == store;
+        let at = |state: &Option<State>| state.as_ref().filter(of_it).map_or(TxId::EMPTY, |state| state.at);
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
         new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -627,7 +636,10 @@ fn append(
     embedder: &Embedder,
     stop: &AtomicBool,
 ) -> Result<(), Failed> {
-    let (mut tail, mut at) = writer.begin()?;
+    let store = reader.store_id()?;
+    let (mut tail, reached) = writer.begin()?;
+    check_source(reader, &reached)?;
+    let mut at = reached.at;
     let mut stride = STRIDE_MIN;
     while at < to.0 {
         let (first, before) = (TxId(at + 1), tail.changes());
@@ -644,9 +656,30 @@ fn append(
         stride = (SEGMENT_CHANGES as u64 / 4 / per_tx.max(1)).clamp(1, STRIDE_MAX);
         at = end.0;
         if tail.changes() >= SEGMENT_CHANGES || at == to.0 {
-            writer.append(&tail, at)?;
-            (tail, at) = writer.begin()?;
+            let source = source(reader, TxId(at))?;
+            // Each restore makes another store, so all of it was read from one.
+            if reader.store_id()? != store {
+                return Err(Damaged { what: "the store was restored while it was read" }.into());
+            }
+            writer.append(&tail, Reached { at, source })?;
+            tail = writer.begin()?.0;
         }
+    }
+    Ok(())
+}
+
+/// What stands in the manifest for the log that segments were written from: the store, and the last transaction's checksum.
+fn source(reader: &dyn Reader, at: TxId) -> Result<String, Failed> {
+    let sum = reader.log_checksum(at)?;
+    let sum = sum.ok_or(Damaged { what: "it tells of transactions that the log does not have" })?;
+    Ok(format!("{} {sum:08x}", reader.store_id()?))
+}
+
+/// Another log, or an older copy that has gone on otherwise, may have been put in the place of the one that these segments
+/// were written from.
+fn check_source(reader: &dyn Reader, reached: &Reached) -> Result<(), Failed> {
+    if reached.at > 0 && source(reader, TxId(reached.at))? != reached.source {
+        return Err(Damaged { what: "it was written from another log" }.into());
     }
     Ok(())
 }
