@@ -66,7 +66,7 @@ fn look(engine: Weak<Engine>) {
             // A restored store may end earlier than the one whose place it took.
             match store.replace(snapshot.store()) {
                 Some(last) if last != snapshot.store() => {
-                    drop(engine.shared.head.send_replace(snapshot.at()))
+                    engine.shared.head.send_replace(snapshot.at());
                 }
                 _ => engine.announce(snapshot.at()),
             }

@@ -758,3 +758,47 @@ fn damage_and_ask(seed: u64, case: u64) {
     fs::write(entries(copied.dir()).join(name), bytes).expect("writable");
     assert_same(&answers(&engine(copied.dir(), 2)), &CLOSED.answers, &format!("case {case}, {name}"));
 }
+
+/// Whoever has the right to write the index may have been stopped, and nobody knows for how long.
+#[test]
+fn a_builder_that_stands_still_holds_no_question_up() {
+    // More than is read into memory while a question waits; see `indexed.rs`.
+    const TRANSACTIONS: usize = 20_100;
+    let store = TempStore::in_memory();
+    {
+        let engine = engine(store.path(), 1);
+        let mut author = Author::new(&engine, 1);
+        author.load(50);
+        for number in author.engine.head().expect("readable").0 as usize..TRANSACTIONS {
+            let triple = NewTriple {
+                scope: ScopeId(1),
+                subject: format!("host {number}"),
+                predicate: "runs".to_owned(),
+                object: "it".to_owned(),
+                source: None,
+                confidence: None,
+            };
+            author.commit(Write::Relate { triple, on_conflict: OnConflict::KeepBoth });
+        }
+    }
+    let expected = answers_from_nothing(store.path());
+    let dir = entries(store.path());
+    fs::create_dir_all(&dir).expect("a directory");
+    let lock = OpenOptions::new().create(true).append(true).open(dir.join("lock")).expect("a file");
+    lock.try_lock().expect("nobody else has it");
+
+    let second = engine(store.path(), 2);
+    let since = Instant::now();
+    let found = ask(&second, &QUESTIONS[0], None);
+    let elapsed = since.elapsed();
+    assert!(elapsed < Duration::from_secs(1), "the answer took {elapsed:?}");
+    assert!(found.is_degraded, "it says that it is not all");
+    let ids = |answer: &Answer| answer.hits.iter().map(|hit| hit.0).collect::<Vec<_>>();
+    assert_eq!(ids(&found), ids(&expected.found[0]), "what there is in the log is found all the same");
+    // What the process reads by itself meanwhile is as good as the index.
+    let since = Instant::now();
+    while ask(&second, &QUESTIONS[0], None).is_degraded {
+        assert!(since.elapsed() < LONG, "the log is never read");
+    }
+    assert_same(&answers(&second), &expected, "with the builder still standing");
+}
