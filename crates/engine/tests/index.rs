@@ -1,6 +1,9 @@
 //! The index in the data directory is a cache of the log. Whatever becomes of its files, whoever else writes, and
 //! whenever it is made again: every question gets the answer that an index made from nothing gives.
 
+// The figures of a long run are worth reading.
+#![allow(clippy::print_stdout)]
+
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::ops::Range;
