@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use kenning_model::{Document, EntityType, Id, Pattern, Record, ScopeId, TxId, fold};
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{By, Least, lex};
-use kenning_storage::{Error, Stored};
+use kenning_storage::{Error, StoreId, Stored};
 
 use crate::search::{Asked, PatternLabel};
 use crate::{Sight, Snapshot};
@@ -18,6 +18,8 @@ pub(crate) struct Catalogue(RwLock<State>);
 
 #[derive(Default)]
 struct State {
+    /// The store that it was read from.
+    store: StoreId,
     at: TxId,
     versions: HashMap<Id, Vec<Known>>,
     /// Documents that had this id of a pattern at some time.
@@ -286,10 +288,10 @@ impl Snapshot<'_> {
 
     fn with_catalogue<T>(&self, sight: &Sight, look: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
         let Catalogue(lock) = self.known_patterns();
-        let at = sight.at;
+        let (at, store) = (sight.at, self.store());
         {
             let state = lock.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if state.at >= at {
+            if state.at >= at && state.store == store {
                 return Ok(look(View { state: &state, sight }));
             }
         }
@@ -300,6 +302,9 @@ impl Snapshot<'_> {
             *state = State::default();
             state
         });
+        if state.store != store {
+            *state = State { store, ..State::default() };
+        }
         if state.at < at {
             let range = state.at.next()..at.next();
             let read = self.reader().changes(&[EntityType::Document], range, &mut |tx, _, id, after| {

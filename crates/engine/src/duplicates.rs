@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean};
 use kenning_retrieval::lex;
-use kenning_storage::Error;
+use kenning_storage::{Error, StoreId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::likeness::{NEAR_MIN, Statement};
@@ -46,6 +46,7 @@ pub struct Similar<'a> {
 
 #[derive(Default)]
 pub(crate) struct Duplicates {
+    store: StoreId,
     /// It has read the log after `since` and up to `at`.
     since: TxId,
     at: TxId,
@@ -68,9 +69,9 @@ impl Duplicates {
     /// Reads the log from where it stands, or from where the segments of the index end: they know what is before.
     pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>, segments_end: TxId) -> Result<(), Error> {
         let head = snapshot.at();
-        if segments_end < self.since {
-            // They were thrown away, and with them what was never read here.
-            *self = Duplicates::default();
+        if segments_end < self.since || snapshot.store() != self.store {
+            // They were thrown away, and with them what was never read here; or the store was restored.
+            *self = Duplicates { store: snapshot.store(), ..Duplicates::default() };
         }
         if self.at < segments_end.min(head) {
             self.at = segments_end.min(head);

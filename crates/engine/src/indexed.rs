@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Version, Writer};
-use kenning_storage::{Applied, Error, Reader, Storage};
+use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Reached, Version, Writer};
+use kenning_storage::{Applied, Error, Reader, Storage, StoreId, Stored};
 
 use crate::duplicates;
 use crate::search::{Asked, Explanation};
@@ -46,8 +46,14 @@ const IN_MEMORY_MAX: u64 = 20_000;
 const SETTLED_MIN: u64 = TAIL_MAX as u64 / 8;
 /// So few new texts are embedded while a question waits for them, however slow that is.
 const EMBEDDED_AT_ONCE: usize = 8;
-/// How long another process that is building is waited for.
+/// How long a command waits for another process that is building.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a question does, and for how long it then looks through the log instead: the other may be stopped, and nobody waits
+/// longer than a second for an answer.
+const PATIENCE_TO_ASK: Duration = Duration::from_millis(200);
+const LOOKED_THROUGH_FOR: Duration = Duration::from_millis(400);
+/// So many records are looked through at a time.
+const LOOKED_THROUGH: u64 = 256;
 /// How long a question waits for the right to mend what it can't read.
 const PATIENCE_TO_MEND: Duration = Duration::from_secs(1);
 /// When another process has the right to write, it is not asked for more often than this.
@@ -73,6 +79,8 @@ pub(crate) struct Indexed {
 }
 
 struct State {
+    /// The store that it was read from. A restore makes it another.
+    store: StoreId,
     at: TxId,
     index: Index,
     segments_end: TxId,
@@ -108,6 +116,8 @@ pub(crate) struct Match {
 enum Failed {
     Index(kenning_retrieval::Error),
     Store(Error),
+    /// Another process is making the index.
+    Busy,
 }
 
 impl From<Failed> for Error {
@@ -117,6 +127,10 @@ impl From<Failed> for Error {
             Failed::Index(error) => Error::Unavailable {
                 applied: Applied::No,
                 reason: format!("search is not possible: {error}"),
+            },
+            Failed::Busy => Error::Unavailable {
+                applied: Applied::No,
+                reason: "another process is making the index".to_owned(),
             },
         }
     }
@@ -163,7 +177,71 @@ impl Indexed {
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        self.until_read(|| self.try_search(reader, question, page.clone()))
+        let found = self.until_read(|| unless_busy(self.try_search(reader, question, page.clone())))?;
+        match found {
+            Some(found) => Ok(found),
+            None => Ok(self.search_log(reader, question, page)?),
+        }
+    }
+
+    /// Answers from the newest records, as many as can be looked through in a moment.
+    fn search_log(
+        self: &Arc<Self>,
+        reader: &dyn Reader,
+        question: &Asked<'_>,
+        page: Range<u64>,
+    ) -> Result<Matches, Failed> {
+        {
+            let mut worker = locked(&self.worker);
+            if worker.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                self.start(&mut worker, Indexed::read_all);
+            }
+        }
+        let since = Instant::now();
+        let Sight { at, scopes } = question.sight;
+        let (mut read, mut newest) = (0, Vec::new());
+        while since.elapsed() < LOOKED_THROUGH_FOR {
+            let records = reader.page_in(self.of, scopes, *at, read..read + LOOKED_THROUGH)?;
+            read += records.len() as u64;
+            let mut batch = Vec::with_capacity(records.len());
+            for Stored { id, tx_id, record } in records {
+                let mut said = Said::from(record);
+                said.complete(reader, id, tx_id)?;
+                batch.push(Change { tx: tx_id, id, before: 0, after: Some(said) });
+            }
+            if batch.is_empty() {
+                break;
+            }
+            let prepared = prepare(&batch, &self.embedder)?;
+            newest.extend(batch.iter().map(|change| (change.tx, change.id)).zip(prepared));
+        }
+        let mut index = Index::empty(self.embedder.clone());
+        for ((tx, id), versions) in newest.into_iter().rev() {
+            for (passage, version) in versions.into_iter().enumerate() {
+                index.change(tx.0, key(id, passage), false, Some(version))?;
+            }
+        }
+        Ok(Matches { is_degraded: true, ..matches(&index, question, page)? })
+    }
+
+    /// Reads the whole log into memory, for as long as another process does not get on with the index.
+    fn read_all(&self) -> Result<(), Failed> {
+        yield_to_others();
+        let reader = self.storage.reader()?;
+        let mut new = self.open(&*reader, None)?;
+        let head = reader.head()?;
+        while new.at < head {
+            if self.stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let to = TxId(head.0.min(new.at.0 + STRIDE_MAX));
+            new.catch_up(&*reader, self.of, to, &self.embedder)?;
+        }
+        let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if state.as_ref().is_none_or(|state| state.store != new.store || state.at < new.at) {
+            *state = Some(new);
+        }
+        Ok(())
     }
 
     /// The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
@@ -196,10 +274,14 @@ impl Indexed {
         let groups = sight.groups();
         let within =
             kenning_retrieval::Sight { at: sight.at.0, groups: &groups, labels: &[], valid_at: None };
-        self.until_read(|| match &*self.level(reader, sight.at)? {
-            Some(State { index, .. }) => Ok(index.rarities(text, &within)?),
-            None => Ok(Vec::new()),
-        })
+        let rarities = self.until_read(|| {
+            let Some(state) = unless_busy(self.level(reader, sight.at))? else { return Ok(None) };
+            Ok(match &*state {
+                Some(State { index, .. }) => Some(index.rarities(text, &within)?),
+                None => None,
+            })
+        });
+        Ok(rarities?.unwrap_or_default())
     }
 
     fn try_search(
@@ -208,38 +290,12 @@ impl Indexed {
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
-        let at = question.sight.at;
-        let state = self.level(reader, at)?;
+        let state = self.level(reader, question.sight.at)?;
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
-        let groups = question.sight.groups();
-        let valid_at = question.visible_at.map(|now| now.as_millisecond());
-        let asked = kenning_retrieval::Question {
-            title: question.title,
-            text: question.text,
-            sight: kenning_retrieval::Sight { at: at.0, groups: &groups, labels: &question.labels, valid_at },
-            by: question.by,
-            as_written: question.as_written,
-            known_words_only: question.known_words_only,
-            least: question.least,
-            with_nearest: question.with_nearest,
-            explain: question.explain,
-        };
-        let results = index.search(&asked, page)?;
-        let explain = |hit: &Hit| hit.why.as_ref().map(|why| Explanation::new(hit.score, why));
-        let found = |hit: &Hit| Match {
-            id: Id::from_bits(hit.key),
-            passage: (hit.key >> PASSAGE_SHIFT) as usize,
-            score: hit.score,
-            cosine: hit.cosine,
-            has_word: hit.has_word,
-            explanation: explain(hit),
-        };
-        let hits = results.hits.iter().map(found).collect();
-        let kenning_retrieval::Results { total, is_degraded, is_meaningful, .. } = results;
-        let matches = Matches { hits, total, is_degraded, is_meaningful };
-        let is_wanting = index.tail().changes() >= TAIL_MAX || results.is_degraded;
+        let matches = matches(index, question, page)?;
+        let is_wanting = index.tail().changes() >= TAIL_MAX || matches.is_degraded;
         drop(state);
         if is_wanting {
             self.work();
@@ -253,9 +309,10 @@ impl Indexed {
         reader: &dyn Reader,
         at: TxId,
     ) -> Result<RwLockReadGuard<'_, Option<State>>, Failed> {
+        let store = reader.store_id()?;
         // What is guarded is a cache of the log; one that a panic left half fed is thrown away below.
         if let Ok(state) = self.state.read()
-            && state.as_ref().is_some_and(|state| state.at >= at)
+            && state.as_ref().is_some_and(|state| state.at >= at && state.store == store)
         {
             return Ok(state);
         }
@@ -267,7 +324,7 @@ impl Indexed {
         });
         // Until it is level it is nobody's: an error leaves none behind.
         let is_first = guard.is_none();
-        let mut state = match guard.take() {
+        let mut state = match guard.take().filter(|state| state.store == store) {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
@@ -276,7 +333,7 @@ impl Indexed {
         if !is_first && is_behind(&state) {
             state = self.open(reader, Some(&state.index.known()))?;
         }
-        if is_behind(&state) && self.build(reader, at)? {
+        if is_behind(&state) && self.build(reader, at, PATIENCE_TO_ASK)? {
             state = self.open(reader, Some(&state.index.known()))?;
         }
         if is_first && !self.embedder.is_slow() {
@@ -297,7 +354,10 @@ impl Indexed {
         marks: &[u32],
     ) -> Result<(Vec<(Id, usize)>, TxId), Error> {
         self.until_read(|| {
-            let (segments, end) = self.segments(snapshot)?;
+            // What says nearly the same is told where it can be found at once.
+            let Some((segments, end)) = unless_busy(self.segments(snapshot))? else {
+                return Ok((Vec::new(), snapshot.at()));
+            };
             let found = segments.marked(marks)?;
             Ok((found.into_iter().map(|(key, many)| (Id::from_bits(key), many)).collect(), end))
         })
@@ -305,8 +365,11 @@ impl Indexed {
 
     /// The segments, and the transaction they go to. The first call may have to write them.
     fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Failed> {
-        let of =
-            |state: &Option<State>| state.as_ref().map(|state| (state.index.known(), state.segments_end));
+        let store = snapshot.store();
+        let of = |state: &Option<State>| {
+            let state = state.as_ref().filter(|state| state.store == store)?;
+            Some((state.index.known(), state.segments_end))
+        };
         if let Some(segments) = of(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())) {
             return Ok(segments);
         }
@@ -315,17 +378,15 @@ impl Indexed {
 
     /// The index as the directory has it.
     fn open(&self, reader: &dyn Reader, known: Option<&Known>) -> Result<State, Failed> {
+        let store = reader.store_id()?;
         if self.memory_only.load(Ordering::Acquire) {
             let (at, index) = (TxId::EMPTY, Index::empty(self.embedder.clone()));
-            return Ok(State { at, index, segments_end: at });
+            return Ok(State { store, at, index, segments_end: at });
         }
-        let (index, at) = self.directory.open(known)?;
-        let at = TxId(at);
-        // An older log was put in the place of the one that these segments were written from.
-        if at > reader.head()? {
-            return Err(Damaged { what: "it tells of transactions that the log does not have" }.into());
-        }
-        Ok(State { at, index, segments_end: at })
+        let (index, reached) = self.directory.open(known)?;
+        check_source(reader, &reached)?;
+        let at = TxId(reached.at);
+        Ok(State { store, at, index, segments_end: at })
     }
 
     /// Makes vectors that were lost, unless another process is writing: then words decide until it is done.
@@ -347,9 +408,9 @@ impl Indexed {
     }
 
     /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
-    fn build(&self, reader: &dyn Reader, to: TxId) -> Result<bool, Failed> {
+    fn build(&self, reader: &dyn Reader, to: TxId, patience: Duration) -> Result<bool, Failed> {
         let since = Instant::now();
-        while !self.memory_only.load(Ordering::Acquire) && since.elapsed() < PATIENCE {
+        while !self.memory_only.load(Ordering::Acquire) {
             match self.directory.lock(&self.stop) {
                 Ok(Some(writer)) => match append(&writer, reader, self.of, to, &self.embedder, &self.stop) {
                     // A full disk must not keep anyone from asking.
@@ -361,6 +422,7 @@ impl Indexed {
                 },
                 Ok(None) if self.directory.at()? >= to.0 => return Ok(true),
                 Ok(None) if to.0 - self.directory.at()? <= IN_MEMORY_MAX => return Ok(false),
+                Ok(None) if since.elapsed() > patience => return Err(Failed::Busy),
                 Ok(None) => std::thread::sleep(Duration::from_millis(20)),
                 Err(_) => return Ok(false),
             }
@@ -411,9 +473,9 @@ impl Indexed {
         let to = reader.head()?;
         append(&writer, reader, self.of, to, &self.embedder, &self.stop)?;
         writer.merge_all(&Known::default()).map_err(Failed::from)?;
-        let (index, at) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
+        let (index, reached) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
         self.forget(false);
-        Ok(Rebuilt { at: TxId(at), versions: index.versions(), live: index.live() })
+        Ok(Rebuilt { at: TxId(reached.at), versions: index.versions(), live: index.live() })
     }
 
     /// Takes note of a commit. A load is indexed while it goes on; single writes are followed in the background, some at
@@ -436,7 +498,7 @@ impl Indexed {
         let head = reader.head()?;
         let settled = self.directory.at().map_err(Failed::from).and_then(|at| {
             match head.0.saturating_sub(at) >= SETTLED_MIN {
-                true => self.build(reader, head).map(drop),
+                true => self.build(reader, head, PATIENCE).map(drop),
                 false => Ok(()),
             }
         });
@@ -446,6 +508,7 @@ impl Indexed {
                 tracing::warn!(%error, "the index could not be written");
                 Ok(())
             }
+            Err(Failed::Busy) => Ok(()),
             settled => Ok(settled?),
         }
     }
@@ -494,10 +557,11 @@ impl Indexed {
         yield_to_others();
         let reader = self.storage.reader()?;
         while !self.stop.load(Ordering::Acquire) {
+            let store = reader.store_id()?;
             let at = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-                Some(state) => state.at,
+                Some(state) if state.store == store => state.at,
                 // Nobody has asked yet; whoever does so first opens it.
-                None => return Ok(()),
+                _ => return Ok(()),
             };
             let to = TxId(reader.head()?.0.min(at.0 + FOLLOWED as u64));
             if to.0 < at.0 + FOLLOWED as u64 / 2 {
@@ -508,7 +572,7 @@ impl Indexed {
                 changes.push((tx, key, ends, after));
                 Ok(())
             })?;
-            self.take_in(at, to, changes)?;
+            self.take_in(store, at, to, changes)?;
             if self.is_tail_long() {
                 self.refresh()?;
             }
@@ -517,9 +581,11 @@ impl Indexed {
     }
 
     /// Puts what the log says after `at` into the index, unless a question has done so meanwhile.
-    fn take_in(&self, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
+    fn take_in(&self, store: StoreId, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
         let mut guard = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(mut state) = guard.take_if(|state| state.at == at) else { return Ok(()) };
+        let Some(mut state) = guard.take_if(|state| state.at == at && state.store == store) else {
+            return Ok(());
+        };
         // An error leaves no half-fed index behind.
         for (tx, key, ends, after) in changes {
             state.index.change(tx.0, key, ends, after)?;
@@ -568,7 +634,9 @@ impl Indexed {
         let before = self.thrown_away.load(Ordering::Acquire);
         let mut new = self.open(reader, Some(known))?;
         new.index.known().load_vectors(&self.stop)?;
-        let at = |state: &Option<State>| state.as_ref().map_or(TxId::EMPTY, |state| state.at);
+        let store = new.store;
+        let of_it = |state: &&State| state.store == store;
+        let at = |state: &Option<State>| state.as_ref().filter(of_it).map_or(TxId::EMPTY, |state| state.at);
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
         new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -609,6 +677,44 @@ impl Indexed {
     }
 }
 
+/// None while another process makes the index.
+fn unless_busy<T>(done: Result<T, Failed>) -> Result<Option<T>, Failed> {
+    match done {
+        Err(Failed::Busy) => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+/// A page of what an index has for a question.
+fn matches(index: &Index, question: &Asked<'_>, page: Range<u64>) -> Result<Matches, Failed> {
+    let groups = question.sight.groups();
+    let valid_at = question.visible_at.map(|now| now.as_millisecond());
+    let at = question.sight.at.0;
+    let asked = kenning_retrieval::Question {
+        title: question.title,
+        text: question.text,
+        sight: kenning_retrieval::Sight { at, groups: &groups, labels: &question.labels, valid_at },
+        by: question.by,
+        as_written: question.as_written,
+        known_words_only: question.known_words_only,
+        least: question.least,
+        with_nearest: question.with_nearest,
+        explain: question.explain,
+    };
+    let results = index.search(&asked, page)?;
+    let found = |hit: &Hit| Match {
+        id: Id::from_bits(hit.key),
+        passage: (hit.key >> PASSAGE_SHIFT) as usize,
+        score: hit.score,
+        cosine: hit.cosine,
+        has_word: hit.has_word,
+        explanation: hit.why.as_ref().map(|why| Explanation::new(hit.score, why)),
+    };
+    let hits = results.hits.iter().map(found).collect();
+    let kenning_retrieval::Results { total, is_degraded, is_meaningful, .. } = results;
+    Ok(Matches { hits, total, is_degraded, is_meaningful })
+}
+
 /// Lets every other thread go first: writes must not become slower because the index follows them.
 fn yield_to_others() {
     // Elsewhere the priority is that of the whole process.
@@ -627,7 +733,10 @@ fn append(
     embedder: &Embedder,
     stop: &AtomicBool,
 ) -> Result<(), Failed> {
-    let (mut tail, mut at) = writer.begin()?;
+    let store = reader.store_id()?;
+    let (mut tail, reached) = writer.begin()?;
+    check_source(reader, &reached)?;
+    let mut at = reached.at;
     let mut stride = STRIDE_MIN;
     while at < to.0 {
         let (first, before) = (TxId(at + 1), tail.changes());
@@ -644,9 +753,30 @@ fn append(
         stride = (SEGMENT_CHANGES as u64 / 4 / per_tx.max(1)).clamp(1, STRIDE_MAX);
         at = end.0;
         if tail.changes() >= SEGMENT_CHANGES || at == to.0 {
-            writer.append(&tail, at)?;
-            (tail, at) = writer.begin()?;
+            let source = source(reader, TxId(at))?;
+            // Each restore makes another store, so all of it was read from one.
+            if reader.store_id()? != store {
+                return Err(Damaged { what: "the store was restored while it was read" }.into());
+            }
+            writer.append(&tail, Reached { at, source })?;
+            tail = writer.begin()?.0;
         }
+    }
+    Ok(())
+}
+
+/// What stands in the manifest for the log that segments were written from: the store, and the last transaction's checksum.
+fn source(reader: &dyn Reader, at: TxId) -> Result<String, Failed> {
+    let sum = reader.log_checksum(at)?;
+    let sum = sum.ok_or(Damaged { what: "it tells of transactions that the log does not have" })?;
+    Ok(format!("{} {sum:08x}", reader.store_id()?))
+}
+
+/// Another log, or an older copy that has gone on otherwise, may have been put in the place of the one that these segments
+/// were written from.
+fn check_source(reader: &dyn Reader, reached: &Reached) -> Result<(), Failed> {
+    if reached.at > 0 && source(reader, TxId(reached.at))? != reached.source {
+        return Err(Damaged { what: "it was written from another log" }.into());
     }
     Ok(())
 }

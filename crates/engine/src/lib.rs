@@ -36,7 +36,7 @@ pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, lead, sentences};
 pub use kenning_retrieval::excerpt::{GAP, excerpt};
 pub use kenning_retrieval::{By, Embedder, passage_ranges};
-pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, Stored};
+pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, StoreId, Stored};
 pub use likeness::collisions;
 pub use order::{CallKind, Order, Ticket};
 pub use search::{
@@ -72,7 +72,6 @@ struct Shared {
 
 struct Opened {
     storage: Arc<Storage>,
-    secret: [u8; 32],
     duplicates: Mutex<duplicates::Duplicates>,
     indexed: Arc<indexed::Indexed>,
     sections: Arc<indexed::Indexed>,
@@ -89,11 +88,17 @@ pub struct Rebuilt {
     pub live: u64,
 }
 
-impl Drop for Opened {
-    fn drop(&mut self) {
+impl Opened {
+    fn stop(&self) {
         self.indexed.stop();
         self.sections.stop();
         self.patterns.stop();
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -157,7 +162,7 @@ impl Engine {
 
     /// The secret of the store, which signs cursors in every process that opens it.
     pub fn secret(&self) -> Result<[u8; 32], Error> {
-        Ok(self.opened()?.secret)
+        Ok(self.opened()?.storage.backend().info()?.secret)
     }
 
     /// Another secret of the store, for one purpose: who learns what it made knows nothing of the others.
@@ -184,13 +189,13 @@ impl Engine {
     pub fn snapshot_at(&self, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
-        let head = reader.head()?;
+        let (store, head) = (reader.store_id()?, reader.head()?);
         let head = self.as_of.map_or(head, |newest| newest.min(head));
         let at = at.unwrap_or(head);
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(opened, reader, at))
+        Ok(Snapshot::new(opened, reader, store, at))
     }
 
     /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.
@@ -269,6 +274,29 @@ impl Engine {
         self.storage()?.backend().verify(report)
     }
 
+    /// Makes what is derived from the log anew after damage was met. False if that does not help.
+    pub fn mend(&self) -> bool {
+        let Some(opened) = self.shared.opened.get() else { return false };
+        let _mending = locked(&self.shared.opening);
+        tracing::warn!("the store is damaged: what is derived from its log is made anew");
+        let mended = opened.storage.backend().mend();
+        match &mended {
+            Ok(true) => tracing::warn!("the store is whole again: its log was sound"),
+            Ok(false) => tracing::warn!("the log of the store is damaged too; `kenning verify` says where"),
+            Err(error) => tracing::warn!(%error, "the store can't be mended; restore a backup"),
+        }
+        matches!(mended, Ok(true))
+    }
+
+    /// Ends background work and brings everything into the store's one file, before the process ends.
+    pub fn close(&self) {
+        let Some(opened) = self.shared.opened.get() else { return };
+        opened.stop();
+        if let Err(error) = opened.storage.backend().checkpoint() {
+            tracing::warn!(%error, "the store's write-ahead log stays beside it");
+        }
+    }
+
     /// Whether everything that questions look at is in memory. Until then they read it from the disk, which is slower.
     pub fn is_warm(&self) -> bool {
         self.shared.opened.get().is_some_and(|opened| opened.indexed.is_warm())
@@ -313,7 +341,6 @@ impl Engine {
             return Err(Error::Unavailable { applied: Applied::No, reason });
         }
         let storage = Arc::new(Storage::open(&self.dir, self.sources.clone())?);
-        let secret = storage.backend().secret()?;
         let duplicates = Mutex::new(duplicates::Duplicates::default());
         let index = |of: EntityType, name: &str| {
             let dir = self.dir.join(INDEX_DIR).join(name);
@@ -324,7 +351,6 @@ impl Engine {
         let patterns = index(EntityType::Document, "patterns");
         Ok(self.shared.opened.get_or_init(|| Opened {
             storage,
-            secret,
             duplicates,
             indexed,
             sections,

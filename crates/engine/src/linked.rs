@@ -4,7 +4,7 @@ use std::sync::RwLock;
 
 use kenning_graph::{Graph, View};
 use kenning_model::EntityType;
-use kenning_storage::Error;
+use kenning_storage::{Error, StoreId};
 
 use crate::{Sight, Snapshot};
 
@@ -12,41 +12,48 @@ use crate::{Sight, Snapshot};
 const READ: &[EntityType] = &[EntityType::Triple, EntityType::Document, EntityType::Section];
 
 #[derive(Default)]
-pub(crate) struct Linked {
-    graph: RwLock<Graph>,
+pub(crate) struct Linked(RwLock<State>);
+
+#[derive(Default)]
+struct State {
+    /// The store that the graph was read from.
+    store: StoreId,
+    graph: Graph,
 }
 
 impl Linked {
     fn with<T>(&self, snapshot: &Snapshot<'_>, walk: impl FnOnce(&Graph) -> T) -> Result<T, Error> {
-        let at = snapshot.at();
+        let Linked(lock) = self;
+        let (at, store) = (snapshot.at(), snapshot.store());
         {
-            let graph = self.graph.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if graph.at() >= at {
-                return Ok(walk(&graph));
+            let state = lock.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if state.graph.at() >= at && state.store == store {
+                return Ok(walk(&state.graph));
             }
         }
-        let mut graph = match self.graph.write() {
-            Ok(graph) => graph,
-            Err(poisoned) => {
-                // What was half applied can't be gone on from.
-                let mut graph = poisoned.into_inner();
-                *graph = Graph::default();
-                self.graph.clear_poison();
-                graph
-            }
-        };
-        if graph.at() < at {
-            let range = graph.at().next()..at.next();
+        let mut state = lock.write().unwrap_or_else(|poisoned| {
+            // What was half applied can't be gone on from.
+            lock.clear_poison();
+            let mut state = poisoned.into_inner();
+            *state = State::default();
+            state
+        });
+        if state.store != store {
+            *state = State { store, graph: Graph::default() };
+        }
+        if state.graph.at() < at {
+            let range = state.graph.at().next()..at.next();
+            let graph = &mut state.graph;
             let read = snapshot.reader().changes(READ, range, &mut |tx, entity_type, id, after| {
                 graph.apply(tx, entity_type, id, after.as_ref());
             });
             if let Err(error) = read {
-                *graph = Graph::default();
+                *state = State::default();
                 return Err(error);
             }
-            graph.reached(at);
+            state.graph.reached(at);
         }
-        Ok(walk(&graph))
+        Ok(walk(&state.graph))
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, Stored, Tree,
-    TripleFilter, View, find_scope, renamed_scope,
+    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, StoreId, Stored,
+    Tree, TripleFilter, View, find_scope, renamed_scope,
 };
 
 use crate::catalogue::Catalogue;
@@ -41,12 +41,28 @@ const NAMED_MAX: usize = 5_000;
 pub struct Snapshot<'a> {
     opened: &'a Opened,
     reader: Box<dyn Reader + 'a>,
+    store: StoreId,
     at: TxId,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(opened: &'a Opened, reader: Box<dyn Reader + 'a>, at: TxId) -> Snapshot<'a> {
-        Snapshot { opened, reader, at }
+    pub(crate) fn new(
+        opened: &'a Opened,
+        reader: Box<dyn Reader + 'a>,
+        store: StoreId,
+        at: TxId,
+    ) -> Snapshot<'a> {
+        Snapshot { opened, reader, store, at }
+    }
+
+    /// The store that is read. What was read from another, before a restore, does not hold here.
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// The checksum of the transaction as of which answers hold.
+    pub fn checksum(&self) -> Result<u32, Error> {
+        Ok(self.reader.log_checksum(self.at)?.unwrap_or_default())
     }
 
     pub fn at(&self) -> TxId {

@@ -58,11 +58,18 @@ impl Engine {
 }
 
 fn look(engine: Weak<Engine>) {
+    let mut store = None;
     while let Some(engine) = engine.upgrade() {
         if engine.shared.head.receiver_count() > 0
-            && let Ok(head) = engine.head()
+            && let Ok(snapshot) = engine.snapshot()
         {
-            engine.announce(head);
+            // A restored store may end earlier than the one whose place it took.
+            match store.replace(snapshot.store()) {
+                Some(last) if last != snapshot.store() => {
+                    engine.shared.head.send_replace(snapshot.at());
+                }
+                _ => engine.announce(snapshot.at()),
+            }
         }
         drop(engine);
         std::thread::sleep(LOOK_EVERY);

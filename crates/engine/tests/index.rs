@@ -1,6 +1,9 @@
 //! The index in the data directory is a cache of the log. Whatever becomes of its files, whoever else writes, and
 //! whenever it is made again: every question gets the answer that an index made from nothing gives.
 
+// The figures of a long run are worth reading.
+#![allow(clippy::print_stdout)]
+
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::ops::Range;
@@ -649,4 +652,156 @@ fn answers_stay_the_same_while_another_rebuilds() {
         is_done.store(true, Ordering::Release);
         assert!(asked.join().expect("no panic") > 0);
     });
+}
+
+/// A copy of an older log that goes on is another log from there, though its numbers are the same.
+#[test]
+fn an_older_log_that_goes_on_otherwise_is_another() {
+    let copied = CLOSED.copy();
+    let first = engine(copied.dir(), 3);
+    let mut author = Author::new(&first, 3);
+    author.load(SEGMENT_WORTH);
+    author.edit(40);
+    first.rebuild().expect("it can be built");
+    drop(first);
+    fs::write(copied.dir().join(STORE_FILE), &CLOSED.store).expect("writable");
+    // As many transactions as the index knows of, and then some: its numbers are all there.
+    let second = engine(copied.dir(), 4);
+    let mut author = Author::new(&second, 4);
+    author.load(20);
+    author.edit(100);
+    let found = answers(&second);
+    drop(second);
+    assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
+}
+
+/// Another store's log is longer than the one that the index was made from.
+#[test]
+fn another_stores_log_is_another() {
+    let (copied, other) = (CLOSED.copy(), TempStore::in_memory());
+    {
+        let engine = engine(other.path(), 5);
+        let mut author = Author::new(&engine, 5);
+        author.load(200);
+        author.edit(300);
+    }
+    fs::copy(other.path().join(STORE_FILE), copied.dir().join(STORE_FILE)).expect("copied");
+    assert_same(&answers(&engine(copied.dir(), 6)), &answers_from_nothing(other.path()), "the other store");
+}
+
+/// An engine that has the store open goes on with what was restored, in every cache that it has.
+#[test]
+fn a_restore_under_an_open_index_is_noticed() {
+    let copied = CLOSED.copy();
+    let running = engine(copied.dir(), 3);
+    assert_same(&answers(&running), &CLOSED.answers, "before");
+    let backup = TempStore::new();
+    let file = backup.path().join("backup");
+    kenning_storage::back_up(copied.dir(), &file).expect("a backup");
+    let mut author = Author::new(&running, 3);
+    author.load(SEGMENT_WORTH);
+    author.edit(20);
+    drop(answers(&running));
+    let secret = running.secret().expect("a secret");
+    kenning_storage::restore(copied.dir(), &file).expect("a restore");
+    assert_same(&answers(&running), &CLOSED.answers, "restored");
+    assert_ne!(running.secret().expect("a secret"), secret, "old cursors do not hold any more");
+    let mut author = Author::new(&running, 4);
+    author.load(20);
+    author.edit(20);
+    let found = answers(&running);
+    drop(running);
+    assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
+}
+
+/// `DAMAGED_INDEXES=1000` is the long form.
+#[test]
+fn no_damaged_index_answers_wrongly() {
+    let many = std::env::var("DAMAGED_INDEXES").map_or(40, |many| many.parse().expect("a number"));
+    let seed = std::env::var("SEED").map_or(1, |text| text.parse().expect("SEED is a number"));
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let case = next.fetch_add(1, Ordering::Relaxed);
+                    if case >= many {
+                        break;
+                    }
+                    damage_and_ask(seed, case);
+                }
+            });
+        }
+    });
+    println!("damaged indexes: {many}, SEED={seed}: 0 wrong, 0 endless");
+}
+
+fn damage_and_ask(seed: u64, case: u64) {
+    let random = |what: u64| scrambled(seed << 40 ^ case << 8 ^ what) as usize;
+    let copied = CLOSED.copy();
+    let (name, bytes) = &CLOSED.index[random(0) % CLOSED.index.len()];
+    let mut bytes = bytes.clone();
+    if bytes.is_empty() {
+        bytes.push(0);
+    }
+    let pages = bytes.len().div_ceil(PAGE);
+    let page = |number: usize| number * PAGE..((number + 1) * PAGE).min(bytes.len());
+    let (at, one, other) = (random(1) % bytes.len(), page(random(2) % pages), page(random(3) % pages));
+    match case % 5 {
+        0 => bytes[at] ^= 1 << (random(4) % 8),
+        1 if one.len() == other.len() => {
+            let copy = bytes[one.clone()].to_vec();
+            bytes.copy_within(other.clone(), one.start);
+            bytes[other].copy_from_slice(&copy);
+        }
+        2 => bytes[one].fill(0),
+        3 => bytes.truncate(at),
+        _ => one.for_each(|at| bytes[at] = scrambled(at as u64 ^ case) as u8),
+    }
+    fs::write(entries(copied.dir()).join(name), bytes).expect("writable");
+    assert_same(&answers(&engine(copied.dir(), 2)), &CLOSED.answers, &format!("case {case}, {name}"));
+}
+
+/// Whoever has the right to write the index may have been stopped, and nobody knows for how long.
+#[test]
+fn a_builder_that_stands_still_holds_no_question_up() {
+    // More than is read into memory while a question waits; see `indexed.rs`.
+    const TRANSACTIONS: usize = 20_100;
+    let store = TempStore::in_memory();
+    {
+        let engine = engine(store.path(), 1);
+        let mut author = Author::new(&engine, 1);
+        author.load(50);
+        for number in author.engine.head().expect("readable").0 as usize..TRANSACTIONS {
+            let triple = NewTriple {
+                scope: ScopeId(1),
+                subject: format!("host {number}"),
+                predicate: "runs".to_owned(),
+                object: "it".to_owned(),
+                source: None,
+                confidence: None,
+            };
+            author.commit(Write::Relate { triple, on_conflict: OnConflict::KeepBoth });
+        }
+    }
+    let expected = answers_from_nothing(store.path());
+    let dir = entries(store.path());
+    fs::create_dir_all(&dir).expect("a directory");
+    let lock = OpenOptions::new().create(true).append(true).open(dir.join("lock")).expect("a file");
+    lock.try_lock().expect("nobody else has it");
+
+    let second = engine(store.path(), 2);
+    let since = Instant::now();
+    let found = ask(&second, &QUESTIONS[0], None);
+    let elapsed = since.elapsed();
+    assert!(elapsed < Duration::from_secs(1), "the answer took {elapsed:?}");
+    assert!(found.is_degraded, "it says that it is not all");
+    let ids = |answer: &Answer| answer.hits.iter().map(|hit| hit.0).collect::<Vec<_>>();
+    assert_eq!(ids(&found), ids(&expected.found[0]), "what there is in the log is found all the same");
+    // What the process reads by itself meanwhile is as good as the index.
+    let since = Instant::now();
+    while ask(&second, &QUESTIONS[0], None).is_degraded {
+        assert!(since.elapsed() < LONG, "the log is never read");
+    }
+    assert_same(&answers(&second), &expected, "with the builder still standing");
 }

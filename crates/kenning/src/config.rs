@@ -50,6 +50,10 @@ pub enum Command {
     Undo(commands::undo::Undo),
     /// Check the whole store against its log
     Verify(commands::verify::Verify),
+    /// Copy the store to a file, while sessions go on
+    Backup(commands::backup::Backup),
+    /// Put a backup in the place of what the store has
+    Restore(commands::backup::Restore),
     /// Make the search index again from the log
     Rebuild(commands::rebuild::Rebuild),
     /// Allow a project's files to name a scope

@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         Some(Command::Documents(documents)) => commands::documents::run(&config, documents),
         Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
         Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
+        Some(Command::Backup(backup)) => commands::backup::run(&config, backup),
+        Some(Command::Restore(restore)) => commands::backup::run_restore(&config, restore),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
         Some(Command::Trust(trust)) => commands::trust::run(&config, trust),
         Some(Command::Demo) => commands::demo::run(),

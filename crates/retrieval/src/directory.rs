@@ -6,7 +6,7 @@
 //! built again from the log.
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::part::Place;
 use crate::segment::{Segment, Source, Span, TextOf, write};
 
 /// Goes up with every change of what is written, the cutting of words included: an index of another format is none.
-const FORMAT: u64 = 6;
+const FORMAT: u64 = 7;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 /// So many segments of about the same size become one.
@@ -38,10 +38,19 @@ pub struct Directory {
     embedder: Arc<Embedder>,
 }
 
+/// How far the segments go, and what they were written from: an index of another log is none. What stands for a log is up to who
+/// writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// The last transaction that the segments tell of.
+    pub at: u64,
+    /// One line; empty before the first transaction.
+    pub source: String,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Manifest {
-    /// The last transaction that the segments tell of.
-    at: u64,
+    reached: Reached,
     next_place: Place,
     segments: Vec<String>,
 }
@@ -51,8 +60,8 @@ impl Directory {
         Directory { path, embedder }
     }
 
-    /// The index as far as it goes, and the transaction it goes to. `known` lends the segments that it has open.
-    pub fn open(&self, known: Option<&Known>) -> Result<(Index, u64), Error> {
+    /// The index, and how far it goes. `known` lends the segments that it has open.
+    pub fn open(&self, known: Option<&Known>) -> Result<(Index, Reached), Error> {
         let mut last = None;
         for _ in 0..TRIES {
             let manifest = self.manifest()?;
@@ -61,7 +70,7 @@ impl Directory {
                 Ok(segments) if !Known(segments.clone()).has_vectors() && self.manifest()? != manifest => {}
                 Ok(segments) => {
                     let index = Index::new(segments, manifest.next_place, self.embedder.clone())?;
-                    return Ok((index, manifest.at));
+                    return Ok((index, manifest.reached));
                 }
                 // Another process merged it away since the manifest was read.
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
@@ -84,7 +93,7 @@ impl Directory {
 
     /// How far the segments go.
     pub fn at(&self) -> Result<u64, Error> {
-        Ok(self.manifest()?.at)
+        Ok(self.manifest()?.reached.at)
     }
 
     fn manifest(&self) -> Result<Manifest, Error> {
@@ -110,8 +119,8 @@ impl Directory {
 
     /// The right to write; none while another process has it. Whoever has it gives up when `stop` is set.
     pub fn lock<'a>(&'a self, stop: &'a AtomicBool) -> io::Result<Option<Writer<'a>>> {
-        fs::create_dir_all(&self.path)?;
-        let lock = File::create(self.path.join(LOCK))?;
+        create_private_dir(&self.path)?;
+        let lock = private_file().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(Writer { directory: self, stop, _lock: lock })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -122,7 +131,8 @@ impl Directory {
 
 impl Manifest {
     fn text(&self) -> String {
-        let mut lines = vec![FORMAT.to_string(), self.at.to_string(), self.next_place.to_string()];
+        let Reached { at, source } = &self.reached;
+        let mut lines = vec![FORMAT.to_string(), at.to_string(), source.clone(), self.next_place.to_string()];
         lines.extend(self.segments.iter().cloned());
         lines.join("\n")
     }
@@ -132,8 +142,9 @@ impl Manifest {
         if lines.next()?.parse() != Ok(FORMAT) {
             return None;
         }
-        let (at, next_place) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
-        Some(Manifest { at, next_place, segments: lines.map(str::to_owned).collect() })
+        let reached = Reached { at: lines.next()?.parse().ok()?, source: lines.next()?.to_owned() };
+        let next_place = lines.next()?.parse().ok()?;
+        Some(Manifest { reached, next_place, segments: lines.map(str::to_owned).collect() })
     }
 }
 
@@ -146,28 +157,28 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes what the log says from the end of the segments up to `at` as one more segment.
-    pub fn append(&self, tail: &Memory, at: u64) -> Result<(), Error> {
+    /// Writes what the log says from the end of the segments up to there as one more segment.
+    pub fn append(&self, tail: &Memory, to: Reached) -> Result<(), Error> {
         let mut manifest = self.directory.manifest()?;
-        if manifest.at != tail.begun_at {
+        if manifest.reached.at != tail.begun_at {
             // Somebody removed the files while the log was read: what was in them would be missing without a trace.
             return Err(damaged("the segments before it are gone"));
         }
         if tail.changes() > 0 {
-            let span = Span { first: manifest.at + 1, last: at };
+            let span = Span { first: manifest.reached.at + 1, last: to.at };
             manifest.segments.push(self.write(&[tail as &dyn Source], span)?);
         }
-        manifest.at = at;
+        manifest.reached = to;
         manifest.next_place = tail.next_place;
         self.put(&manifest)
     }
 
     /// An empty tail, to be fed with what comes after the given transaction and then appended.
-    pub fn begin(&self) -> Result<(Memory, u64), Error> {
+    pub fn begin(&self) -> Result<(Memory, Reached), Error> {
         let manifest = self.directory.manifest()?;
         let mut tail = Memory::after(manifest.next_place);
-        tail.begun_at = manifest.at;
-        Ok((tail, manifest.at))
+        tail.begun_at = manifest.reached.at;
+        Ok((tail, manifest.reached))
     }
 
     /// Makes one of several segments wherever there are many of a size.
@@ -273,6 +284,22 @@ fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
     None
 }
 
+/// What is stored is nobody else's business, and the index says what is stored.
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn create_private_dir(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
 #[cfg(unix)]
 fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
@@ -304,13 +331,14 @@ mod tests {
             tail.change(at, at, false, Some(version));
             (tail, from)
         };
+        let to = |at: u64| Reached { at, source: "this log".to_owned() };
         let (tail, from) = begin(1);
-        assert_eq!(from, 0);
-        writer.append(&tail, 1).expect("writable");
+        assert_eq!(from, Reached::default());
+        writer.append(&tail, to(1)).expect("writable");
         let (tail, from) = begin(2);
-        assert_eq!(from, 1);
+        assert_eq!(from, to(1));
         fs::remove_file(dir.path().join(MANIFEST)).expect("removable");
-        assert!(matches!(writer.append(&tail, 2), Err(Error::Damaged { .. })));
+        assert!(matches!(writer.append(&tail, to(2)), Err(Error::Damaged { .. })));
         assert_eq!(directory.at().expect("readable"), 0, "the first transaction is not skipped");
     }
 }

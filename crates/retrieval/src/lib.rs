@@ -27,7 +27,7 @@ mod trigrams;
 mod vectors;
 mod wordpiece;
 
-pub use directory::{Directory, Writer};
+pub use directory::{Directory, Reached, Writer};
 pub use document::{Document, Prepared};
 pub use embedder::Embedder;
 pub use error::Error;

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use crate::directory::private_file;
 use crate::error::{Error, damaged};
 
 const PAGE: usize = 4096;
@@ -26,7 +27,10 @@ pub(crate) struct PagesWriter {
 
 impl PagesWriter {
     pub(crate) fn create(path: &Path) -> io::Result<PagesWriter> {
-        let out = BufWriter::with_capacity(1 << 18, File::create(path)?);
+        let out = BufWriter::with_capacity(
+            1 << 18,
+            private_file().create(true).truncate(true).write(true).open(path)?,
+        );
         Ok(PagesWriter { out, crc: 0, crcs: Vec::new(), at: 0 })
     }
 

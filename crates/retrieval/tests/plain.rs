@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Error, Index, Known, Least, Limits, Memory, Prepared, Question, Sight,
-    Version, embed, lex,
+    By, Directory, Document, Embedder, Error, Index, Known, Least, Limits, Memory, Prepared, Question,
+    Reached, Sight, Version, embed, lex,
 };
 use proptest::prelude::*;
 
@@ -346,7 +346,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
         }
         let stop = AtomicBool::new(false);
         let writer = directory.lock(&stop).expect("writable").expect("nobody else");
-        let (mut tail, at): (Memory, u64) = writer.begin().expect("readable");
+        let (mut tail, Reached { at, .. }): (Memory, Reached) = writer.begin().expect("readable");
         for moment in at + 1..=moment {
             let change = |key, ends: bool, after| {
                 tail.change(moment, key, ends, after);
@@ -354,12 +354,12 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
             };
             each_change(told, moment, change).expect("memory");
         }
-        writer.append(&tail, moment).expect("writable");
+        writer.append(&tail, Reached { at: moment, source: String::new() }).expect("writable");
         if step == Step::Merge {
             writer.merge(&Known::default()).expect("readable");
         }
     }
-    let (mut found, at) = directory.open(None).expect("readable");
+    let (mut found, Reached { at, .. }) = directory.open(None).expect("readable");
     for moment in at + 1..=LAST {
         each_change(told, moment, |key, ends, after| found.change(moment, key, ends, after)).expect("memory");
     }

@@ -197,14 +197,19 @@ impl Log {
                 (self.engine.clone(), self.at, ScopeName::parse(&self.scope), self.found);
             // Marked as seen before the log is read: a commit that comes between is then waited for in vain never.
             self.grown.borrow_and_update();
-            let read = tokio::task::spawn_blocking(move || read_on(&engine, at, scope, found)).await;
-            match read {
-                Ok(Ok((transactions, found))) if !transactions.is_empty() => {
+            let read = move || {
+                // A restored store may end earlier than the one whose place it took: what comes next there is new.
+                let at = at.min(engine.head()?);
+                Ok::<_, Error>((at, read_on(&engine, at, scope, found)?))
+            };
+            match tokio::task::spawn_blocking(read).await {
+                Ok(Ok((at, (transactions, found)))) => {
                     self.at = transactions.last().map_or(at, |seen| seen.tx.id);
-                    self.found = found;
-                    return Ok(transactions);
+                    if !transactions.is_empty() {
+                        self.found = found;
+                        return Ok(transactions);
+                    }
                 }
-                Ok(Ok(_)) => {}
                 // A disk that fails now may be back soon; nothing is skipped meanwhile.
                 Ok(Err(error)) => tracing::warn!("the log can't be read for a subscription: {error}"),
                 Err(_) => return Err(ErrorData::internal_error("a subscription has failed", None)),

@@ -7,6 +7,7 @@
 //! - what is derived from the log equals a replay of it, and `verify` names every place where it does not.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use kenning_model::{
@@ -26,8 +27,33 @@ pub trait Backend: Send + Sync {
     /// Replays the log and reports every place where the store is not what the log says.
     fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error>;
 
-    /// A secret of this store, made when the store was; signs cursors in every process that opens it.
-    fn secret(&self) -> Result<[u8; 32], Error>;
+    /// What tells this store from every other. It changes when another store's content takes the place of this one's.
+    fn info(&self) -> Result<StoreInfo, Error>;
+
+    /// Makes what is derived from the log anew, after damage to it was met. False if that is not what is wrong, or the
+    /// log itself can't be read.
+    fn mend(&self) -> Result<bool, Error>;
+
+    /// Brings everything that was acknowledged to where a copy of the store is taken from, as far as others who read
+    /// allow it.
+    fn checkpoint(&self) -> Result<(), Error>;
+}
+
+/// A name that no other store has: 128 random bits, made when the store was made or restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StoreId(pub [u8; 16]);
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreInfo {
+    pub id: StoreId,
+    /// Signs cursors in every process that opens the store.
+    pub secret: [u8; 32],
 }
 
 /// Enough of a document to see whether a file is another by now.
@@ -70,6 +96,13 @@ pub struct DocumentSource {
 pub trait Reader {
     fn head(&self) -> Result<TxId, Error>;
 
+    /// The store that is read.
+    fn store_id(&self) -> Result<StoreId, Error>;
+
+    /// The checksum of a transaction as the log has it; none if there is no such transaction. With the store's id it tells whether
+    /// something was read from this log or from another: a copy that was put back goes on with other transactions.
+    fn log_checksum(&self, tx: TxId) -> Result<Option<u32>, Error>;
+
     fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error>;
 
     /// The newest version of an id, live or closed.
@@ -94,6 +127,14 @@ pub trait Reader {
     fn document_kinds(&self, at: TxId) -> Result<DocumentKinds, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
+    /// A page of the same.
+    fn page_in(
+        &self,
+        entity_type: EntityType,
+        scopes: &[ScopeId],
+        at: TxId,
+        page: Range<u64>,
+    ) -> Result<Vec<Stored>, Error>;
     /// The live document of a source in a scope at a path.
     fn document_at(
         &self,
@@ -174,6 +215,8 @@ pub trait Reader {
     fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error>;
 
     fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error>;
+    /// When the oldest idempotency key that is still kept was used.
+    fn oldest_key(&self) -> Result<Option<Timestamp>, Error>;
 }
 
 /// The write transaction under way. Its reader sees what it has written. Dropped, it leaves nothing.

@@ -18,9 +18,9 @@ use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
 
 pub use backend::{
     Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Pending,
-    Reader, Remembered, Stored, Touched, TripleFilter, Verified, View,
+    Reader, Remembered, StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
 };
-pub use embedded::{Embedded, STORE_FILE};
+pub use embedded::{Embedded, STORE_FILE, back_up, restore};
 pub use error::{Applied, Error, Missing};
 pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{
@@ -28,8 +28,12 @@ pub use write::{
     NewSection, NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
 };
 
-/// How long an idempotency key is kept.
+/// How long an idempotency key is kept at least, by the clock and by the log. Either alone could be wrong: a clock may jump, and
+/// a load writes much in little time.
 pub const KEY_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
+const KEY_KEPT_TRANSACTIONS: u64 = 1_000;
+/// So much of the oldest keys goes at a time.
+const KEYS_FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
 /// Time and randomness, passed in so that a test can fix them.
 #[derive(Clone)]

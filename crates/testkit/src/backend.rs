@@ -11,7 +11,9 @@ use kenning_model::{
     Change, DEFAULT, EntityType, Entry, Id, Record, ScopeId, ScopeNames, Status, Timestamp, Transaction,
     Triple, TxId, Version,
 };
-use kenning_storage::{Backend, EntryFilter, Reader, Remembered, Stored, Touched, TripleFilter, View};
+use kenning_storage::{
+    Backend, EntryFilter, Reader, Remembered, StoreId, Stored, Touched, TripleFilter, View,
+};
 
 use self::scopes::{namespace, scope};
 use crate::{fixed_start, scrambled};
@@ -49,7 +51,7 @@ pub const PROMISES: &[Promise] = &[
     ("patterns are told from other documents", documents::patterns_are_told_from_other_documents),
     ("keys are remembered and forgotten", keys_are_remembered_and_forgotten),
     ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
-    ("the secret stays the same", the_secret_stays_the_same),
+    ("the secret stays the same", id_and_secret_stay_the_same),
 ];
 
 const HERE: ScopeId = ScopeId(1);
@@ -391,11 +393,12 @@ pub fn verify_finds_nothing_in_a_sound_store(backend: &dyn Backend) {
     assert_sound(backend, history.len() as u64);
 }
 
-pub fn the_secret_stays_the_same(backend: &dyn Backend) {
-    let secret = backend.secret().expect("a secret");
-    assert_ne!(secret, [0; 32]);
+pub fn id_and_secret_stay_the_same(backend: &dyn Backend) {
+    let info = backend.info().expect("what tells it from others");
+    assert_ne!(info.secret, [0; 32]);
+    assert_ne!(info.id, StoreId::default());
     commit(backend, &mixed_history());
-    assert_eq!(backend.secret().expect("a secret"), secret);
+    assert_eq!(backend.info().expect("what tells it from others"), info);
 }
 
 /// A create, an update, a triple, a delete, its undo, and the undo of that; a namespace with two scopes, one of which is

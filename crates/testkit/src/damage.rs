@@ -237,7 +237,8 @@ impl Pages {
     /// Where each byte of a cell's payload is: the beginning in the cell, the rest on overflow pages.
     fn payload(&self, cell: usize) -> Vec<usize> {
         let (total, length) = self.varint(|byte| cell + byte);
-        let usable = self.size();
+        // The end of each page is its checksum.
+        let usable = self.size() - self.number(20, 1);
         let local_max = (usable - 12) * 64 / 255 - 23;
         let local_min = (usable - 12) * 32 / 255 - 23;
         let local = match local_min + (total - local_min.min(total)) % (usable - 4) {
@@ -248,7 +249,7 @@ impl Pages {
         let mut payload: Vec<usize> = (cell + length..cell + length + local).collect();
         let mut link = cell + length + local;
         while payload.len() < total {
-            let page = (self.number(link, 4) - 1) * usable;
+            let page = (self.number(link, 4) - 1) * self.size();
             payload.extend(page + 4..page + 4 + (total - payload.len()).min(usable - 4));
             link = page;
         }

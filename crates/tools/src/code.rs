@@ -120,7 +120,14 @@ pub struct Stop {
     pub details: Value,
 }
 
+/// Among the details: the store could not be read.
+const DAMAGED: &str = "damaged";
+
 impl Stop {
+    pub(crate) fn is_damage(&self) -> bool {
+        self.details.get(DAMAGED).is_some()
+    }
+
     pub fn new(code: Code, message: impl Into<String>) -> Stop {
         Stop { code, message: message.into(), details: json!({}) }
     }
@@ -281,8 +288,9 @@ impl From<Error> for Stop {
             ),
             Error::Damaged { what } => Stop::new(
                 Code::InternalError,
-                format!("the store is damaged: {what}; run `kenning verify`"),
-            ),
+                format!("the store is damaged: {what}; run `kenning verify`, and `kenning restore` if it says so"),
+            )
+            .with(DAMAGED, json!(true)),
             // What went wrong inside is for the log of the process, not for an agent.
             Error::Bug { .. } => Stop::new(Code::InternalError, "Kenning has failed at this; its log says where"),
         }

@@ -80,11 +80,21 @@ fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
     let Call { caller, tool, .. } = call;
     let has_cursor = arguments.get(CURSOR).is_some_and(|cursor| !cursor.is_null() && cursor != "");
     let format = asked_format(&arguments);
-    let run = || run(call, arguments);
-    let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        Err(Stop::new(Code::InternalError, format!("`{}` has failed; Kenning's log says where", tool.name))
-            .with("outcome", json!("unknown")))
-    });
+    let guarded = |arguments: Map<String, Value>| {
+        catch_unwind(AssertUnwindSafe(|| run(call, arguments))).unwrap_or_else(|_| {
+            let message = format!("`{}` has failed; Kenning's log says where", tool.name);
+            Err(Stop::new(Code::InternalError, message).with("outcome", json!("unknown")))
+        })
+    };
+    // Nobody knows how far a write came, so it is not made again by itself.
+    let again = (!tool.effect.writes()).then(|| arguments.clone());
+    let mut done = guarded(arguments);
+    if done.as_ref().is_err_and(Stop::is_damage)
+        && call.engine.mend()
+        && let Some(arguments) = again
+    {
+        done = guarded(arguments);
+    }
     let Ran { mut reply, duplicates } = done.unwrap_or_else(|mut stop| {
         if tool.effect.writes() && stop.details.get("outcome").is_none() {
             stop = stop.with("outcome", json!("not_applied"));

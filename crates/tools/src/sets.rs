@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use kenning_engine::Engine;
+use kenning_engine::{Engine, Snapshot};
 use kenning_model::{Timestamp, TxId};
 use kenning_presentation::budget::json_bytes;
 use mcp_dual_response::server::{
@@ -119,8 +119,18 @@ pub(crate) struct Asked {
     #[serde(default)]
     pub(crate) origin: String,
     pub(crate) at: TxId,
+    /// Which log that is a transaction of; empty in sets of older versions.
+    #[serde(default)]
+    pub(crate) source: String,
     /// When validity is judged.
     pub(crate) asked_at: Timestamp,
+}
+
+impl Asked {
+    /// What stands for the log of a snapshot: the store, and the checksum of its transaction.
+    pub(crate) fn source(snapshot: &Snapshot<'_>) -> Result<String, kenning_engine::Error> {
+        Ok(format!("{} {:08x}", snapshot.store(), snapshot.checksum()?))
+    }
 }
 
 /// Which rows a call is made again for.
@@ -430,6 +440,12 @@ impl Executor for Again {
 fn read(engine: &Arc<Engine>, asked: &Asked, offset: u64, limit: u64) -> Result<Vec<Row>, Stop> {
     let gone = || Stop::new(Code::InternalError, format!("there is no tool `{}` any more", asked.tool));
     let tool = find(&asked.tool).ok_or_else(gone)?;
+    // Another store's rows would be no answer to what was asked of this one.
+    let is_same = |snapshot: Snapshot<'_>| Ok(Asked::source(&snapshot)? == asked.source);
+    if !engine.snapshot_at(Some(asked.at)).and_then(is_same).unwrap_or(false) {
+        let message = "the result set is of a store that is no longer there; make the call again";
+        return Err(Stop::new(Code::NotFound, message).with("error", json!("expired")));
+    }
     let caller = Caller {
         is_owner: asked.is_owner,
         ..Caller::new(Some("rows"), asked.origin.clone(), asked.scope.clone())

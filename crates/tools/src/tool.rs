@@ -288,6 +288,7 @@ impl<'a> Context<'a> {
             is_owner: self.caller.is_owner,
             origin: self.caller.origin.clone(),
             at: listing.snapshot.at(),
+            source: Asked::source(&listing.snapshot).ok()?,
             asked_at: listing.asked_at,
         };
         sets.attach(&asked, name, T::COLUMNS, total_count)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Sight,
-    Version, embed, lex, weighted_words,
+    By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Reached,
+    Sight, Version, embed, lex, weighted_words,
 };
 
 use crate::fts5::Fts5;
@@ -106,22 +106,22 @@ fn in_segments(directory: &Directory, many: usize) -> Index {
     let mut texts = corpus(many).zip(1..).peekable();
     let size = (many - TAIL.min(many / 2)).div_ceil(SEGMENTS);
     for _ in 0..SEGMENTS {
-        let (mut memory, mut at): (Memory, u64) = writer.begin().expect("readable");
+        let (mut memory, Reached { mut at, .. }): (Memory, Reached) = writer.begin().expect("readable");
         for (text, number) in texts.by_ref().take(size) {
             at = number;
             memory.change(at, at - 1, false, Some(version(&text)));
         }
-        writer.append(&memory, at).expect("writable");
+        writer.append(&memory, Reached { at, source: String::new() }).expect("writable");
     }
     let (mut index, _) = directory.open(None).expect("readable");
     index.known().load_vectors(&stop).expect("readable");
-    let (mut rest, mut at): (Memory, u64) = writer.begin().expect("readable");
+    let (mut rest, Reached { mut at, .. }): (Memory, Reached) = writer.begin().expect("readable");
     for (text, number) in texts {
         at = number;
         index.change(at, at - 1, false, Some(version(&text))).expect("memory");
         rest.change(at, at - 1, false, Some(version(&text)));
     }
-    writer.append(&rest, at).expect("writable");
+    writer.append(&rest, Reached { at, source: String::new() }).expect("writable");
     index
 }
 

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod backup;
 pub mod call;
 pub mod demo;
 pub mod documents;

@@ -18,6 +18,7 @@ pub struct Serve {
 pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     let (engine, options) = (config.engine()?, config.options()?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let store = engine.clone();
     let served = runtime.block_on(async {
         survive_file_limits();
         let rows = match serve.rows_listen {
@@ -40,6 +41,7 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     });
     // Calls that still run may end with the process: what they have not committed is not acknowledged.
     runtime.shutdown_background();
+    store.close();
     served?;
     Ok(Outcome::Done)
 }
@@ -59,9 +61,22 @@ fn survive_file_limits() {
 
 async fn asked_to_stop() {
     #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        terminate.recv().await;
-        return;
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hears = |kind| async move {
+            match signal(kind) {
+                Ok(mut signal) => drop(signal.recv().await),
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = hears(SignalKind::terminate()) => {}
+            () = hears(SignalKind::interrupt()) => {}
+            () = hears(SignalKind::hangup()) => {}
+        }
     }
-    std::future::pending().await
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
 }

@@ -1,10 +1,11 @@
 //! Making the vectors of a segment that has none: the embedder was changed, or is too slow to wait for.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::directory::private_file;
 use crate::document::Document;
 use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
@@ -30,7 +31,7 @@ impl Segment {
         // Where the last run ended in the middle of a text, that text begins again.
         let texts = self.first_passages.partition_point(|first| *first as usize <= made.len());
         made.truncate(self.first_passages[texts - 1] as usize);
-        let mut out = OpenOptions::new().create(true).append(true).open(&partial)?;
+        let mut out = private_file().create(true).append(true).open(&partial)?;
         out.set_len((made.len() * record_bytes(embedder.dim())) as u64)?;
         let times = self.times()?;
         for (doc, key) in self.keys.iter().enumerate() {

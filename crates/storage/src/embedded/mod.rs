@@ -1,12 +1,16 @@
 //! The embedded backend: one SQLite file in WAL mode, opened by as many processes as there are agent sessions.
 
+mod backup;
 mod derive;
+mod files;
 mod log;
+mod mend;
+mod pages;
 mod reader;
 mod schema;
 mod verify;
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -16,8 +20,10 @@ use kenning_model::{Timestamp, Transaction};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
-use crate::backend::{Backend, Damage, Pending, Reader, Remembered, Verified};
+use crate::backend::{Backend, Damage, Pending, Reader, Remembered, StoreInfo, Verified};
 use crate::{Applied, Error};
+
+pub use backup::{back_up, restore};
 
 pub const STORE_FILE: &str = "store.db";
 
@@ -32,25 +38,98 @@ const CHECKPOINT_PAGES: u32 = 1000;
 /// Holds the index by id of some hundred thousand entries, so that a write finds its page without reading it.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const IDLE_READERS_MAX: usize = 8;
+/// What is left of the log tail on the disk once it was taken into the main file.
+const TAIL_KEPT: i64 = 16 << 20;
+/// A tail as long as this is taken into the main file at once, and readers who are in the way are waited for a moment: one after the
+/// other, they would let it grow for ever.
+const TAIL_MAX: u64 = 64 << 20;
+const TAIL_PATIENCE: Duration = Duration::from_millis(200);
+const TAIL_EVERY: Duration = Duration::from_secs(5);
 
 pub struct Embedded {
     path: PathBuf,
     /// `None` after a failed commit: the next writer opens anew and so recovers what the disk really holds.
     writer: Mutex<Option<Connection>>,
     idle_readers: Mutex<Vec<Connection>>,
+    /// Whether the pages of the file have checksums. Those of an older store have none while an older program uses it too.
+    has_checksums: bool,
+    /// Whether it was damaged when it was opened.
+    was_mended: bool,
+    files: files::Files,
+    shortened: Mutex<Option<Instant>>,
 }
 
 impl Embedded {
     pub fn open(dir: &Path) -> Result<Embedded, Error> {
-        prepare_dir(dir)?;
+        files::prepare_dir(dir)?;
         let path = dir.join(STORE_FILE);
-        let store = Embedded { path, writer: Mutex::new(None), idle_readers: Mutex::new(Vec::new()) };
+        let store = match Embedded::open_file(&path) {
+            // Otherwise it may be any program's.
+            Err(Error::Damaged { what }) if matches!(pages::has_checksums(&path), Ok(true)) => {
+                Embedded::open_mended(&path, what)?
+            }
+            store => store?,
+        };
+        if store.has_checksums {
+            return Ok(store);
+        }
+        drop(store);
+        if let Err(error) = backup::add_checksums(&path) {
+            tracing::warn!("the pages of the store stay without checksums for now: {error}");
+        }
+        Embedded::open_file(&path)
+    }
+
+    /// Opens a store that can't be opened as it is, after it was mended, if that is possible.
+    fn open_mended(path: &Path, what: String) -> Result<Embedded, Error> {
+        let mended = {
+            let _unchecked = pages::Unchecked::new();
+            let store = Embedded::unopened(path)?;
+            store.connect().and_then(|conn| {
+                schema::version(&conn)?;
+                mend::mend(&mut configured(conn)?)
+            })
+        };
+        match mended {
+            Ok(true) => {
+                tracing::warn!("the store was damaged ({what}) and is whole again: its log was sound");
+                Ok(Embedded { was_mended: true, ..Embedded::open_file(path)? })
+            }
+            Err(error @ Error::NewerSchema { .. }) => Err(error),
+            _ => Err(Error::Damaged { what }),
+        }
+    }
+
+    fn unopened(path: &Path) -> Result<Embedded, Error> {
+        let unreadable = |error| files::unavailable("can't be read", &error);
+        Ok(Embedded {
+            path: path.to_owned(),
+            writer: Mutex::new(None),
+            idle_readers: Mutex::new(Vec::new()),
+            has_checksums: pages::has_checksums(path).map_err(unreadable)?,
+            was_mended: false,
+            files: files::Files::default(),
+            shortened: Mutex::new(None),
+        })
+    }
+
+    fn open_file(path: &Path) -> Result<Embedded, Error> {
+        let mut store = Embedded::unopened(path)?;
+        let has_checksums = store.has_checksums;
         let conn = store.connect()?;
         // Asked first, because even the switch to a write-ahead log writes to the file.
-        schema::version(&conn)?;
+        if schema::version(&conn)? == 0 {
+            pages::reserve(&conn);
+        }
         let mut conn = configured(conn)?;
         schema::migrate(&mut conn)?;
-        sync_dir(dir)?;
+        match (has_checksums, schema::has_checksums(&conn)?) {
+            (true, false) => schema::put_has_checksums(&conn)?,
+            (false, true) => return Err(Error::damaged("the header of store.db is wrong")),
+            _ => {}
+        }
+        sync_dir(path.parent().unwrap_or(path))?;
+        store.files = files::Files::of(path);
         store.put_back(conn);
         Ok(store)
     }
@@ -59,7 +138,7 @@ impl Embedded {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut conn = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+        let mut conn = connect(&self.path, flags, self.has_checksums)?;
         let mut since = Instant::now();
         conn.busy_handler(Some(move |times: i32| {
             if times == 0 {
@@ -70,6 +149,16 @@ impl Embedded {
         }))
         .map_err(failed)?;
         Ok(conn)
+    }
+
+    fn shorten_tail(&self) {
+        let mut shortened = self.shortened.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if shortened.is_none_or(|last| last.elapsed() > TAIL_EVERY) {
+            *shortened = Some(Instant::now());
+            if let Err(error) = self.checkpoint() {
+                tracing::warn!("the write-ahead log could not be shortened: {error}");
+            }
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -108,16 +197,52 @@ impl Backend for Embedded {
                 conn
             }
         };
+        let holes = pages::WithHoles::new();
         conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
-        Ok(Box::new(EmbeddedPending { sql: reader::Sql(Writing { conn: Some(conn), slot: writer }) }))
+        let writing = Writing { conn: Some(conn), slot: writer, store: self, _holes: holes };
+        // Inside the transaction: as long as these are the files, nobody else is inside one.
+        self.files.check().map_err(|reason| Error::Unavailable { applied: Applied::No, reason })?;
+        Ok(Box::new(EmbeddedPending { sql: reader::Sql(writing) }))
     }
 
     fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
+        if self.was_mended {
+            let what = "the file was damaged, and was mended when it was opened".to_owned();
+            report(Damage { place: STORE_FILE.to_owned(), what });
+        }
         verify::verify(&*self.pooled()?, report)
     }
 
-    fn secret(&self) -> Result<[u8; 32], Error> {
-        schema::secret(&*self.pooled()?)
+    fn info(&self) -> Result<StoreInfo, Error> {
+        schema::info(&*self.pooled()?)
+    }
+
+    fn mend(&self) -> Result<bool, Error> {
+        // Nobody of this process goes on with pages that it has read before.
+        self.idle().clear();
+        mend::mend(&mut configured(self.connect()?)?)
+    }
+
+    fn checkpoint(&self) -> Result<(), Error> {
+        let conn = self.connect()?;
+        conn.busy_timeout(TAIL_PATIENCE).map_err(failed)?;
+        // What can be taken is taken first; the rest may have to wait for who reads it.
+        for mode in ["PASSIVE", "TRUNCATE"] {
+            let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+            match done {
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+                done => done.map_err(failed)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags, has_checksums: bool) -> Result<Connection, Error> {
+    if has_checksums {
+        Connection::open_with_flags_and_vfs(path, flags, pages::system().as_c_str()).map_err(failed)
+    } else {
+        Connection::open_with_flags(path, flags).map_err(failed)
     }
 }
 
@@ -147,6 +272,8 @@ impl Drop for Pooled<'_> {
 struct Writing<'a> {
     conn: Option<Connection>,
     slot: MutexGuard<'a, Option<Connection>>,
+    store: &'a Embedded,
+    _holes: pages::WithHoles,
 }
 
 impl Deref for Writing<'_> {
@@ -214,6 +341,14 @@ impl Pending for EmbeddedPending<'_> {
         match done {
             Ok(_) => {
                 *writing.slot = Some(conn);
+                let tail = writing
+                    .store
+                    .files
+                    .check()
+                    .map_err(|reason| Error::Unavailable { applied: Applied::Unknown, reason })?;
+                if tail > TAIL_MAX {
+                    writing.store.shorten_tail();
+                }
                 Ok(())
             }
             // The frames may have reached the disk before the sync failed. Only a fresh open can tell, so this
@@ -235,6 +370,7 @@ fn configured(conn: Connection) -> Result<Connection, Error> {
     set_wal(&conn)?;
     conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+    conn.query_row(&format!("PRAGMA journal_size_limit = {TAIL_KEPT}"), [], |_| Ok(())).map_err(failed)?;
     // Otherwise SQLite looks at each bound value for a better plan, and prepares most statements anew for every run.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     conn.set_prepared_statement_cache_capacity(64);
@@ -265,42 +401,6 @@ fn set_wal(conn: &Connection) -> Result<(), Error> {
     }
 }
 
-/// The data is private: the directory is 0700, and files in it 0600.
-fn prepare_dir(dir: &Path) -> Result<(), Error> {
-    let unavailable = |what: &str, error: std::io::Error| Error::Unavailable {
-        applied: Applied::No,
-        reason: format!("the data directory {what}: {}", error.kind()),
-    };
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|error| unavailable("can't be created", error))?;
-        let mode = dir.metadata().map_err(|error| unavailable("can't be read", error))?.mode();
-        if mode & 0o022 != 0 {
-            return Err(Error::Forbidden {
-                what: "others may write to the data directory; take that right away (chmod 700)".into(),
-            });
-        }
-        // SQLite gives its log and its shared memory the rights of the main file.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(STORE_FILE));
-        match file {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(unavailable("can't be written", error))
-            }
-            _ => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = OpenOptions::new();
-        DirBuilder::new().recursive(true).create(dir).map_err(|error| unavailable("can't be created", error))
-    }
-}
-
 /// A new file is only as durable as its name in the directory.
 fn sync_dir(dir: &Path) -> Result<(), Error> {
     if cfg!(unix) {
@@ -314,6 +414,9 @@ fn sync_dir(dir: &Path) -> Result<(), Error> {
 
 /// What a caller can do about it, without paths or SQL.
 fn failed(error: rusqlite::Error) -> Error {
+    if error.sqlite_error().is_some_and(|error| error.extended_code == pages::MISMATCH) {
+        return Error::damaged("a page of store.db does not match its checksum");
+    }
     let unavailable = |reason: &str| Error::Unavailable { applied: Applied::No, reason: reason.into() };
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => Error::damaged("SQLite can't read a page of it"),

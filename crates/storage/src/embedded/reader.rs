@@ -10,12 +10,12 @@ use kenning_model::{
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 
 use super::derive::{NO_SCOPE, parted};
-use super::failed;
 use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
+use super::{failed, schema};
 use crate::Error;
 use crate::backend::{
-    DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, Stored,
-    Touched, TripleFilter, View,
+    DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, StoreId,
+    Stored, Touched, TripleFilter, View,
 };
 
 /// So many rows are read for each change that is to be shown, in case most of them are not.
@@ -140,6 +140,18 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok(TxId(self.count("SELECT ifnull(max(tx_id), 0) FROM log", [])?))
     }
 
+    fn store_id(&self) -> Result<StoreId, Error> {
+        schema::meta(&self.0, "id").map(StoreId)
+    }
+
+    fn log_checksum(&self, tx: TxId) -> Result<Option<u32>, Error> {
+        let sums = self.rows("SELECT crc FROM log WHERE tx_id = ?1 ORDER BY seq", params![tx.0], |row| {
+            row.get::<_, i64>(0)
+        })?;
+        let sum = |sum: u32, row: &i64| crc32c::crc32c_append(sum, &row.to_le_bytes());
+        Ok((!sums.is_empty()).then(|| sums.iter().fold(0, sum)))
+    }
+
     fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error> {
         self.version(entity_type, id, "v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2)", at)
     }
@@ -190,6 +202,16 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error> {
         let rows = Versions { table: entity_type, at: at.0, scopes, conditions: Vec::new() };
         self.page_of(&rows, 0..self.count_of(&rows)?)
+    }
+
+    fn page_in(
+        &self,
+        entity_type: EntityType,
+        scopes: &[ScopeId],
+        at: TxId,
+        page: Range<u64>,
+    ) -> Result<Vec<Stored>, Error> {
+        self.page_of(&Versions { table: entity_type, at: at.0, scopes, conditions: Vec::new() }, page)
     }
 
     fn document_at(
@@ -553,6 +575,12 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         }
         let at = Timestamp::from_millisecond(at).map_err(|_| damaged())?;
         Ok(Some(Remembered { tool, digest, reply, at }))
+    }
+
+    fn oldest_key(&self) -> Result<Option<Timestamp>, Error> {
+        let oldest = self.row("SELECT min(at) FROM remembered", [], |row| row.get::<_, Option<i64>>(0))?;
+        let damaged = |_| Error::damaged("an idempotency key has no time");
+        oldest.flatten().map(Timestamp::from_millisecond).transpose().map_err(damaged)
     }
 }
 

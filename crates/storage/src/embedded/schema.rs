@@ -2,15 +2,17 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
+use super::derive::TABLES;
 use super::failed;
 use super::log::{checksum, remembered_checksum};
 use crate::Error;
+use crate::backend::{StoreId, StoreInfo};
 
 /// Marks the file as ours for `file(1)` and keeps us from writing into somebody else's database: "Kenn".
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -109,6 +111,9 @@ ALTER TABLE touched ADD COLUMN origin TEXT NOT NULL DEFAULT '';
 UPDATE touched SET origin = (SELECT log.id FROM log WHERE log.tx_id = touched.tx_id AND log.seq = 0);
 ";
 
+/// `meta` has the store's id, and says whether the pages of the file have checksums; rows with checksums are not made by SQL.
+const V6: &str = "";
+
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     let known = MIGRATIONS.len() as i64;
     if version(conn)? == known {
@@ -122,9 +127,10 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     }
     if found == 0 {
         tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-        let secret: Vec<u8> = tx.query_row("SELECT randomblob(32)", [], |row| row.get(0)).map_err(failed)?;
-        let crc = checksum(&[b"secret", &secret]);
-        tx.execute("INSERT INTO meta VALUES ('secret', ?1, ?2)", params![secret, crc]).map_err(failed)?;
+        put_random(&tx, "secret", 32)?;
+    }
+    if found < 6 {
+        put_random(&tx, "id", 16)?;
     }
     tx.pragma_update(None, "user_version", known).map_err(failed)?;
     tx.commit().map_err(failed)
@@ -152,16 +158,66 @@ pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
     Ok(version)
 }
 
-pub(super) fn secret(conn: &Connection) -> Result<[u8; 32], Error> {
-    let row = conn
-        .query_row("SELECT value, crc FROM meta WHERE key = 'secret'", [], |row| {
-            Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?))
-        })
+/// Makes the store another: nothing that was read from it before, and no cursor, belongs to it any more.
+pub(super) fn renew(conn: &Connection) -> Result<(), Error> {
+    put_random(conn, "secret", 32)?;
+    put_random(conn, "id", 16)
+}
+
+fn put_random(conn: &Connection, key: &str, bytes: u32) -> Result<(), Error> {
+    let value: Vec<u8> =
+        conn.query_row("SELECT randomblob(?1)", [bytes], |row| row.get(0)).map_err(failed)?;
+    put(conn, key, &value)
+}
+
+fn put(conn: &Connection, key: &str, value: &[u8]) -> Result<(), Error> {
+    let crc = checksum(&[key.as_bytes(), value]);
+    conn.execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2, ?3)", params![key, value, crc])
+        .map(drop)
+        .map_err(failed)
+}
+
+/// Notes that the pages of the file have checksums, so that a file which seems to have none is found out.
+pub(super) fn put_has_checksums(conn: &Connection) -> Result<(), Error> {
+    put(conn, "checksums", b"pages")
+}
+
+pub(super) fn has_checksums(conn: &Connection) -> Result<bool, Error> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'checksums')";
+    let damaged = |error| match failed(error) {
+        Error::Damaged { what } => Error::damaged(format!("table meta: {what}")),
+        other => other,
+    };
+    conn.query_row(sql, [], |row| row.get(0)).map_err(damaged)
+}
+
+pub(super) fn info(conn: &Connection) -> Result<StoreInfo, Error> {
+    Ok(StoreInfo { id: StoreId(meta(conn, "id")?), secret: meta(conn, "secret")? })
+}
+
+/// A row of `meta`, which has to be as long as that.
+pub(super) fn meta<const BYTES: usize>(conn: &Connection, key: &str) -> Result<[u8; BYTES], Error> {
+    let mut select = conn.prepare_cached("SELECT value, crc FROM meta WHERE key = ?1").map_err(failed)?;
+    let row = select
+        .query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?)))
         .optional()
         .map_err(failed)?;
-    row.filter(|(value, crc)| checksum(&[b"secret", value]) == *crc)
+    row.filter(|(value, crc)| checksum(&[key.as_bytes(), value]) == *crc)
         .and_then(|(value, _)| value.try_into().ok())
-        .ok_or_else(|| Error::damaged("meta row `secret` does not match its checksum"))
+        .ok_or_else(|| Error::damaged(format!("meta row `{key}` does not match its checksum")))
+}
+
+/// The statements that make the tables which are derived from the log, and their indexes.
+pub(super) fn derived_tables() -> Result<Vec<String>, Error> {
+    let new = Connection::open_in_memory().map_err(failed)?;
+    new.execute_batch(&MIGRATIONS.concat()).map_err(failed)?;
+    let names: Vec<String> = TABLES.iter().map(|(table, _)| format!("'{table}'")).collect();
+    let sql = format!(
+        "SELECT sql FROM sqlite_schema WHERE tbl_name IN ({}) AND sql IS NOT NULL ORDER BY type DESC",
+        names.join(", ")
+    );
+    let mut select = new.prepare(&sql).map_err(failed)?;
+    select.query_map([], |row| row.get(0)).and_then(Iterator::collect).map_err(failed)
 }
 
 /// Rows of `meta` and `remembered` that do not match their checksum.

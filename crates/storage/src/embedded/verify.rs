@@ -17,9 +17,11 @@ pub(super) fn verify(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Resul
     for (table, _) in TABLES {
         end.push_str(&format!("DROP TABLE IF EXISTS temp.{table}; "));
     }
-    let end = conn.execute_batch(&format!("{end}ROLLBACK"));
+    // A page that can't be read may have ended the transaction already.
+    let end = if conn.is_autocommit() { end } else { format!("{end}ROLLBACK") };
+    let ended = conn.execute_batch(&end);
     let verified = verified?;
-    end.map_err(failed)?;
+    ended.map_err(failed)?;
     Ok(verified)
 }
 
@@ -41,8 +43,9 @@ fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Ve
         }
     }
     let mut verified = Verified::default();
-    if let Err(error) = replay(conn, &mut verified, &mut damage) {
-        damage("log", error.to_string());
+    match derive_all(conn, "temp", &mut damage) {
+        Ok(replayed) => verified = replayed,
+        Err(error) => damage("log", error.to_string()),
     }
     for (table, named) in TABLES {
         if let Err(error) = compare(conn, table, named, &mut verified, &mut damage) {
@@ -67,11 +70,13 @@ fn check_pages(conn: &Connection, damage: &mut dyn FnMut(&str, String)) {
     }
 }
 
-fn replay(
+/// Reads the whole log, and fills the derived tables of a schema from it.
+pub(super) fn derive_all(
     conn: &Connection,
-    verified: &mut Verified,
+    schema: &'static str,
     damage: &mut dyn FnMut(&str, String),
-) -> Result<(), Error> {
+) -> Result<Verified, Error> {
+    let mut verified = Verified::default();
     let mut all = conn
         .prepare("SELECT tx_id, seq, kind, id, body, crc FROM log NOT INDEXED ORDER BY tx_id, seq")
         .map_err(failed)?;
@@ -79,7 +84,7 @@ fn replay(
     let mut tx = TxId::EMPTY;
     let mut seq = 0;
     let mut promised = 0;
-    let mut derived = Derived::new(conn, "temp", tx, "");
+    let mut derived = Derived::new(conn, schema, tx, "");
     while let Some(row) = rows.next().map_err(failed)? {
         let place = format!(
             "log, transaction {}, row {}",
@@ -103,7 +108,7 @@ fn replay(
             }
             tx = TxId(row.tx_id);
             (seq, promised) = (0, 0);
-            std::mem::replace(&mut derived, Derived::new(conn, "temp", tx, &row.id)).end()?;
+            std::mem::replace(&mut derived, Derived::new(conn, schema, tx, &row.id)).end()?;
             verified.transactions += 1;
             if let Ok(Header { undoes, changes, .. }) = row.header() {
                 promised = changes;
@@ -132,7 +137,7 @@ fn replay(
     if seq != promised {
         damage("log", format!("transaction {tx} has {seq} changes and should have {promised}"));
     }
-    Ok(())
+    Ok(verified)
 }
 
 fn compare(

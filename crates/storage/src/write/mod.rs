@@ -16,10 +16,10 @@ use kenning_model::{
     Change, EntityType, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId,
 };
 
-use crate::backend::{Backend, Reader, Remembered, Stored, View};
+use crate::backend::{Backend, Pending, Reader, Remembered, Stored, View};
 use crate::group::Answers;
 use crate::tree::Tree;
-use crate::{Error, KEY_KEPT, Sources};
+use crate::{Error, KEY_KEPT, KEY_KEPT_TRANSACTIONS, KEYS_FORGOTTEN, Sources};
 
 pub use document::{NewDocument, NewSection};
 pub use entry::{EntryPatch, Follows, NewEntry};
@@ -147,7 +147,7 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
     for request in batch {
         let now = (sources.now)();
         let planned = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(known) = recalled(pending.reader(), request, now)? {
+            if let Some(known) = recalled(pending.reader(), request)? {
                 return Ok(Planned::Known(known));
             }
             let plan = Plan {
@@ -213,7 +213,7 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
             let reply = (keyed.reply)(&committed);
             let value =
                 Remembered { tool: request.tool.clone(), digest: keyed.digest.clone(), reply, at: now };
-            pending.forget_before(now - KEY_KEPT)?;
+            forget_old_keys(&mut *pending, head, now)?;
             pending.remember(&request.actor, &keyed.key, &value)?;
             wrote = true;
         }
@@ -241,17 +241,26 @@ fn names_of<'a>(
     reader.scope_names(&scopes.into_iter().collect::<Vec<_>>(), at)
 }
 
+/// Forgets keys that are old by the clock and by the log, a few at a time: one wrong look at the clock costs little.
+fn forget_old_keys(pending: &mut dyn Pending, head: TxId, now: Timestamp) -> Result<(), Error> {
+    let Some(oldest) = pending.reader().oldest_key()?.filter(|oldest| *oldest < now - KEY_KEPT) else {
+        return Ok(());
+    };
+    let Some(tx) = head.0.checked_sub(KEY_KEPT_TRANSACTIONS).filter(|tx| *tx > 0) else { return Ok(()) };
+    let header = pending.reader().transaction(TxId(tx), head, View::HEADER)?;
+    let Some(then) = header.map(|header| header.at) else { return Ok(()) };
+    let some = oldest.checked_add(KEYS_FORGOTTEN).unwrap_or(oldest);
+    pending.forget_before(some.min(then).min(now - KEY_KEPT))
+}
+
 enum Planned {
     New(Draft),
     Known(Committed),
 }
 
-fn recalled(reader: &dyn Reader, request: &Request, now: Timestamp) -> Result<Option<Committed>, Error> {
+fn recalled(reader: &dyn Reader, request: &Request) -> Result<Option<Committed>, Error> {
     let Some(keyed) = &request.keyed else { return Ok(None) };
     let Some(known) = reader.recall(&request.actor, &keyed.key)? else { return Ok(None) };
-    if known.at < now - KEY_KEPT {
-        return Ok(None);
-    }
     if known.tool != request.tool || known.digest != keyed.digest {
         return Err(Error::KeyReused { tool: known.tool });
     }

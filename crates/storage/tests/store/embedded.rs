@@ -29,7 +29,7 @@ fn a_store_that_several_open_at_once_is_created_once() {
         let secrets: Vec<_> = std::thread::scope(|scope| {
             let open = || {
                 start.wait();
-                Embedded::open(store.path()).and_then(|backend| backend.secret())
+                Embedded::open(store.path()).and_then(|backend| backend.info())
             };
             let openers: Vec<_> = (0..OPENERS).map(|_| scope.spawn(open)).collect();
             openers.into_iter().map(|opener| opener.join().expect("an opener ends")).collect()

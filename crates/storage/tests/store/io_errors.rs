@@ -164,8 +164,7 @@ impl Run<'_> {
         for step in 0..STEPS {
             match interlude_before(step) {
                 // Whether another process gets its checkpoint done is its own affair.
-                Some(Interlude::Checkpoint) => drop(checkpoint(self.dir, "PASSIVE")),
-                Some(Interlude::CheckpointAndTruncate) => drop(checkpoint(self.dir, "TRUNCATE")),
+                Some(Interlude::Checkpoint) => drop(checkpoint(self.dir)),
                 Some(Interlude::Reopen) => {
                     drop(storage);
                     storage = self.open();

@@ -3,6 +3,8 @@
 // The figures of a long run are worth reading.
 #![allow(clippy::print_stdout)]
 
+#[cfg(unix)]
+mod attacks;
 mod damage;
 mod embedded;
 #[cfg(unix)]

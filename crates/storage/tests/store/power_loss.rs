@@ -84,10 +84,7 @@ fn record() -> Recorded {
     let mut acknowledged_at = Vec::new();
     for step in 0..STEPS {
         match interlude_before(step) {
-            Some(Interlude::Checkpoint) => checkpoint(dir.path(), "PASSIVE").expect("a checkpoint"),
-            Some(Interlude::CheckpointAndTruncate) => {
-                checkpoint(dir.path(), "TRUNCATE").expect("a checkpoint")
-            }
+            Some(Interlude::Checkpoint) => checkpoint(dir.path()).expect("a checkpoint"),
             Some(Interlude::Reopen) => {
                 drop(storage);
                 storage = open(sources.clone());

@@ -23,7 +23,7 @@ fn a_newer_store_is_refused_and_left_untouched() {
     }
     let before = fs::read(&path).expect("the store is read");
     let error = refused(store.path());
-    assert!(matches!(error, Error::NewerSchema { found: 99, known: 5 }), "{error:?}");
+    assert!(matches!(error, Error::NewerSchema { found: 99, known: 6 }), "{error:?}");
     assert_eq!(files(store.path()), [STORE_FILE]);
     assert!(fs::read(&path).expect("the store is read") == before, "the newer store was changed");
 }
@@ -59,6 +59,8 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
         );
         conn.execute_batch(&before).expect("it is as it was");
     }
+    // SQLite alone has just written to it, without checksums; the first to open it mends that.
+    drop(store.storage());
     let storage = store.storage();
     let mut damages = Vec::new();
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
@@ -109,6 +111,8 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
         );
         conn.execute_batch(&before).expect("it is as it was");
     }
+    // SQLite alone has just written to it, without checksums; the first to open it mends that.
+    drop(store.storage());
     let storage = store.storage();
     let mut damages = Vec::new();
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
@@ -138,6 +142,8 @@ fn a_store_from_before_entries_were_pinned_is_taken_over() {
         assert!(!body.contains("pinned") && !body.contains("follows"), "the row is as it always was: {body}");
         conn.execute_batch(&format!("{WITHOUT_PINNED}; PRAGMA user_version = 4")).expect("it is as it was");
     }
+    // As above.
+    drop(store.storage());
     let storage = store.storage();
     let pinned = NewEntry {
         pinned: true,

@@ -5,12 +5,11 @@ use std::path::Path;
 
 use kenning_model::{EntityType, Id, ScopeId, Transaction, TxId};
 use kenning_storage::{
-    Committed, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NamespacePatch, NewEntry, NewNamespace,
-    NewTriple, OnConflict, Request, STORE_FILE, Sources, Storage, Stored, TripleFilter, UndoTarget, UndoWish,
-    View, Write,
+    Backend, Committed, Embedded, EntryFilter, EntryPatch, Error, HistoryQuery, Keyed, NamespacePatch,
+    NewEntry, NewNamespace, NewTriple, OnConflict, Request, Sources, Storage, Stored, TripleFilter,
+    UndoTarget, UndoWish, View, Write,
 };
 use kenning_testkit::fixed_sources;
-use rusqlite::Connection;
 
 pub const STEPS: usize = 48;
 /// The steps of one round; each round refers to what its own earlier steps wrote.
@@ -20,27 +19,23 @@ const SCOPES: [ScopeId; 5] = [ScopeId(1), ScopeId(2), ScopeId(3), ScopeId(4), Sc
 
 /// What happens between two steps, to bring the main file into play and not only the log before it.
 pub enum Interlude {
-    /// Another process copies the log into the main file.
+    /// Another process copies the log into the main file and empties the log.
     Checkpoint,
-    /// ... and empties the log as well.
-    CheckpointAndTruncate,
     /// The store is closed and opened again.
     Reopen,
 }
 
 pub fn interlude_before(step: usize) -> Option<Interlude> {
     match step {
-        4 | 25 => Some(Interlude::Checkpoint),
+        4 | 13 | 25 | 35 => Some(Interlude::Checkpoint),
         9 | 17 | 31 => Some(Interlude::Reopen),
-        13 | 35 => Some(Interlude::CheckpointAndTruncate),
         _ => None,
     }
 }
 
-/// As another process would, so without the store's help. It may fail when the disk does.
-pub fn checkpoint(dir: &Path, mode: &str) -> rusqlite::Result<()> {
-    let conn = Connection::open(dir.join(STORE_FILE))?;
-    conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+/// As another process would. It may fail when the disk does.
+pub fn checkpoint(dir: &Path) -> Result<(), Error> {
+    Embedded::open(dir)?.checkpoint()
 }
 
 /// What the caller was told is in the store.

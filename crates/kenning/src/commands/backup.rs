@@ -1,0 +1,118 @@
+//! `kenning backup` and `kenning restore`
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kenning_engine::Error;
+use kenning_storage::{STORE_FILE, Storage, Verified, back_up, restore};
+use serde_json::json;
+
+use super::{Outcome, existing_store, print};
+use crate::config::Config;
+
+#[derive(Args)]
+pub struct Backup {
+    /// Where the copy goes; there must be no such file yet
+    file: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct Restore {
+    /// A file that `kenning backup` has made, or another store.db
+    file: PathBuf,
+    /// Replace what is in the store, without asking
+    #[arg(long)]
+    yes: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(config: &Config, backup: Backup) -> anyhow::Result<Outcome> {
+    let Some(dir) = existing_store(config)? else { return Ok(Outcome::NotFound) };
+    let verified = match back_up(&dir, &backup.file) {
+        Ok(verified) => verified,
+        Err(error) => return Ok(refused("the store was not backed up", &error)),
+    };
+    report(backup.json, "backed up", "to", &backup.file, verified)
+}
+
+pub fn run_restore(config: &Config, wish: Restore) -> anyhow::Result<Outcome> {
+    let dir = config.data_dir()?;
+    if config.read_only {
+        eprintln!("kenning: `--read-only` and `restore` exclude each other");
+        return Ok(Outcome::Usage);
+    }
+    if !wish.file.is_file() {
+        eprintln!("kenning: there is no file {}", wish.file.display());
+        return Ok(Outcome::NotFound);
+    }
+    if !wish.yes && !may_replace(&dir)? {
+        return Ok(Outcome::Usage);
+    }
+    let verified = match restore(&dir, &wish.file) {
+        Ok(verified) => verified,
+        Err(error) => return Ok(refused("nothing was restored", &error)),
+    };
+    report(wish.json, "restored", "from", &wish.file, verified)
+}
+
+/// Whether there is nothing that would be lost, or the user does not mind.
+fn may_replace(dir: &Path) -> anyhow::Result<bool> {
+    if !dir.join(STORE_FILE).exists() {
+        return Ok(true);
+    }
+    let opened = Storage::open(dir, kenning_engine::Engine::real_sources());
+    let many = opened.and_then(|store| store.reader()?.head()).map(|head| head.0);
+    let lost = match many {
+        Ok(0) => return Ok(true),
+        Ok(many) => format!("the {many} transactions in {}", dir.display()),
+        Err(_) => format!("the damaged store in {}", dir.display()),
+    };
+    if !std::io::stdin().is_terminal() {
+        eprintln!("kenning: this would replace {lost}; `kenning backup` keeps them, `--yes` goes ahead");
+        return Ok(false);
+    }
+    eprint!("This replaces {lost} (`kenning backup` keeps them). Go ahead? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn refused(what: &str, error: &Error) -> Outcome {
+    eprintln!("kenning: {what}: {error}");
+    match error {
+        Error::Invalid { .. } => Outcome::Usage,
+        Error::Unavailable { .. } => Outcome::Busy,
+        _ => Outcome::Failed,
+    }
+}
+
+fn report(
+    as_json: bool,
+    done: &str,
+    direction: &str,
+    file: &Path,
+    verified: Verified,
+) -> anyhow::Result<Outcome> {
+    let Verified { transactions, log_rows, derived_rows } = verified;
+    if as_json {
+        let bytes = std::fs::metadata(file)?.len();
+        let report = json!({
+            "ok": true,
+            "transactions": transactions,
+            "log_rows": log_rows,
+            "derived_rows": derived_rows,
+            "bytes": bytes,
+        });
+        print(&report.to_string())?;
+    } else {
+        print(&format!("{done} {transactions} transactions {direction} {}: all sound", file.display()))?;
+    }
+    Ok(Outcome::Done)
+}
