@@ -218,9 +218,14 @@ impl Backend for Embedded {
     }
 
     fn mend(&self) -> Result<bool, Error> {
+        // The new connection is opened first: without any, SQLite would remove the files beside the main one, and every later
+        // write would take them for another store's.
+        let mut conn = configured(self.connect()?)?;
         // Nobody of this process goes on with pages that it has read before.
         self.idle().clear();
-        mend::mend(&mut configured(self.connect()?)?)
+        let mended = mend::mend(&mut conn);
+        self.put_back(conn);
+        mended
     }
 
     fn checkpoint(&self) -> Result<(), Error> {
