@@ -160,6 +160,15 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Who made a transaction, as the log calls them.
+    pub fn transaction(&self, tx: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
+        self.reader.transaction(tx, self.at, view)
+    }
+
+    /// The transactions that touched an id, oldest first.
+    pub fn transactions_of(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error> {
+        self.reader.touches(entity_type, id, None)
+    }
+
     pub fn origin_of(&self, tx: TxId) -> Result<Option<String>, Error> {
         Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))
     }

@@ -11,8 +11,8 @@ use kenning_engine::{CallKind, Engine};
 use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
-    asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
+    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch, Stop,
+    Usage, asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
@@ -78,6 +78,8 @@ pub(crate) struct Server {
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
     usage: Arc<Usage>,
+    /// The scopes that the client has named in its calls.
+    named_scopes: Arc<NamedScopes>,
     /// Whether a reply has said that no scope is configured.
     told_no_scope: Arc<AtomicBool>,
     /// The scope of calls that name none, as the project has it at each moment.
@@ -94,6 +96,7 @@ impl Server {
         ended: CancellationToken,
     ) -> Server {
         let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
+        let named_scopes = Arc::default();
         // Whoever may only read writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
@@ -108,6 +111,7 @@ impl Server {
             scratch,
             sets,
             usage,
+            named_scopes,
             told_no_scope,
             finder,
             roots,
@@ -130,6 +134,7 @@ impl Server {
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
+            named_scopes: self.named_scopes.clone(),
             told_no_scope: self.told_no_scope.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
         }

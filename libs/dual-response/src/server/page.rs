@@ -130,7 +130,10 @@ mod tests {
             let query = PageQuery::default().sorted(Sort::ascending(field));
             let error = LIMITS.check(&query, &columns()).unwrap_err();
             assert_eq!(error.code().as_str(), "INVALID_SORT", "{field}");
-            assert_eq!(error.to_string(), format!("rows cannot be sorted by {field:?}; they can by id, name"));
+            assert_eq!(
+                error.to_string(),
+                format!("rows cannot be sorted by {field:?}; they can by id, name")
+            );
         }
     }
 

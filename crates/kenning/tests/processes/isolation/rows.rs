@@ -246,11 +246,16 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 }
 
 fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
-    let ask = |arguments: Value, reach, shows| tool("query_graph", asker, arguments, reach, shows);
+    // Where a fact is from stands in the full form only.
+    let ask = |mut arguments: Value, reach, shows| {
+        arguments["detail"] = json!("full");
+        tool("query_graph", asker, arguments, reach, shows)
+    };
     let live = Reach::Live(NOW);
     let one = Shows::One(Kind::Triple);
     let mut calls = vec![
         ask(json!({}), live, TRIPLES),
+        tool("query_graph", asker, json!({}), live, Shows::Some),
         ask(json!({"limit": 3}), live, TRIPLES),
         ask(json!({"subject": COMMON}), live, one),
         ask(json!({"predicate": PREDICATE}), live, one),
@@ -282,7 +287,7 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments: Value, shows| tool("history", asker, arguments, changes, shows);
     let mut calls = vec![
         ask(json!({}), CHANGED),
-        ask(json!({"limit": 3}), CHANGED),
+        ask(json!({"limit": 3, "detail": "full"}), CHANGED),
         ask(json!({"limit": 100, "since_tx_id": world.moments[0].tx}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
