@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match done {
         Ok(outcome) => outcome.into(),
         Err(error) => {
-            eprintln!("kenning: {error:#}");
+            commands::complain(&format!("{error:#}"));
             let outcome = if error.is::<commands::Usage>() { Outcome::Usage } else { Outcome::Failed };
             outcome.into()
         }

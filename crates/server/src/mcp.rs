@@ -62,6 +62,10 @@ pub(crate) const VERSIONS: &[ProtocolVersion] = &[
     ProtocolVersion::V_2026_07_28,
 ];
 
+/// So many resources may a client before 2026-07-28 be subscribed to, and a later one in one subscription: each reads
+/// the log on its own.
+const SUBSCRIBED_MAX: usize = 100;
+
 /// The first revision with structured content, output schemas, titles and links to resources.
 const FIRST_STRUCTURED: ProtocolVersion = ProtocolVersion::V_2025_06_18;
 /// How long a call is silent before its client hears that it goes on, and then again.
@@ -547,7 +551,8 @@ impl ServerHandler for Server {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
-            uris.iter().filter(|uri| resources::Watched::parse(uri).is_some()).cloned().collect()
+            let supported = uris.iter().filter(|uri| resources::Watched::parse(uri).is_some());
+            supported.take(SUBSCRIBED_MAX).cloned().collect()
         });
         Some(accepted)
     }
@@ -575,6 +580,15 @@ impl ServerHandler for Server {
         // A second one would repeat what the first is about to tell, or skip it.
         if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
             return Ok(());
+        }
+        subscribed.retain(|_, subscription| subscription.is_running());
+        if subscribed.len() >= SUBSCRIBED_MAX {
+            return Err(ErrorData::invalid_params(
+                format!(
+                    "there are {SUBSCRIBED_MAX} subscriptions already; `resources/unsubscribe` one first"
+                ),
+                None,
+            ));
         }
         let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
         let scope = self.scope(&context).await?;

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use self::files::{FILE_BYTES_MAX, File, Listed, path_below, read_below};
 use self::in_flight::InFlight;
-use super::{Outcome, print, usage};
+use super::{Outcome, complain, path_on_terminal, print, usage};
 use crate::config::Config;
 
 /// The exit code is 1 if a file could not be taken in, after all others were. Links are named and not followed.
@@ -319,7 +319,7 @@ impl Run<'_> {
             while !self.stopped.load(Ordering::Relaxed)
                 && let Some(file) = next()
             {
-                bar.set_message(file.path.clone());
+                bar.set_message(path_on_terminal(&file.path));
                 let _permit = in_flight.enter(file.bytes);
                 let became = self.take(file, known.get(&file.path));
                 let Taken { report, gone, patterns } = &mut *locked(&done);
@@ -401,19 +401,19 @@ impl Run<'_> {
             return Ok(());
         }
         for (path, why) in report.failed.iter().chain(report.warnings.iter().take(WARNINGS_MAX)) {
-            eprintln!("kenning: {path}: {why}");
+            complain(&format!("{}: {why}", path_on_terminal(path)));
         }
         if let Some(more) = report.warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
-            eprintln!("kenning: {more} more warnings; `--json` gives all");
+            complain(&format!("{more} more warnings; `--json` gives all"));
         }
         for path in &report.links {
-            eprintln!("kenning: {path}: it is a link, and links are not followed");
+            complain(&format!("{}: it is a link, and links are not followed", path_on_terminal(path)));
         }
         for name in &report.twice {
-            eprintln!(
-                "kenning: `{name}` was taken in from a part of this, so its documents are there twice; \
+            complain(&format!(
+                "`{name}` was taken in from a part of this, so its documents are there twice; \
                  `kenning documents {name} --remove` takes that source out"
-            );
+            ));
         }
         let (took, closed) =
             if self.dry_run { ("Would take", "would be closed") } else { ("Took", "closed") };

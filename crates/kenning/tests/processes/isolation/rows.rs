@@ -284,10 +284,14 @@ fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 
 fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let changes = Reach::Changes(NOW);
-    let ask = |arguments: Value, shows| tool("history", asker, arguments, changes, shows);
+    let ask = |mut arguments: Value, shows| {
+        arguments["detail"] = json!("full");
+        tool("history", asker, arguments, changes, shows)
+    };
     let mut calls = vec![
         ask(json!({}), CHANGED),
-        ask(json!({"limit": 3, "detail": "full"}), CHANGED),
+        tool("history", asker, json!({}), changes, Shows::Some),
+        ask(json!({"limit": 3}), CHANGED),
         ask(json!({"limit": 100, "since_tx_id": world.moments[0].tx}), Shows::Some),
         ask(json!({"entity_type": "entry"}), ENTRIES),
         ask(json!({"entity_type": "triple"}), TRIPLES),
