@@ -46,7 +46,8 @@ fn main() -> ExitCode {
 
 /// To stderr, since stdout belongs to the protocol; quiet unless something is wrong.
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error"));
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error,html5ever=off,htmd=off")
+    });
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
