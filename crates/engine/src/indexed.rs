@@ -114,6 +114,7 @@ impl From<Failed> for Error {
     fn from(failed: Failed) -> Error {
         match failed {
             Failed::Store(error) => error,
+            Failed::Index(kenning_retrieval::Error::OutOfTime) => Error::OutOfTime,
             Failed::Index(error) => Error::Unavailable {
                 applied: Applied::No,
                 reason: format!("search is not possible: {error}"),
@@ -160,10 +161,11 @@ impl Indexed {
     pub(crate) fn search(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        self.until_read(|| self.try_search(reader, question, page.clone()))
+        self.until_read(|| self.try_search(reader, deadline, question, page.clone()))
     }
 
     /// The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
@@ -205,6 +207,7 @@ impl Indexed {
     fn try_search(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
@@ -226,7 +229,7 @@ impl Indexed {
             with_nearest: question.with_nearest,
             explain: question.explain,
         };
-        let results = index.search(&asked, page)?;
+        let results = index.search_until(&asked, page, deadline)?;
         let explain = |hit: &Hit| hit.why.as_ref().map(|why| Explanation::new(hit.score, why));
         let found = |hit: &Hit| Match {
             id: Id::from_bits(hit.key),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
@@ -42,11 +43,22 @@ pub struct Snapshot<'a> {
     opened: &'a Opened,
     reader: Box<dyn Reader + 'a>,
     at: TxId,
+    deadline: Option<Instant>,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(opened: &'a Opened, reader: Box<dyn Reader + 'a>, at: TxId) -> Snapshot<'a> {
-        Snapshot { opened, reader, at }
+    pub(crate) fn new(
+        opened: &'a Opened,
+        reader: Box<dyn Reader + 'a>,
+        at: TxId,
+        deadline: Option<Instant>,
+    ) -> Snapshot<'a> {
+        Snapshot { opened, reader, at, deadline }
+    }
+
+    /// When nobody waits for an answer any more.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     pub fn at(&self) -> TxId {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kenning_engine::{CallKind, Engine};
 use kenning_model::ScopeName;
@@ -18,7 +18,7 @@ use rmcp::model::*;
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::elicitation::{self, Answer, Bound, Way};
@@ -89,6 +89,8 @@ pub(crate) struct Server {
     /// The scope of calls that name none, as the project has it at each moment.
     finder: Arc<ScopeFinder>,
     roots: Roots,
+    /// The places of reads that run at the same time.
+    reads: Arc<Semaphore>,
     ended: CancellationToken,
 }
 
@@ -119,6 +121,7 @@ impl Server {
             told_no_scope,
             finder,
             roots,
+            reads: Arc::new(Semaphore::new(reads_at_once())),
             ended,
         }
     }
@@ -210,6 +213,9 @@ impl Server {
         format: Format,
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
+        // What the work itself does after the deadline is for nobody; searches look at it and end.
+        let deadline = Instant::now() + CALL_MAX;
+        let work = move |engine: &Engine| work(&engine.until(deadline));
         let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
         match told(context, work).await {
             Ok(reply) => reply,
@@ -227,10 +233,20 @@ impl Server {
         if let Some(ticket) = &admission.ticket {
             ticket.may_run().await;
         }
-        self.blocking(move |engine| match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
-            Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
-            // A store that does not answer is for the call itself to report.
-            None | Some(Ok(None) | Err(_)) => work(engine),
+        // Waiting for a place counts towards the time of the call. Writes have no part in it, so that they never wait
+        // for a crowd of slow reads.
+        let is_read = admission.ticket.as_ref().is_some_and(|ticket| !ticket.is_write());
+        let place = match is_read {
+            true => self.reads.clone().acquire_owned().await.ok(),
+            false => None,
+        };
+        self.blocking(move |engine| {
+            let _place = place;
+            match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
+                Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
+                // A store that does not answer is for the call itself to report.
+                None | Some(Ok(None) | Err(_)) => work(engine),
+            }
         })
         .await
     }
@@ -245,6 +261,11 @@ impl Server {
             .await
             .map_err(|_| ErrorData::internal_error("Kenning has failed at this; its log says where", None))
     }
+}
+
+/// More reads at once would not end sooner, and would leave writes no processor.
+fn reads_at_once() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The tools of the graph that walk facts as well as documents.

@@ -303,7 +303,7 @@ fn history<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls.extend(world.now().names().map(|name| ask(json!({"id": name}), Shows::Some)));
     calls.push(ask(json!({"id": "acme", "entity_type": "namespace"}), Shows::Some));
     for Moment { tx, time } in &world.moments {
-        let then = json!({"as_of": time, "limit": 100});
+        let then = json!({"as_of": time, "limit": 100, "detail": "full"});
         calls.push(tool("history", asker, then, Reach::Changes(Some(*tx)), CHANGED));
     }
     calls
