@@ -181,8 +181,8 @@ fn new_pattern(pattern: pattern::Pattern, names: &mut Names) -> Pattern {
     }
 }
 
-/// The texts of a pattern stand in its card.
-const PATTERN_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// The texts of a pattern are no longer than those of an entry; replies show less.
+const PATTERN_TEXT_BYTES_MAX: usize = 32 * 1024;
 const RELATED_MAX: usize = 64;
 
 /// What names a thing is short; a file that has a page for a title would be shown with it in every reply.
