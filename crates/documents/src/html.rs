@@ -26,6 +26,9 @@ const DEPTH_MAX: usize = 200;
 /// So many elements may be without their ends: the parser looks through all that are open, for each that opens.
 const OPEN_MAX: usize = 10_000;
 
+/// So many attributes may one element have: the parser compares each with all before it.
+const ATTRIBUTES_MAX: usize = 2000;
+
 /// Elements that have no end, or need none.
 const ENDLESS: &str = " a area base body br col dd dt embed head hr html img input li link meta option p param path \
                        source tbody td tfoot th thead tr track wbr ";
@@ -33,6 +36,9 @@ const ENDLESS: &str = " a area base body br col dd dt embed head hr html img inp
 pub(crate) fn markdown(html: &str) -> Result<String, Error> {
     if is_open_without_end(html) {
         return Err(Error::Html(format!("more than {OPEN_MAX} of its elements have no end")));
+    }
+    if has_many_attributes(html) {
+        return Err(Error::Html(format!("one of its elements has more than {ATTRIBUTES_MAX} attributes")));
     }
     let converter = converter();
     let tree = converter.html_to_tree(html).map_err(|error| Error::Html(error.to_string()))?;
@@ -60,6 +66,46 @@ fn is_open_without_end(html: &str) -> bool {
         }
         open > OPEN_MAX
     })
+}
+
+/// Looks at every tag, as the parser would: a value in quotes is one attribute, whatever is in it. Scripts and styles
+/// have no tags in them.
+fn has_many_attributes(html: &str) -> bool {
+    let bytes = html.as_bytes();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].iter().position(|byte| *byte == b'<').map(|found| at + found) {
+        at = start + 1;
+        if !bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
+            continue;
+        }
+        let name = &bytes[at..];
+        let (mut many, mut is_between, mut after_equals) = (0, false, false);
+        while at < bytes.len() && bytes[at] != b'>' {
+            let byte = bytes[at];
+            at += 1;
+            if after_equals && matches!(byte, b'"' | b'\'') {
+                let end = bytes[at..].iter().position(|end| *end == byte);
+                at = end.map_or(bytes.len(), |end| at + end + 1);
+                (after_equals, is_between) = (false, true);
+            } else if byte.is_ascii_whitespace() || byte == b'/' {
+                is_between |= !after_equals;
+            } else {
+                many += usize::from(is_between);
+                is_between = false;
+                after_equals = byte == b'=';
+            }
+            if many > ATTRIBUTES_MAX {
+                return true;
+            }
+        }
+        for (raw, end) in [("script", "</script"), ("style", "</style")] {
+            if name.len() > raw.len() && name[..raw.len()].eq_ignore_ascii_case(raw.as_bytes()) {
+                let is_end = |here: &[u8]| here.eq_ignore_ascii_case(end.as_bytes());
+                at = bytes[at..].windows(end.len()).position(is_end).map_or(bytes.len(), |found| at + found);
+            }
+        }
+    }
+    false
 }
 
 fn is_deeper(tree: &Rc<Node>, depth_max: usize) -> bool {
@@ -280,6 +326,16 @@ mod tests {
         assert!(markdown(&nested(1000)).is_err());
         assert!(markdown(&nested(1_000_000)).is_err());
         assert!(markdown(&"<p><a name=x><li><br><div></div><rect x=1 />".repeat(11_000)).is_ok());
+    }
+
+    #[test]
+    fn attributes_are_bounded_and_long_values_are_not_attributes() {
+        let attributes = |many: usize| (0..many).map(|number| format!(" a{number}=x")).collect::<String>();
+        assert!(markdown(&format!("<p{}>x</p>", attributes(1900))).is_ok());
+        assert!(markdown(&format!("<p{}>x</p>", attributes(1_000_000))).is_err());
+        assert!(markdown(&format!("<p{}", " a".repeat(1_000_000))).is_err());
+        assert!(markdown(&format!("<p x = '{}' y>x</p>", "> M 0 0 ".repeat(10_000))).is_ok());
+        assert!(markdown(&format!("<script>if(a<b){}</script><p>x</p>", " c d".repeat(10_000))).is_ok());
     }
 
     #[test]

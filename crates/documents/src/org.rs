@@ -114,7 +114,9 @@ fn block(kind: &str, value: &str, lines: &[&str], done: &mut String) {
         "quote" | "verse" | "center" => done.extend(inner.iter().map(|line| format!("> {}\n", inline(line)))),
         // `#+begin_note` and the like set a text apart.
         kind => {
-            let word: String = kind[..1].to_uppercase() + &kind[1..];
+            let mut letters = kind.chars();
+            let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+            let word = first + letters.as_str();
             done.push_str(&format!("{word}:\n\n"));
             done.extend(inner.iter().map(|line| format!("   {}\n", inline(line))));
         }

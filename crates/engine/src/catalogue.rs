@@ -206,7 +206,7 @@ impl Snapshot<'_> {
             with_nearest: false,
             explain: false,
         };
-        let matches = self.patterns().search(self.reader(), &asked, 0..u64::MAX)?;
+        let matches = self.patterns().search(self.reader(), self.deadline(), &asked, 0..u64::MAX)?;
         let rarities = self.patterns().rarities(self.reader(), question.sight, question.text)?;
         let half = rarities.iter().map(|rarity| rarity.idf).sum::<f32>() / 2.0;
         self.with_catalogue(question.sight, |view| {

@@ -55,7 +55,8 @@ impl Snapshot<'_> {
             };
             if !others.scopes.is_empty() {
                 let asked = ask(&others, Some(now));
-                let matches = self.indexed().search(self.reader(), &asked, 0..COUNTED_MAX)?;
+                let matches =
+                    self.indexed().search(self.reader(), self.deadline(), &asked, 0..COUNTED_MAX)?;
                 for hit in matches.hits.iter().filter(|hit| hit.has_word) {
                     if entries.insert(hit.id)
                         && let Some(scope) = self.entry(hit.id)?.and_then(|stored| stored.record.scope())
@@ -65,7 +66,12 @@ impl Snapshot<'_> {
                 }
             }
             if content.documents {
-                let matches = self.sections().search(self.reader(), &ask(sight, None), 0..COUNTED_MAX)?;
+                let matches = self.sections().search(
+                    self.reader(),
+                    self.deadline(),
+                    &ask(sight, None),
+                    0..COUNTED_MAX,
+                )?;
                 sections.extend(matches.hits.iter().filter(|hit| hit.has_word).map(|hit| hit.id));
             }
         }

@@ -124,6 +124,7 @@ impl From<Failed> for Error {
     fn from(failed: Failed) -> Error {
         match failed {
             Failed::Store(error) => error,
+            Failed::Index(kenning_retrieval::Error::OutOfTime) => Error::OutOfTime,
             Failed::Index(error) => Error::Unavailable {
                 applied: Applied::No,
                 reason: format!("search is not possible: {error}"),
@@ -174,13 +175,15 @@ impl Indexed {
     pub(crate) fn search(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        let found = self.until_read(|| unless_busy(self.try_search(reader, question, page.clone())))?;
+        let found =
+            self.until_read(|| unless_busy(self.try_search(reader, deadline, question, page.clone())))?;
         match found {
             Some(found) => Ok(found),
-            None => Ok(self.search_log(reader, question, page)?),
+            None => Ok(self.search_log(reader, deadline, question, page)?),
         }
     }
 
@@ -188,6 +191,7 @@ impl Indexed {
     fn search_log(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
@@ -221,7 +225,7 @@ impl Indexed {
                 index.change(tx.0, key(id, passage), false, Some(version))?;
             }
         }
-        Ok(Matches { is_degraded: true, ..matches(&index, question, page)? })
+        Ok(Matches { is_degraded: true, ..matches(&index, deadline, question, page)? })
     }
 
     /// Reads the whole log into memory, for as long as another process does not get on with the index.
@@ -287,6 +291,7 @@ impl Indexed {
     fn try_search(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Failed> {
@@ -294,7 +299,7 @@ impl Indexed {
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
-        let matches = matches(index, question, page)?;
+        let matches = matches(index, deadline, question, page)?;
         let is_wanting = index.tail().changes() >= TAIL_MAX || matches.is_degraded;
         drop(state);
         if is_wanting {
@@ -686,7 +691,12 @@ fn unless_busy<T>(done: Result<T, Failed>) -> Result<Option<T>, Failed> {
 }
 
 /// A page of what an index has for a question.
-fn matches(index: &Index, question: &Asked<'_>, page: Range<u64>) -> Result<Matches, Failed> {
+fn matches(
+    index: &Index,
+    deadline: Option<Instant>,
+    question: &Asked<'_>,
+    page: Range<u64>,
+) -> Result<Matches, Failed> {
     let groups = question.sight.groups();
     let valid_at = question.visible_at.map(|now| now.as_millisecond());
     let at = question.sight.at.0;
@@ -701,7 +711,7 @@ fn matches(index: &Index, question: &Asked<'_>, page: Range<u64>) -> Result<Matc
         with_nearest: question.with_nearest,
         explain: question.explain,
     };
-    let results = index.search(&asked, page)?;
+    let results = index.search_until(&asked, page, deadline)?;
     let found = |hit: &Hit| Match {
         id: Id::from_bits(hit.key),
         passage: (hit.key >> PASSAGE_SHIFT) as usize,

@@ -1,5 +1,6 @@
 //! Taking a file in: from its bytes to one transaction, or to none if it is there already.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use kenning_documents::pattern::{self, Difficulty, Parsed};
@@ -115,23 +116,34 @@ impl Intake {
     }
 
     fn prepared(&self, path: &str, hash: String, parsed: Parsed) -> Prepared {
-        let Parsed { document, pattern, warnings } = parsed;
-        let title = bounded(document.title);
+        let Parsed { document, pattern, mut warnings } = parsed;
+        let about = document.about;
+        let mut names = Names::new(document.sections.len());
+        let title = names.repeated("title", document.title);
+        let mut label = |what, value: Option<String>| value.map(|value| names.repeated(what, value));
+        let doc_tag = label("doc_tag", about.doc_tag).unwrap_or_else(|| self.doc_tag.clone());
+        let repository = label("repository", about.repository);
+        let environment = label("environment", about.environment);
+        let tags = names.tags(about.tags);
+        let pattern = pattern.map(|pattern| Box::new(new_pattern(pattern, &mut names)));
+        let sections = document.sections.into_iter();
+        let sections = sections.map(|section| new_section(&title, section, &mut names)).collect();
+        warnings.extend(names.warning());
         let document = NewDocument {
             scope: self.scope,
             source: self.source.clone(),
             path: path.to_owned(),
-            doc_tag: document.about.doc_tag.map_or_else(|| self.doc_tag.clone(), bounded),
-            tags: document.about.tags.into_iter().map(bounded).collect(),
-            repository: document.about.repository.map(bounded),
-            environment: document.about.environment.map(bounded),
-            updated: document.about.updated,
+            doc_tag,
+            tags,
+            repository,
+            environment,
+            updated: about.updated,
             root: self.root.clone(),
             default_tag: self.doc_tag.clone(),
             catalogue: self.kind == DocumentKind::Pattern,
-            pattern: pattern.map(new_pattern).map(Box::new),
+            pattern,
             hash,
-            sections: document.sections.into_iter().map(|section| new_section(&title, section)).collect(),
+            sections,
             title,
         };
         Prepared { document, warnings }
@@ -149,29 +161,97 @@ impl Intake {
     }
 }
 
-fn new_pattern(pattern: pattern::Pattern) -> Pattern {
+fn new_pattern(pattern: pattern::Pattern, names: &mut Names) -> Pattern {
+    let mut text = |what, text: String| names.cut_to(what, text, PATTERN_TEXT_BYTES_MAX);
+    let [summary, description] =
+        [("summary", pattern.summary), ("description", pattern.description)].map(|(what, it)| text(what, it));
+    let use_when = pattern.use_when.map(|it| text("use_when", it));
+    let avoid_when = pattern.avoid_when.map(|it| text("avoid_when", it));
+    let mut name = |what, name: String| names.cut_to(what, name, NAME_BYTES_MAX);
+    let related = pattern.related.into_iter().take(RELATED_MAX);
     Pattern {
-        id: pattern.id,
-        summary: pattern.summary,
-        description: pattern.description,
-        category: pattern.category,
+        id: name("id", pattern.id),
+        category: name("category", pattern.category),
+        related: related.map(|id| name("related", id)).collect(),
         difficulty: pattern.difficulty.map(Difficulty::as_str).map(str::to_owned),
-        related: pattern.related,
-        use_when: pattern.use_when,
-        avoid_when: pattern.avoid_when,
+        summary,
+        description,
+        use_when,
+        avoid_when,
     }
 }
 
+/// The texts of a pattern are no longer than those of an entry; replies show less.
+const PATTERN_TEXT_BYTES_MAX: usize = 32 * 1024;
+const RELATED_MAX: usize = 64;
+
 /// What names a thing is short; a file that has a page for a title would be shown with it in every reply.
 const NAME_BYTES_MAX: usize = 512;
+/// What the sections of a file repeat of it (title, headings above them, tags, labels) takes about this many bytes
+/// together. Only files of thousands of sections get shorter names than `NAME_BYTES_MAX` by this.
+const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// So many names are repeated in a section: its title, six headings, three labels and its tags.
+const REPEATED_NAMES: usize = 8;
+/// The tags of a file together are no longer than so many names.
+const TAGS_NAMES_MAX: usize = 4;
 
-fn bounded(mut name: String) -> String {
-    name.truncate(name.floor_char_boundary(NAME_BYTES_MAX.min(name.len())));
-    name
+/// Cuts names, and notes what was cut for the author of the file.
+struct Names {
+    /// For what every section repeats.
+    bytes_max: usize,
+    cut: BTreeSet<&'static str>,
 }
 
-fn new_section(title: &str, mut section: Section) -> NewSection {
-    section.heading_path = section.heading_path.into_iter().map(bounded).collect();
+impl Names {
+    fn new(sections: usize) -> Names {
+        let bytes_max = REPEATED_BYTES_MAX / REPEATED_NAMES / sections.max(1);
+        Names { bytes_max: bytes_max.clamp(16, NAME_BYTES_MAX), cut: BTreeSet::new() }
+    }
+
+    fn cut_to(&mut self, what: &'static str, mut name: String, bytes_max: usize) -> String {
+        if name.len() > bytes_max {
+            self.cut.insert(what);
+            name.truncate(name.floor_char_boundary(bytes_max));
+        }
+        name
+    }
+
+    fn repeated(&mut self, what: &'static str, name: String) -> String {
+        self.cut_to(what, name, self.bytes_max)
+    }
+
+    fn tags(&mut self, tags: Vec<String>) -> Vec<String> {
+        let all = tags.len();
+        let mut room = TAGS_NAMES_MAX * self.bytes_max;
+        let mut kept = Vec::new();
+        for tag in tags {
+            let tag = self.repeated("tags", tag);
+            let Some(left) = room.checked_sub(tag.len()) else { break };
+            room = left;
+            kept.push(tag);
+        }
+        if kept.len() < all {
+            self.cut.insert("tags");
+        }
+        kept
+    }
+
+    fn warning(&self) -> Option<String> {
+        let names: Vec<&str> = self.cut.iter().copied().collect();
+        (!names.is_empty()).then(|| {
+            let bytes_max = self.bytes_max;
+            format!("too long and cut (a name may have {bytes_max} bytes): {}", names.join(", "))
+        })
+    }
+}
+
+fn new_section(title: &str, mut section: Section, names: &mut Names) -> NewSection {
+    if let Some(own) = section.heading_path.pop() {
+        section.heading_path =
+            section.heading_path.into_iter().map(|above| names.repeated("headings", above)).collect();
+        section.heading_path.push(names.cut_to("headings", own, NAME_BYTES_MAX));
+    }
+    section.anchor = names.cut_to("headings", section.anchor, NAME_BYTES_MAX);
     // The first heading is most often the title, or the title of a web page goes on with the name of its site; it is not
     // said twice.
     let is_title = |first: &str| {
@@ -200,5 +280,49 @@ fn new_section(title: &str, mut section: Section) -> NewSection {
         parent: section.parent,
         links: section.links.into_iter().map(|link| Link { path: link.path, anchor: link.anchor }).collect(),
         mentions: section.mentions.into_iter().map(mention).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(text: String) -> Prepared {
+        let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
+        let (scope, kind, root) = (ScopeId::GLOBAL_DEFAULT, DocumentKind::Plain, String::new());
+        let intake = Intake { actor, origin, scope, source, kind, doc_tag, root };
+        let prepared = intake.prepare("a.md", Format::Markdown, text.into_bytes(), &|_| None, None);
+        prepared.expect("a good file").expect("it is new")
+    }
+
+    #[test]
+    fn long_names_of_a_file_are_cut_and_said() {
+        let long = "x".repeat(4 << 20);
+        let tags = vec!["t".repeat(600); 200].join(", ");
+        let front = format!("---\ntitle: {long}\ndoc_tag: {long}\nrepository: {long}\ntags: [{tags}]\n---\n");
+        let Prepared { document, warnings } =
+            prepared(format!("{front}# {long}\n\nText.\n\n## Short\n\nMore.\n"));
+        assert_eq!(
+            warnings,
+            ["too long and cut (a name may have 512 bytes): doc_tag, headings, repository, tags, title"]
+        );
+        let names = [&document.title, &document.doc_tag].into_iter().chain(&document.repository);
+        let headings = document.sections.iter().flat_map(|section| &section.heading_path);
+        assert!(names.chain(headings).chain(&document.tags).all(|name| name.len() <= NAME_BYTES_MAX));
+        assert_eq!(document.tags.len(), TAGS_NAMES_MAX);
+        assert_eq!(prepared("# Title\n\nText.\n".to_owned()).warnings, [""; 0]);
+    }
+
+    #[test]
+    fn sections_repeat_little_of_a_file_however_many_they_are() {
+        let (long, tag) = ("y".repeat(500), "t".repeat(500));
+        let front = format!("---\ntitle: {long}\ntags: [{tag}, {tag}, {tag}]\nrepository: {long}\n---\n");
+        let text = format!("{front}# {long}\n\n## {long}\n\n{}", "### a\n\nb\n\n".repeat(10_000));
+        let Prepared { document, warnings } = prepared(text);
+        let of_section = |section: &NewSection| section.heading_path.iter().map(String::len).sum::<usize>();
+        let of_document = document.tags.iter().map(String::len).sum::<usize>() + document.doc_tag.len();
+        let repeated: usize = document.sections.iter().map(|section| of_section(section) + of_document).sum();
+        assert!(document.sections.len() >= 10_000 && repeated <= 2 * REPEATED_BYTES_MAX, "{repeated} bytes");
+        assert_eq!(warnings.len(), 1);
     }
 }

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
 
 use kenning_model::{EntityType, Id, Timestamp, TxId};
 use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified, View};
@@ -58,6 +59,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     /// The newest transaction that snapshots may show.
     as_of: Option<TxId>,
+    /// When nobody waits for an answer any more; a search then ends with an error.
+    deadline: Option<Instant>,
 }
 
 /// What all copies of an engine have together.
@@ -111,18 +114,28 @@ impl Engine {
             watching: AtomicBool::new(false),
         };
         let (embedder, shared) = (Arc::default(), Arc::new(shared));
-        Engine { dir, sources, embedder, creates: true, shared, as_of: None }
+        Engine { dir, sources, embedder, creates: true, shared, as_of: None, deadline: None }
     }
 
     /// The same engine for a reader to whom this transaction is the newest.
     pub fn as_of(&self, newest: TxId) -> Engine {
+        Engine { as_of: Some(newest), ..self.copy() }
+    }
+
+    /// The same engine for a call whose answer nobody waits for after this moment.
+    pub fn until(&self, deadline: Instant) -> Engine {
+        Engine { deadline: Some(deadline), ..self.copy() }
+    }
+
+    fn copy(&self) -> Engine {
         Engine {
             dir: self.dir.clone(),
             sources: self.sources.clone(),
             embedder: self.embedder.clone(),
             creates: self.creates,
             shared: self.shared.clone(),
-            as_of: Some(newest),
+            as_of: self.as_of,
+            deadline: self.deadline,
         }
     }
 
@@ -195,7 +208,7 @@ impl Engine {
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(opened, reader, store, at))
+        Ok(Snapshot::new(opened, reader, store, at, self.deadline))
     }
 
     /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.

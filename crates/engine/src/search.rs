@@ -240,7 +240,7 @@ impl Snapshot<'_> {
             with_nearest: false,
             explain: true,
         };
-        let matches = self.sections().search(self.reader(), &asked, page)?;
+        let matches = self.sections().search(self.reader(), self.deadline(), &asked, page)?;
         let hit = |found: Match| PassageHit {
             section: found.id,
             passage: found.passage,
@@ -263,7 +263,7 @@ impl Snapshot<'_> {
             let hits = hits.into_iter().map(|stored| EntryHit { stored, explanation: None }).collect();
             return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });
         }
-        let matches = self.indexed().search(self.reader(), &question.into(), page)?;
+        let matches = self.indexed().search(self.reader(), self.deadline(), &question.into(), page)?;
         let mut hits = Vec::with_capacity(matches.hits.len());
         for Match { id, explanation, .. } in matches.hits {
             let missing =

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
@@ -43,6 +44,7 @@ pub struct Snapshot<'a> {
     reader: Box<dyn Reader + 'a>,
     store: StoreId,
     at: TxId,
+    deadline: Option<Instant>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -51,13 +53,19 @@ impl<'a> Snapshot<'a> {
         reader: Box<dyn Reader + 'a>,
         store: StoreId,
         at: TxId,
+        deadline: Option<Instant>,
     ) -> Snapshot<'a> {
-        Snapshot { opened, reader, store, at }
+        Snapshot { opened, reader, store, at, deadline }
     }
 
     /// The store that is read. What was read from another, before a restore, does not hold here.
     pub fn store(&self) -> StoreId {
         self.store
+    }
+
+    /// When nobody waits for an answer any more.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// The checksum of the transaction as of which answers hold.
@@ -176,6 +184,15 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Who made a transaction, as the log calls them.
+    pub fn transaction(&self, tx: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
+        self.reader.transaction(tx, self.at, view)
+    }
+
+    /// The transactions that touched an id, oldest first.
+    pub fn transactions_of(&self, entity_type: EntityType, id: Id) -> Result<Vec<TxId>, Error> {
+        self.reader.touches(entity_type, id, None)
+    }
+
     pub fn origin_of(&self, tx: TxId) -> Result<Option<String>, Error> {
         Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))
     }

@@ -70,7 +70,12 @@ impl Snapshot<'_> {
                     known_words_only: by != By::Meaning,
                     explain: false,
                 };
-                self.indexed().search(self.reader(), &(&question).into(), 0..BEST_MAX_BY_WORDS as u64)
+                self.indexed().search(
+                    self.reader(),
+                    self.deadline(),
+                    &(&question).into(),
+                    0..BEST_MAX_BY_WORDS as u64,
+                )
             };
             let (by_both, by_meaning) = (ask(By::WordsAndMeaning)?, ask(By::Meaning)?);
             found.is_degraded |= by_both.is_degraded;

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     match done {
         Ok(outcome) => outcome.into(),
         Err(error) => {
-            eprintln!("kenning: {error:#}");
+            commands::complain(&format!("{error:#}"));
             let outcome = if error.is::<commands::Usage>() { Outcome::Usage } else { Outcome::Failed };
             outcome.into()
         }
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
 
 /// To stderr, since stdout belongs to the protocol; quiet unless something is wrong.
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error"));
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error,html5ever=off,htmd=off")
+    });
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Id, ScopeId, Timestamp, clean, fold};
 
+/// So much of a heading is shown.
+const HEADING_BYTES_MAX: usize = 512;
+
 /// One version of a document, as the log holds it. Its text is in its sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
@@ -102,9 +105,10 @@ pub struct Section {
 }
 
 impl Section {
-    /// `Snapshots > Deleting a snapshot`
+    /// `Snapshots > Deleting a snapshot`, bounded: what an older Kenning took in may have names of any length.
     pub fn title(&self) -> String {
-        self.heading_path.iter().map(|heading| clean(heading)).collect::<Vec<_>>().join(" > ")
+        let heading = |heading: &String| clean(&heading[..heading.floor_char_boundary(HEADING_BYTES_MAX)]);
+        self.heading_path.iter().map(heading).collect::<Vec<_>>().join(" > ")
     }
 }
 

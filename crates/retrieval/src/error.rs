@@ -7,6 +7,8 @@ pub enum Error {
     Io(#[from] io::Error),
     #[error("the index is damaged: {what}")]
     Damaged { what: &'static str },
+    #[error("the time for the question is over")]
+    OutOfTime,
     #[error("it was told to stop")]
     Stopped,
     #[cfg(feature = "minilm")]

@@ -4,6 +4,7 @@
 //! answer, and an answer as of an earlier moment never changes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::document::LABEL;
 use crate::embed;
@@ -40,6 +41,8 @@ const EVERYWHERE_TEXTS_MIN: i64 = 20;
 pub(crate) struct Survey {
     pub parts: Vec<SurveyedPart>,
     pub population: Population,
+    /// When nobody waits for the answer any more.
+    deadline: Option<Instant>,
 }
 
 pub(crate) struct SurveyedPart {
@@ -79,17 +82,26 @@ impl SurveyedPart {
 }
 
 impl Survey {
-    pub(crate) fn new(index: &Index, sight: &Sight<'_>) -> Result<Survey, Error> {
+    pub(crate) fn new(index: &Index, sight: &Sight<'_>, deadline: Option<Instant>) -> Result<Survey, Error> {
         let mut population = Population::default();
         let mut parts = Vec::with_capacity(index.segments.len() + 1);
         for number in 0..=index.segments.len() as u32 {
             parts.push(in_part!(index, number, part => SurveyedPart::new(part, sight, &mut population)?));
         }
-        Ok(Survey { parts, population })
+        Ok(Survey { parts, population, deadline })
+    }
+
+    /// Asked before every term and every share of the texts: work ends soon after its time is over.
+    pub(crate) fn check_time(&self) -> Result<(), Error> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(Error::OutOfTime),
+            _ => Ok(()),
+        }
     }
 
     /// Everything in sight that has a term. `links` are what may come after it, if that is of interest.
     fn find(&self, index: &Index, text: &str, links: &[Link], title_only: bool) -> Result<Found, Error> {
+        self.check_time()?;
         let mut found = Found { parts: Vec::new(), df: 0, bigram_df: vec![0; links.len()] };
         for (surveyed, number) in self.parts.iter().zip(0..) {
             let mut occurrences =
@@ -405,7 +417,7 @@ impl Index {
 
     /// The terms of a question, each once, and how rare each is in sight; the rarest is what nobody uses.
     pub fn rarities(&self, text: &str, sight: &Sight<'_>) -> Result<Vec<Rarity>, Error> {
-        let survey = Survey::new(self, sight)?;
+        let survey = Survey::new(self, sight, None)?;
         let mut terms = lex::question_terms(text);
         terms.sort();
         terms.dedup();

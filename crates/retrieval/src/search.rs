@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use crate::document::label_term;
 use crate::error::Error;
@@ -158,7 +159,17 @@ impl Index {
     /// Every version that is live at the moment, may be seen, and shares a word with the question or means much the
     /// same; without a text, everything that may be seen, newest first.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Results, Error> {
-        let survey = Survey::new(self, &question.sight)?;
+        self.search_until(question, page, None)
+    }
+
+    /// As `search`; ends with an error soon after the deadline.
+    pub fn search_until(
+        &self,
+        question: &Question<'_>,
+        page: Range<u64>,
+        deadline: Option<Instant>,
+    ) -> Result<Results, Error> {
+        let survey = Survey::new(self, &question.sight, deadline)?;
         let sides = [(question.title, true), (question.text, false)];
         let asks = sides
             .into_iter()
@@ -216,7 +227,10 @@ impl Index {
                 first = next;
             }
         }
-        let score = |share: Share<'_>| in_part!(self, share.part, part => score(part, share, question, asks));
+        let score = |share: Share<'_>| {
+            survey.check_time()?;
+            in_part!(self, share.part, part => score(part, share, question, asks))
+        };
         let many: u32 = shares.iter().map(|share| share.within.many).sum();
         // Words alone take less time than it takes to share them out.
         if question.by == By::Words || many < THREAD_MIN || *THREADS == 1 {

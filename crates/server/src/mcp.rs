@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kenning_engine::{CallKind, Engine};
 use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, ResultSets, SETS_FILE, Scratch, Stop, Usage,
-    asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
+    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch, Stop,
+    Usage, asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::elicitation::{self, Answer, Bound, Way};
@@ -62,6 +62,10 @@ pub(crate) const VERSIONS: &[ProtocolVersion] = &[
     ProtocolVersion::V_2026_07_28,
 ];
 
+/// So many resources may a client before 2026-07-28 be subscribed to, and a later one in one subscription: each reads
+/// the log on its own.
+const SUBSCRIBED_MAX: usize = 100;
+
 /// The first revision with structured content, output schemas, titles and links to resources.
 const FIRST_STRUCTURED: ProtocolVersion = ProtocolVersion::V_2025_06_18;
 /// How long a call is silent before its client hears that it goes on, and then again.
@@ -78,11 +82,15 @@ pub(crate) struct Server {
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
     usage: Arc<Usage>,
+    /// The scopes that the client has named in its calls.
+    named_scopes: Arc<NamedScopes>,
     /// Whether a reply has said that no scope is configured.
     told_no_scope: Arc<AtomicBool>,
     /// The scope of calls that name none, as the project has it at each moment.
     finder: Arc<ScopeFinder>,
     roots: Roots,
+    /// The places of reads that run at the same time.
+    reads: Arc<Semaphore>,
     ended: CancellationToken,
 }
 
@@ -94,6 +102,7 @@ impl Server {
         ended: CancellationToken,
     ) -> Server {
         let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
+        let named_scopes = Arc::default();
         // Whoever may only read writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
@@ -108,9 +117,11 @@ impl Server {
             scratch,
             sets,
             usage,
+            named_scopes,
             told_no_scope,
             finder,
             roots,
+            reads: Arc::new(Semaphore::new(reads_at_once())),
             ended,
         }
     }
@@ -130,6 +141,7 @@ impl Server {
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
+            named_scopes: self.named_scopes.clone(),
             told_no_scope: self.told_no_scope.clone(),
             ..Caller::new(actor.as_deref(), origin, scope)
         }
@@ -201,6 +213,9 @@ impl Server {
         format: Format,
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
+        // What the work itself does after the deadline is for nobody; searches look at it and end.
+        let deadline = Instant::now() + CALL_MAX;
+        let work = move |engine: &Engine| work(&engine.until(deadline));
         let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
         match told(context, work).await {
             Ok(reply) => reply,
@@ -218,10 +233,20 @@ impl Server {
         if let Some(ticket) = &admission.ticket {
             ticket.may_run().await;
         }
-        self.blocking(move |engine| match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
-            Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
-            // A store that does not answer is for the call itself to report.
-            None | Some(Ok(None) | Err(_)) => work(engine),
+        // Waiting for a place counts towards the time of the call. Writes have no part in it, so that they never wait
+        // for a crowd of slow reads.
+        let is_read = admission.ticket.as_ref().is_some_and(|ticket| !ticket.is_write());
+        let place = match is_read {
+            true => self.reads.clone().acquire_owned().await.ok(),
+            false => None,
+        };
+        self.blocking(move |engine| {
+            let _place = place;
+            match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
+                Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
+                // A store that does not answer is for the call itself to report.
+                None | Some(Ok(None) | Err(_)) => work(engine),
+            }
         })
         .await
     }
@@ -236,6 +261,11 @@ impl Server {
             .await
             .map_err(|_| ErrorData::internal_error("Kenning has failed at this; its log says where", None))
     }
+}
+
+/// More reads at once would not end sooner, and would leave writes no processor.
+fn reads_at_once() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The tools of the graph that walk facts as well as documents.
@@ -542,7 +572,8 @@ impl ServerHandler for Server {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
-            uris.iter().filter(|uri| resources::Watched::parse(uri).is_some()).cloned().collect()
+            let supported = uris.iter().filter(|uri| resources::Watched::parse(uri).is_some());
+            supported.take(SUBSCRIBED_MAX).cloned().collect()
         });
         Some(accepted)
     }
@@ -570,6 +601,15 @@ impl ServerHandler for Server {
         // A second one would repeat what the first is about to tell, or skip it.
         if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
             return Ok(());
+        }
+        subscribed.retain(|_, subscription| subscription.is_running());
+        if subscribed.len() >= SUBSCRIBED_MAX {
+            return Err(ErrorData::invalid_params(
+                format!(
+                    "there are {SUBSCRIBED_MAX} subscriptions already; `resources/unsubscribe` one first"
+                ),
+                None,
+            ));
         }
         let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
         let scope = self.scope(&context).await?;

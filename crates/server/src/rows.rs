@@ -3,16 +3,30 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use kenning_tools::ResultSets;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 const PATH: &str = "/resources";
+
+/// So many connections at once; a viewer needs one or two.
+const CONNECTIONS_MAX: usize = 64;
+/// So long may the head of a request take to arrive, also of the next one on an idle connection.
+const HEADER_MAX: Duration = Duration::from_secs(10);
+/// So long may a connection last. A million rows take a few seconds.
+const CONNECTION_MAX: Duration = Duration::from_secs(120);
+/// The pause after the system has refused a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// A place where rows can be asked for.
 pub struct RowsListener {
@@ -39,8 +53,29 @@ impl RowsListener {
         let Ok(Some(rows)) = router else { return };
         let guard = middleware::from_fn_with_state(self.address, only_from_here);
         let app = Router::new().nest(PATH, rows).layer(guard);
-        if let Err(error) = axum::serve(self.listener, app).await {
-            tracing::warn!("rows are not served any more: {error}");
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            // Further connections wait in the queue of the system.
+            let Ok(place) = room.clone().acquire_owned().await else { return };
+            let connection = match self.listener.accept().await {
+                Ok((connection, _)) => connection,
+                // There may be no file handles left, and there will be again.
+                Err(error) => {
+                    tracing::warn!("a connection for rows was not taken: {error}");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            };
+            let app = app.clone();
+            tokio::spawn(async move {
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEADER_MAX)
+                    .serve_connection(TokioIo::new(connection), TowerToHyperService::new(app));
+                // A client that breaks off is its own affair; one that never ends is cut off.
+                let _ = tokio::time::timeout(CONNECTION_MAX, served).await;
+                drop(place);
+            });
         }
     }
 }

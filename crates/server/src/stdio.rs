@@ -524,3 +524,35 @@ async fn write_line<W: AsyncWrite + Unpin>(
     output.write_all(&line).await?;
     output.flush().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_line_is_a_message_or_gets_an_error() {
+        const LINES: [&str; 5] = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"store","arguments":{"topic":"a","content":"b"}}}"#,
+            r#"{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+            r#"[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"m"}}]"#,
+            r#"{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"knowledge://entries?limit=5"}}"#,
+        ];
+        kenning_testkit::fuzz::run("JSON-RPC line", &LINES, |input| {
+            let mut search = IdSearch::default();
+            search.read(input);
+            search.found();
+            let messages = match parse(input) {
+                Ok(Value::Array(messages)) => messages,
+                Ok(message) => vec![message],
+                Err(_) => return,
+            };
+            for message in messages {
+                if let Err(complaint) = read_message(message) {
+                    let id = &complaint.id;
+                    assert!(id.is_null() || id.is_string() || id.is_number(), "an error has an id: {id}");
+                }
+            }
+        });
+    }
+}

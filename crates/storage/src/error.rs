@@ -41,6 +41,9 @@ pub enum Error {
     /// The client took the call back before it had its place in the queue of commits.
     #[error("the call was cancelled before it was written")]
     Cancelled,
+    /// A question took longer than anyone waits for its answer.
+    #[error("the time for the call is over")]
+    OutOfTime,
     #[error("the store has schema {found}; this program knows {known}")]
     NewerSchema { found: i64, known: i64 },
     #[error("{what}")]

@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod damage;
 #[cfg(unix)]
 pub mod fault;
+pub mod fuzz;
 pub mod measure;
 pub mod transcript;
 

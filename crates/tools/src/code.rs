@@ -282,6 +282,7 @@ impl From<Error> for Stop {
             }
             Error::Cancelled => Stop::new(Code::Timeout, "the call was cancelled before it was written")
                 .with("outcome", json!("not_applied")),
+            Error::OutOfTime => Stop::new(Code::Timeout, "the time for the call is over; ask for less"),
             Error::NewerSchema { found, known } => Stop::new(
                 Code::InternalError,
                 format!("the store was written by a newer Kenning (schema {found}, this one knows {known}); update Kenning"),

@@ -4,6 +4,7 @@
 mod arguments;
 mod code;
 mod compat;
+mod disclosure;
 mod dispatch;
 mod documents;
 mod elsewhere;
@@ -23,6 +24,7 @@ mod tool;
 mod usage;
 
 pub use code::{Code, Stop};
+pub use disclosure::NamedScopes;
 pub use dispatch::{Access, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};

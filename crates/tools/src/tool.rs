@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::Moment;
+use crate::disclosure::{NamedScopes, refusal};
 use crate::lenient::Empty;
 use crate::project::{DefaultScope, Project, ScopeFinder};
 use crate::scratch::Scratch;
@@ -163,6 +164,8 @@ pub struct Caller {
     pub refusal: Option<Stop>,
     /// The project that the caller works in, which may name the scopes that are made from it.
     pub project: Arc<Project>,
+    /// What refusals may speak of besides what the scope sees.
+    pub named_scopes: Arc<NamedScopes>,
     /// Whoever owns the data sees the history of every scope.
     pub is_owner: bool,
     /// Whether the graph may be used.
@@ -203,6 +206,7 @@ impl Caller {
             told_no_scope: Arc::default(),
             refusal: None,
             project: Arc::default(),
+            named_scopes: Arc::default(),
             is_owner: false,
             has_graph: true,
             scratch: Arc::default(),
@@ -316,6 +320,9 @@ impl Context<'_> {
     pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
         let text = named.unwrap_or(&self.caller.scope);
         let name = scope_name(text).map_err(|stop| self.name_scopes(text).unwrap_or(stop))?;
+        if named.is_some() {
+            self.caller.named_scopes.add(&name);
+        }
         if name == ScopeName::global_default() {
             return Ok(name);
         }
@@ -417,9 +424,10 @@ impl Context<'_> {
             keyed,
         };
         let committed = match &self.caller.turn {
-            Some(turn) => self.engine.commit_in_turn(request, turn)?,
-            None => self.engine.commit(request)?,
+            Some(turn) => self.engine.commit_in_turn(request, turn),
+            None => self.engine.commit(request),
         };
+        let committed = committed.map_err(|error| refusal(self, error))?;
         match &committed.again {
             Some(reply) => serde_json::from_str(reply)
                 .map_err(|_| Stop::new(Code::InternalError, "the remembered reply can't be read")),

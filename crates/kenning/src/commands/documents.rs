@@ -7,7 +7,7 @@ use kenning_storage::{Request, Write};
 use kenning_tools::scope_name;
 use serde_json::json;
 
-use super::{Outcome, counted_documents, existing_store, line, print, usage};
+use super::{Outcome, complain, counted_documents, existing_store, line, print, usage};
 use crate::config::Config;
 
 /// Without a source, all sources of the scope.
@@ -49,7 +49,7 @@ pub fn run(config: &Config, documents: Documents) -> anyhow::Result<Outcome> {
             true => String::new(),
             false => format!("; there are {}", names.join(", ")),
         };
-        eprintln!("kenning: `{scope}` has no documents of a source `{source}`{there_are}");
+        complain(&format!("`{scope}` has no documents of a source `{source}`{there_are}"));
         return Ok(Outcome::NotFound);
     }
     let found = of_source(&snapshot, number, source)?;

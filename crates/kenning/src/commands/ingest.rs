@@ -19,9 +19,9 @@ use kenning_model::{ScopeId, ScopeName, Timestamp};
 use kenning_tools::scope_name;
 use serde_json::json;
 
-use self::files::{File, Listed, path_below};
+use self::files::{FILE_BYTES_MAX, File, Listed, path_below, read_below};
 use self::in_flight::InFlight;
-use super::{Outcome, print, usage};
+use super::{Outcome, complain, path_on_terminal, print, usage};
 use crate::config::Config;
 
 /// The exit code is 1 if a file could not be taken in, after all others were. Links are named and not followed.
@@ -319,7 +319,7 @@ impl Run<'_> {
             while !self.stopped.load(Ordering::Relaxed)
                 && let Some(file) = next()
             {
-                bar.set_message(file.path.clone());
+                bar.set_message(path_on_terminal(&file.path));
                 let _permit = in_flight.enter(file.bytes);
                 let became = self.take(file, known.get(&file.path));
                 let Taken { report, gone, patterns } = &mut *locked(&done);
@@ -351,8 +351,8 @@ impl Run<'_> {
     }
 
     fn take(&self, file: &File, known: Option<&KnownDocument>) -> anyhow::Result<Became> {
-        let bytes = match std::fs::read(&file.at) {
-            Ok(bytes) => bytes,
+        let (bytes, about) = match read_below(&self.base, Path::new(&file.path), FILE_BYTES_MAX) {
+            Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Became::Gone),
             Err(error) => return Err(error).context("it can't be read"),
         };
@@ -364,7 +364,7 @@ impl Run<'_> {
         };
         let Prepared { mut document, warnings } = prepared;
         let pattern = document.pattern.as_ref().map(|pattern| pattern.id.clone());
-        document.updated = document.updated.or_else(|| modified(&file.at));
+        document.updated = document.updated.or_else(|| modified(&about));
         if !self.dry_run {
             self.intake.put(self.engine, document)?;
         }
@@ -401,19 +401,19 @@ impl Run<'_> {
             return Ok(());
         }
         for (path, why) in report.failed.iter().chain(report.warnings.iter().take(WARNINGS_MAX)) {
-            eprintln!("kenning: {path}: {why}");
+            complain(&format!("{}: {why}", path_on_terminal(path)));
         }
         if let Some(more) = report.warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
-            eprintln!("kenning: {more} more warnings; `--json` gives all");
+            complain(&format!("{more} more warnings; `--json` gives all"));
         }
         for path in &report.links {
-            eprintln!("kenning: {path}: it is a link, and links are not followed");
+            complain(&format!("{}: it is a link, and links are not followed", path_on_terminal(path)));
         }
         for name in &report.twice {
-            eprintln!(
-                "kenning: `{name}` was taken in from a part of this, so its documents are there twice; \
+            complain(&format!(
+                "`{name}` was taken in from a part of this, so its documents are there twice; \
                  `kenning documents {name} --remove` takes that source out"
-            );
+            ));
         }
         let (took, closed) =
             if self.dry_run { ("Would take", "would be closed") } else { ("Took", "closed") };
@@ -435,8 +435,8 @@ impl Run<'_> {
 }
 
 /// When the file was changed last. Where the system does not tell, the time of the run stands for it.
-fn modified(file: &Path) -> Option<Timestamp> {
-    let modified = Timestamp::try_from(file.metadata().ok()?.modified().ok()?).ok()?;
+fn modified(about: &std::fs::Metadata) -> Option<Timestamp> {
+    let modified = Timestamp::try_from(about.modified().ok()?).ok()?;
     // Milliseconds are what the log keeps.
     Timestamp::from_millisecond(modified.as_millisecond()).ok()
 }
@@ -452,30 +452,44 @@ mod tests {
 
     use super::*;
 
+    struct Place {
+        dir: tempfile::TempDir,
+        engine: Engine,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let dir = tempfile::tempdir().expect("a directory");
+            let engine = Engine::new(dir.path().join("data"), Engine::real_sources());
+            fs::create_dir(dir.path().join("docs")).expect("a directory");
+            Place { dir, engine }
+        }
+
+        fn run(&self) -> Run<'_> {
+            let root = self.dir.path().join("docs").canonicalize().expect("a path");
+            let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
+            let (scope, kind) = (ScopeId::GLOBAL_DEFAULT, DocumentKind::Plain);
+            let intake = Intake { actor, origin, scope, source, kind, doc_tag, root: root_of(&root) };
+            Run {
+                engine: &self.engine,
+                intake,
+                base: root.clone(),
+                root,
+                has_moved: false,
+                format: None,
+                dry_run: false,
+                stopped: AtomicBool::new(false),
+            }
+        }
+    }
+
     #[test]
     fn a_file_that_goes_after_it_was_listed_is_gone() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let engine = Engine::new(dir.path().join("data"), Engine::real_sources());
-        let root = dir.path().join("docs");
-        fs::create_dir(&root).expect("a directory");
+        let place = Place::new();
+        let run = place.run();
         for name in ["stays.md", "goes.md"] {
-            fs::write(root.join(name), "# Title\n\nText.\n").expect("a file");
+            fs::write(run.root.join(name), "# Title\n\nText.\n").expect("a file");
         }
-        let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
-        let scope = ScopeId::GLOBAL_DEFAULT;
-        let (kind, root_hash) = (DocumentKind::Plain, root_of(&root));
-        let intake = Intake { actor, origin, scope, source, kind, doc_tag, root: root_hash };
-        let (base, stopped) = (root.clone(), AtomicBool::new(false));
-        let run = Run {
-            engine: &engine,
-            intake,
-            root,
-            base,
-            has_moved: false,
-            format: None,
-            dry_run: false,
-            stopped,
-        };
         let places = [run.root.clone()];
         let report = run.take_in(&places, run.list(&places)).expect("a run");
         assert_eq!(report.written, ["goes.md", "stays.md"]);
@@ -483,5 +497,50 @@ mod tests {
         fs::remove_file(run.root.join("goes.md")).expect("it was there");
         let report = run.take_in(&places, listed).expect("a run");
         assert_eq!((report.closed, report.unchanged, report.failed), (vec!["goes.md".to_owned()], 1, vec![]));
+    }
+
+    /// Swapped for a link, the directory above it for a link, and for a pipe that nobody writes to.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_swapped_after_it_was_listed_is_not_read() {
+        use std::os::unix::fs::symlink;
+        let place = Place::new();
+        let run = place.run();
+        let secret = place.dir.path().join("secret.md");
+        fs::write(&secret, "# Secret\n\nThe password.\n").expect("a file");
+        fs::create_dir(run.root.join("part")).expect("a directory");
+        for name in ["link.md", "pipe.md", "part/secret.md", "stays.md"] {
+            fs::write(run.root.join(name), "# Title\n\nText.\n").expect("a file");
+        }
+        let places = [run.root.clone()];
+        let listed = run.list(&places);
+        assert_eq!(listed.files.len(), 4);
+        for name in ["link.md", "pipe.md"] {
+            fs::remove_file(run.root.join(name)).expect("it was there");
+        }
+        symlink(&secret, run.root.join("link.md")).expect("a link");
+        let made = std::process::Command::new("mkfifo").arg(run.root.join("pipe.md")).status();
+        assert!(made.expect("mkfifo runs").success());
+        fs::remove_dir_all(run.root.join("part")).expect("it was there");
+        symlink(place.dir.path(), run.root.join("part")).expect("a link");
+        let report = run.take_in(&places, listed).expect("a run");
+        assert_eq!(report.written, ["stays.md"]);
+        let failed: Vec<&str> = report.failed.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(failed, ["link.md", "part/secret.md", "pipe.md"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_file_includes_is_below_its_directory_and_no_link() {
+        let place = Place::new();
+        let root = place.dir.path().join("docs").canonicalize().expect("a path");
+        fs::write(place.dir.path().join("outside.md"), "outside").expect("a file");
+        fs::create_dir(root.join("part")).expect("a directory");
+        fs::write(root.join("part/inside.md"), "inside").expect("a file");
+        std::os::unix::fs::symlink("part/inside.md", root.join("link.md")).expect("a link");
+        let text = |path: &str| files::text_below(&root, path);
+        assert_eq!(text("part/inside.md").as_deref(), Some("inside"));
+        assert_eq!(text("part/../part/inside.md").as_deref(), None, "a part begins with a dot");
+        assert_eq!((text("../outside.md"), text("link.md"), text("part")), (None, None, None));
     }
 }

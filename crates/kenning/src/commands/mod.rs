@@ -14,6 +14,7 @@ pub mod trust;
 pub mod undo;
 pub mod verify;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,7 +70,7 @@ fn existing_store(config: &Config) -> anyhow::Result<Option<PathBuf>> {
     let dir = config.data_dir()?;
     let is_there = dir.join(STORE_FILE).exists();
     if !is_there {
-        eprintln!("kenning: there is no store in {}", dir.display());
+        complain(&format!("there is no store in {}", dir.display()));
     }
     Ok(is_there.then_some(dir))
 }
@@ -93,7 +94,7 @@ pub fn run_tool_as(
     };
     let caller = with_rights(config.caller(&engine));
     if let (false, Some(refusal)) = (tool.effect.writes(), &caller.refusal) {
-        eprintln!("kenning: this reads `{}`: {}", caller.scope, refusal.message);
+        complain(&format!("this reads `{}`: {}", caller.scope, refusal.message));
     }
     let names_scope = arguments.get("scope").is_some_and(|scope| !scope.is_null());
     let reply = dispatch(&engine, &caller, config.access(), tool, arguments);
@@ -108,7 +109,7 @@ pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
     match (json, reply.is_error) {
         (true, _) => print(&reply.structured.to_string())?,
         (false, false) => print(&reply.text())?,
-        (false, true) => eprintln!("{}", reply.text()),
+        (false, true) => eprintln!("{}", on_terminal(&reply.text())),
     }
     let asks_for_id = reply.structured["needsInput"]["fields"] == json!(["id"]);
     if !reply.is_error {
@@ -137,10 +138,59 @@ fn counted_documents(many: u64) -> String {
     }
 }
 
+/// Says on stderr what is wrong.
+pub fn complain(text: &str) {
+    eprintln!("kenning: {}", on_terminal(text));
+}
+
+/// Text for a terminal, with what would work the terminal written out: names of files and stored text may hold escape
+/// sequences and signs that turn the direction of writing.
+pub fn on_terminal(text: &str) -> Cow<'_, str> {
+    let is_written_out = |c: char| {
+        let is_control = c.is_control() && !matches!(c, '\n' | '\t');
+        is_control || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_written_out) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_written_out(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// The path of a file on one line.
+pub fn path_on_terminal(path: &str) -> String {
+    on_terminal(path).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// A reader that stops reading, as `head` does, is not an error.
 pub fn print(text: &str) -> io::Result<()> {
-    match writeln!(io::stdout(), "{text}") {
+    match writeln!(io::stdout(), "{}", on_terminal(text)) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_work_a_terminal_is_written_out() {
+        assert_eq!(on_terminal("plain, größer\n\tnext"), "plain, größer\n\tnext");
+        assert_eq!(
+            on_terminal("a\u{1b}]0;title\u{7}b\u{9b}2J\r\u{202e}"),
+            r"a\u{1b}]0;title\u{7}b\u{9b}2J\r\u{202e}"
+        );
+        assert_eq!(
+            path_on_terminal("a\nkenning: all is well\u{1b}[2J.md"),
+            r"a\nkenning: all is well\u{1b}[2J.md"
+        );
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use kenning_engine::{Error, Rebuilt};
 use serde_json::json;
 
-use super::{Outcome, existing_store, print};
+use super::{Outcome, complain, existing_store, print};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -23,7 +23,7 @@ pub fn run(config: &Config, rebuild: Rebuild) -> anyhow::Result<Outcome> {
     let since = Instant::now();
     let Rebuilt { at, versions, live } = match config.engine()?.rebuild() {
         Err(Error::Unavailable { reason, .. }) => {
-            eprintln!("kenning: the index was not rebuilt: {reason}");
+            complain(&format!("the index was not rebuilt: {reason}"));
             return Ok(Outcome::Busy);
         }
         rebuilt => rebuilt?,

@@ -5,7 +5,7 @@ use kenning_tools::project::{Project, Trusted, trusted};
 use kenning_tools::scope_name;
 use serde_json::json;
 
-use super::{Outcome, line, print, usage};
+use super::{Outcome, complain, line, print, usage};
 use crate::config::Config;
 
 /// A line `scope: NAMESPACE:SCOPE` in a project's files is followed if the scope was made from that project or if you
@@ -43,7 +43,7 @@ pub fn run(config: &Config, trust: Trust) -> anyhow::Result<Outcome> {
     if trust.remove {
         let many = project.distrust(engine.dir(), &scope, trust.all)?;
         if many == 0 {
-            eprintln!("kenning: `{scope}` was not trusted here; `kenning trust --list` shows where it is");
+            complain(&format!("`{scope}` was not trusted here; `kenning trust --list` shows where it is"));
             return Ok(Outcome::NotFound);
         }
         print(&format!("`{scope}` is not trusted {} any more", if trust.all { "anywhere" } else { "here" }))?;

@@ -110,6 +110,70 @@ fn a_cursor_of_another_scope_is_refused() {
     }
 }
 
+/// The error of a refused call, without the id that was asked for.
+fn refusal_of(client: &mut Client, tool: &str, arguments: Value, id: &str) -> String {
+    let reply = client.call(tool, arguments).expect("the server answers");
+    assert!(reply["error"].is_object(), "{tool} is refused: {reply}");
+    reply["error"].to_string().replace(id, "ID")
+}
+
+#[test]
+fn what_is_out_of_sight_is_refused_like_what_does_not_exist() {
+    let store = TempStore::new();
+    let mut author = start(store.path(), Era::Modern, "claimed-name");
+    for name in ["acme", "other"] {
+        crate::call(&mut author, "create_namespace", json!({"name": name, "description": "One."}));
+    }
+    let stored = |client: &mut Client, scope: &str| {
+        let entry = json!({"topic": "pumps", "content": "Green pumps hum.", "scope": scope});
+        let reply = crate::call(client, "store", entry);
+        (text(&reply["id"]).to_owned(), reply["tx_id"].clone())
+    };
+    let (secret, secret_tx) = stored(&mut author, "acme:default");
+    let (seen, seen_tx) = stored(&mut author, "other:default");
+    let fact = json!({"subject": "pump", "predicate": "is", "object": "green", "scope": "acme:default"});
+    let triple = text(&crate::call(&mut author, "relate", fact)["id"]).to_owned();
+    let stale = |id: &str| json!({"id": id, "content": "Red.", "expected_version": 7});
+    let collision = |id: &str, other: &str| json!({"active_id": id, "suppressed_ids": [other]});
+    const NOWHERE: &str = "ZZZZZZZZZZ";
+
+    // The same name, and another process: what the author wrote is not its own.
+    let mut reader = start_in(store.path(), Era::Modern, "claimed-name", "other:default");
+    for (tool, of) in [("update", &secret), ("delete", &triple)] {
+        let asked = |id: &str| if tool == "update" { stale(id) } else { json!({"id": id}) };
+        let known = refusal_of(&mut reader, tool, asked(of), of);
+        assert_eq!(known, refusal_of(&mut reader, tool, asked(NOWHERE), NOWHERE), "{tool}");
+    }
+    let known = refusal_of(&mut reader, "resolve_knowledge_collision", collision(&seen, &secret), &secret);
+    let unknown = refusal_of(&mut reader, "resolve_knowledge_collision", collision(&seen, NOWHERE), NOWHERE);
+    assert_eq!(known, unknown);
+    let of_others = refusal_of(&mut reader, "undo", json!({"tx_id": secret_tx}), NOWHERE);
+    assert!(of_others.contains("CONFLICT") && !of_others.contains("claimed-name"), "{of_others}");
+    let of_others = refusal_of(&mut reader, "undo", json!({"tx_id": seen_tx}), NOWHERE);
+    assert!(of_others.contains("claimed-name"), "what is in sight is told: {of_others}");
+    let dry = json!({"tx_id": secret_tx, "any_actor": true, "dry_run": true});
+    let preview = crate::call(&mut reader, "undo", dry);
+    assert_eq!((&preview["changed_ids"], &preview["changes"]), (&json!([]), &json!([])));
+    assert_eq!((&preview["changed_ids_left_out"], &preview["changes_left_out"]), (&json!(1), &json!(1)));
+    let uri = |id: &str| json!({"uri": format!("knowledge://entries/{id}")});
+    let resource = |client: &mut Client, id: &str| {
+        let refused = client.request("resources/read", uri(id)).expect_err("it is not in sight");
+        refused.to_string().replace(id, "ID")
+    };
+    let unknown = resource(&mut reader, NOWHERE);
+    assert_eq!(resource(&mut reader, &secret), unknown);
+
+    // Whoever has named the scope hears of what is in it.
+    crate::call(&mut reader, "query", json!({"scope": "acme:default"}));
+    let known = refusal_of(&mut reader, "update", stale(&secret), &secret);
+    assert!(known.contains("CONFLICT") && known.contains("current_version"), "{known}");
+    // An id suffices to write, and the reply says where that was.
+    let written = crate::call(&mut reader, "update", json!({"id": secret, "content": "Red pumps hum."}));
+    assert_eq!(written["scope"], "acme:default");
+    author.finish().expect("the server ends");
+    reader.finish().expect("the server ends");
+}
+
 impl Asker {
     /// Says in each call from which scope it asks.
     fn naming(scope: &str) -> Asker {
@@ -395,9 +459,9 @@ fn is_refusal(reply: &str) -> bool {
     reply["result"]["isError"] == true || reply["error"].is_object()
 }
 
-/// Whoever gave an id may hear it again, and an undo says what it would change, wherever that is.
+/// Whoever gave an id may hear it again.
 fn may_name(call: &Call<'_>, id: &str) -> bool {
-    call.params["name"] == "undo" || call.params.to_string().contains(id)
+    call.params.to_string().contains(id)
 }
 
 fn next_cursor(result: &Value) -> Option<String> {

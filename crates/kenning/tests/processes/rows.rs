@@ -114,3 +114,35 @@ fn rows_are_served_on_this_machine_only() {
     assert_eq!(status("Host: evil.example\r\n"), "403");
     assert_eq!(status(&format!("Host: {host}\r\nOrigin: http://evil.example\r\n")), "403");
 }
+
+#[test]
+fn connections_are_bounded_and_do_not_wait_for_ever() {
+    // A little more than the server waits for the head of a request.
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+    let store = TempStore::new();
+    let mut client = start_with_rows(store.path());
+    fill(&mut client);
+    let result = client.call_whole("query", json!({"limit": 10, "detail": "full"})).expect("a reply");
+    let url = parsed(&result).resource_url.clone().expect("rows are served").to_string();
+    let address = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("an address");
+    // More than there may be, each with half of a head.
+    let mut slow: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(address).expect("it is taken or queued")).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET /resources HTTP/1.1\r\nHost: ").expect("it is open");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let handles = std::fs::read_dir(format!("/proc/{}/fd", client.pid()));
+    if let Ok(handles) = handles {
+        assert!(handles.count() < 100, "not all connections were taken");
+    }
+    let mut first = slow.swap_remove(0);
+    let mut answer = Vec::new();
+    first.read_to_end(&mut answer).expect("it is closed within the limit");
+    runtime().block_on(async {
+        let rows =
+            parsed(&result).fetch_all(BatchOptions::new()).await.expect("rows are served all the same");
+        assert_eq!(rows.len(), ENTRIES);
+    });
+    client.finish().expect("the server ends");
+}

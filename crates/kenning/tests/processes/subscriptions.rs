@@ -248,6 +248,28 @@ fn an_address_that_nothing_is_told_of_is_left_out_or_refused() {
     }
 }
 
+#[test]
+fn a_client_can_not_be_subscribed_without_end() {
+    let store = TempStore::new();
+    let mut legacy = start(store.path(), Era::Legacy, "legacy");
+    let uri = |number: usize| json!({"uri": format!("knowledge://entries/K7H9M2P{:03}", number).replace(['0', '1'], "Z")});
+    let mut taken = std::collections::BTreeSet::new();
+    let refused = (222..1000).find_map(|number| {
+        let asked = uri(number);
+        let done = legacy.request("resources/subscribe", asked.clone());
+        taken.insert(asked.to_string());
+        done.err().map(|refused| (number, refused))
+    });
+    let (_, refused) = refused.expect("there is a limit");
+    assert!(
+        matches!(&refused, ClientError::Refused { code: -32602, message } if message.contains("100")),
+        "{refused:?}"
+    );
+    assert_eq!(taken.len(), 101);
+    legacy.request("resources/unsubscribe", uri(222)).expect("it ends");
+    legacy.request("resources/subscribe", uri(999)).expect("there is room again");
+}
+
 /// `acme:web` sees itself, `acme:platform`, `acme:default` and `global:default`; not `acme:mobile`, and nothing of `beta`.
 const SEEN: [&str; 4] = ["acme:web", "acme:platform", "acme:default", "global:default"];
 const UNSEEN: [&str; 2] = ["acme:mobile", "beta:default"];

@@ -31,6 +31,9 @@ const ROWS: [Row; 3] = [ingest_memory::ROW, retrieve_context::ROW, correct_stale
 
 const SCOPE: &str = "scope";
 
+/// The value stands in the message, and a message is no longer than any other reply.
+const VALUE_BYTES_MAX: usize = 32 * 1024;
+
 pub(crate) fn list() -> Vec<Prompt> {
     ROWS.iter()
         .map(|row| {
@@ -59,12 +62,24 @@ pub(crate) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, 
         .ok_or_else(|| invalid(format!("`{name}` needs the argument `{required}`")))?;
     let scope = match argument(&arguments, SCOPE)? {
         // `update` would move an entry there.
+        Some(scope) if scope_name(scope).is_err() => {
+            return Err(invalid(format!(
+                "`{SCOPE}` must be `namespace:scope`, not {}",
+                text::quote(scope, 64)
+            )));
+        }
         Some(scope) => format!(
             "\nPass `scope` {} to `get_task_context`, `query`, `query_graph`, `store` and `relate`; not to `update`, which would move the entry.",
             text::fence_inline(scope)
         ),
         None => String::new(),
     };
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(invalid(format!(
+            "`{required}` has {} bytes, more than the cap of {VALUE_BYTES_MAX}; give it in parts",
+            value.len()
+        )));
+    }
     let message = (row.message)(&text::fence(value), &scope);
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, message)]).with_description(row.about))
 }
@@ -148,4 +163,26 @@ fn argument<'a>(arguments: &'a JsonObject, name: &str) -> Result<Option<&'a str>
 
 fn invalid(message: String) -> ErrorData {
     ErrorData::invalid_params(message, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_prompt_repeats_is_bounded() {
+        let get = |text: String, scope: String| {
+            let arguments = json!({"text": text, "scope": scope});
+            super::get("ingest_memory", arguments.as_object().cloned().expect("an object"))
+        };
+        let scope = || "acme:web".to_owned();
+        let whole = get("x".repeat(VALUE_BYTES_MAX), scope()).expect("it fits");
+        assert!(json!(whole).to_string().len() < VALUE_BYTES_MAX + 8 * 1024);
+        let refused = get("x".repeat(VALUE_BYTES_MAX + 1), scope()).expect_err("it is too long");
+        assert!(refused.message.contains("more than the cap of 32768"), "{}", refused.message);
+        let refused = get("x".to_owned(), "prose ".repeat(50_000)).expect_err("it is no name");
+        assert!(refused.message.len() < 200, "{}", refused.message);
+    }
 }

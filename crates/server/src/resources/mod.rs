@@ -110,7 +110,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
             match items.is_empty() {
                 false => body(uri, at, items, None),
-                true => Err(unseen(snapshot, id, &scope, stored.as_ref())?),
+                true => Err(unseen(id, &scope)),
             }
         }
         Place::Entries => {
@@ -149,16 +149,10 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     }
 }
 
-/// The entry is not there, or somewhere else.
-fn unseen(snapshot: &Snapshot<'_>, id: Id, scope: &ScopeName, stored: Option<&Stored>) -> Result<Stop, Stop> {
-    let next = match stored.and_then(|stored| stored.record.scope()) {
-        Some(own) => {
-            let own = snapshot.scope_names(&[own])?.of(own);
-            format!("it is in `{own}`: add `?scope={own}`")
-        }
-        None => format!("`{ENTRIES}` lists what there is"),
-    };
-    Ok(Stop::new(Code::NotFound, format!("there is no entry `{id}` in what `{scope}` sees; {next}")))
+/// The entry is not there, or somewhere else, which is not told.
+fn unseen(id: Id, scope: &ScopeName) -> Stop {
+    let next = format!("name another scope with `?scope=`; `{ENTRIES}` lists what there is");
+    Stop::new(Code::NotFound, format!("there is no entry `{id}` in what `{scope}` sees; {next}"))
 }
 
 fn body<T: Serialize>(

@@ -140,6 +140,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_address_is_parsed_or_refused() {
+        const ADDRESSES: [&str; 5] = [
+            "knowledge://entries?topic=a%20b&tags=x,y&limit=5&include_suppressed=true&scope=acme:web",
+            "knowledge://entries/K7H9M2PQX8?as_of_tx_id=42",
+            "knowledge://history/transactions?since_tx_id=7&cursor=abc",
+            "kenning://rows/3RECNHSRUNWTCFK6D9M25Q4MW2?offset=5&limit=3",
+            "kenning://scratch/0123456789abcdef/passage-1",
+        ];
+        kenning_testkit::fuzz::run("address", &ADDRESSES, |input| {
+            let text = String::from_utf8_lossy(input);
+            if let Ok(uri) = Uri::parse(&text) {
+                assert!(text.len() <= URI_BYTES_MAX && uri.limit.is_none_or(|limit| limit <= LIMIT_MAX));
+            }
+            let _ = crate::resources::rows::Rows::parse(&text);
+            let _ = crate::resources::Watched::parse(&text);
+        });
+    }
+
+    #[test]
     fn known_addresses_parse_and_all_others_are_refused() {
         let uri = Uri::parse("knowledge://entries?topic=blue%2Dgreen%20deploys&limit=7&scope=global:default");
         let uri = uri.expect("a good address");

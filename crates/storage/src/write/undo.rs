@@ -164,7 +164,8 @@ impl Plan<'_> {
         {
             return Err(Error::OutsideScope { tx: id, scope: scope.clone() });
         }
-        if !wish.any_actor && tx.origin != self.origin && tx.actor != self.actor {
+        // The actor is a name that anyone may claim; the origin is this process or credential.
+        if !wish.any_actor && tx.origin != self.origin {
             return Err(Error::NotYours { tx: id, actor: tx.actor });
         }
         match tx.undone_by {

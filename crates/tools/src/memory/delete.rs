@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::item::{in_scope, scope_before, triple_items};
 use crate::arguments::{NAME_BYTES_MAX, Text, parse_id};
+use crate::disclosure::is_told;
 use crate::tool::{Effect, Tool};
 use crate::{Code, Context, Stop};
 
@@ -55,6 +56,10 @@ fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
         return Ok(());
     }
     let Some(triple) = snapshot.triple(id)? else { return Ok(()) };
+    // What is out of sight is refused like an id that does not exist.
+    if !is_told(ctx, &snapshot, &triple)? {
+        return Ok(());
+    }
     let fact = triple_items(&snapshot, &[triple])?.first().map(|item| quote(&item.line(200), 200));
     let message = format!(
         "`{id}` is a triple ({}); pass `entity_type`: \"triple\" to delete it",

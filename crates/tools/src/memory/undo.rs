@@ -1,6 +1,8 @@
 //! `undo`: take transactions back by committing what reverses them.
 
-use kenning_model::{Change, ScopeId, Transaction, TxId};
+use std::sync::Arc;
+
+use kenning_model::{Change, Transaction, TxId};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use kenning_storage::{UndoPlan, UndoTarget, UndoWish, Write};
 use schemars::JsonSchema;
@@ -9,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::item::{ChangeItem, as_data, change_lines, transaction_items};
 use crate::arguments::{NAME_BYTES_MAX, TX_MAX, Text, Whole};
 use crate::code::counted;
-use crate::tool::{Effect, Tool, sight};
+use crate::disclosure::{Disclosure, is_own, refusal};
+use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
 pub(crate) struct Undo;
@@ -75,6 +78,7 @@ impl Tool for Undo {
             (Some(tx), None) => UndoTarget::Tx(TxId(tx.0)),
             (None, count) => UndoTarget::Newest(count.map_or(1, |count| count.0 as u32)),
         };
+        let named = input.scope.as_ref().map(|scope| scope.0.as_str());
         let within = match &input.scope {
             None => None,
             Some(scope) => {
@@ -85,10 +89,20 @@ impl Tool for Undo {
         let wish = UndoWish { target, any_actor: input.any_actor.unwrap_or(false), within };
         if input.dry_run.unwrap_or(false) {
             let (actor, origin) = (&ctx.caller.actor, &ctx.caller.origin);
-            let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, actor, origin })?;
-            return previewed(ctx, input.scope.as_ref().map(|scope| scope.0.as_str()), planned);
+            let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, actor, origin });
+            let planned = planned.map_err(|error| refusal(ctx, error))?;
+            return previewed(ctx, named, planned);
         }
-        ctx.commit(Write::Undo(wish), |done| Output { tx_id: Some(done.tx.id.0), ..summary(&done.tx) })
+        let snapshot = ctx.engine.snapshot()?;
+        let is_own = match wish.target {
+            UndoTarget::Tx(tx) if wish.any_actor => is_own(ctx, &snapshot, tx)?,
+            _ => !wish.any_actor,
+        };
+        let told = (!is_own).then(|| Arc::new(Disclosure::of_scope(ctx, &snapshot, named)));
+        ctx.commit(Write::Undo(wish), move |done| {
+            let is_told = |change: &&Change| told.as_ref().is_none_or(|told| told.tells(change));
+            Output { tx_id: Some(done.tx.id.0), ..summary(&done.tx, is_told) }
+        })
     }
 
     fn text(output: &Output) -> String {
@@ -97,10 +111,17 @@ impl Tool for Undo {
         let undone = format!("{noun} {}", undone.join(", "));
         let changed = output.changed_ids.len() + output.changed_ids_left_out.unwrap_or(0);
         let shown = &output.changed_ids[..output.changed_ids.len().min(IDS_SHOWN_MAX)];
-        let mut ids = shown.join(", ");
-        if changed > shown.len() {
-            ids.push_str(&format!(" and {} more", changed - shown.len()));
-        }
+        let more = match changed - shown.len() {
+            0 => None,
+            more if shown.is_empty() => Some(format!("{} out of sight", counted(more, "change"))),
+            more => Some(format!("and {more} more")),
+        };
+        let ids = shown.join(", ");
+        let ids: Vec<&str> = [ids.as_str(), more.as_deref().unwrap_or_default()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let ids = ids.join(" ");
         let what = match changed {
             0 => "Nothing was left to change.".to_owned(),
             _ => format!("Changed: {ids}."),
@@ -120,12 +141,15 @@ impl Tool for Undo {
     }
 }
 
-fn summary(tx: &Transaction) -> Output {
+/// Names the ids of those changes that may be told, and counts the others.
+fn summary(tx: &Transaction, is_told: impl Fn(&&Change) -> bool) -> Output {
+    let told = tx.changes.iter().filter(is_told).take(IDS_MAX);
+    let changed_ids: Vec<String> = told.map(|change| change.id.to_string()).collect();
     Output {
         undone: tx.undoes.iter().map(|tx| tx.0).collect(),
         tx_id: None,
-        changed_ids: tx.changes.iter().take(IDS_MAX).map(|change| change.id.to_string()).collect(),
-        changed_ids_left_out: Some(tx.changes.len().saturating_sub(IDS_MAX)).filter(|left_out| *left_out > 0),
+        changed_ids_left_out: Some(tx.changes.len() - changed_ids.len()).filter(|left_out| *left_out > 0),
+        changed_ids,
         changes: None,
         changes_left_out: None,
     }
@@ -133,29 +157,21 @@ fn summary(tx: &Transaction) -> Output {
 
 /// Of others' changes only those are shown that the caller's scope sees.
 fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Result<Output, Stop> {
-    let summary = summary(&tx);
     let snapshot = ctx.engine.snapshot()?;
-    let mut is_own = true;
+    let mut all_own = true;
     for undone in &tx.undoes {
-        is_own &= snapshot.origin_of(*undone)?.as_deref() == Some(&ctx.caller.origin);
+        all_own &= is_own(ctx, &snapshot, *undone)?;
     }
-    if !ctx.caller.is_owner && !is_own {
-        // A scope that is gone sees nothing, but what took it away can be undone.
-        let seen = ctx.scope_name(named).and_then(|name| sight(&snapshot, &name));
-        let scopes = seen.map(|sight| sight.scopes).unwrap_or_default();
-        let all = tx.changes.len();
-        tx.changes.retain(|change| is_seen(change, &scopes));
-        tx.left_out = all - tx.changes.len();
-    }
+    let told = Disclosure::of_scope(ctx, &snapshot, named);
+    let is_told = |change: &Change| all_own || told.tells(change);
+    let summary = summary(&tx, |change| is_told(change));
+    let all = tx.changes.len();
+    tx.changes.retain(is_told);
+    tx.left_out = all - tx.changes.len();
     let mut items = transaction_items(&snapshot, &[tx])?;
     let mut item = items.remove(0);
     if json_bytes(&item) > ROWS_BYTES_MAX {
         item = item.cut_to_fit();
     }
     Ok(Output { changes: Some(item.changes), changes_left_out: item.changes_left_out, ..summary })
-}
-
-fn is_seen(change: &Change, scopes: &[ScopeId]) -> bool {
-    let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
-    sides.all(|record| record.is_seen_from(scopes))
 }

@@ -1,13 +1,14 @@
 //! Which files are documents: as git sees them, below a directory.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
 
 use ignore::WalkBuilder;
 use kenning_engine::Format;
 
 /// A file of more bytes is no document that anyone reads.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub(super) const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A file of more bytes is not put into others.
 const INCLUDED_BYTES_MAX: u64 = 1024 * 1024;
@@ -117,10 +118,63 @@ pub(super) fn text_below(base: &Path, path: &str) -> Option<String> {
     if path.split('/').any(|part| part.starts_with('.')) {
         return None;
     }
-    let file = base.join(path).canonicalize().ok().filter(|file| file.starts_with(base))?;
-    let about = file.metadata().ok()?;
-    let is_fit = about.is_file() && about.len() <= INCLUDED_BYTES_MAX;
-    is_fit.then(|| std::fs::read_to_string(file).ok()).flatten()
+    let mut below = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::Normal(name) => below.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if below.pop() => {}
+            _ => return None,
+        }
+    }
+    let (bytes, _) = read_below(base, &below, INCLUDED_BYTES_MAX).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// The bytes of a regular file below a directory, and what the system says about it. A file may be swapped for a link or
+/// a pipe after it was listed, so no part of the path may be a link, a pipe is not waited for, and what is read is what
+/// was opened.
+pub(super) fn read_below(base: &Path, below: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, fs::Metadata)> {
+    let file = open_below(base, below)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no regular file any more"));
+    }
+    let mut bytes = Vec::with_capacity(about.len().min(bytes_max) as usize);
+    if file.take(bytes_max + 1).read_to_end(&mut bytes)? as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more bytes than the cap of {bytes_max}")));
+    }
+    Ok((bytes, about))
+}
+
+#[cfg(unix)]
+fn open_below(base: &Path, below: &Path) -> io::Result<fs::File> {
+    use rustix::fs::{Mode, OFlags, open, openat};
+    use rustix::io::Errno;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut dir = open(base, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let mut names = below.components().peekable();
+    while let Some(name) = names.next() {
+        let is_last = names.peek().is_none();
+        let kind = if is_last { OFlags::NONBLOCK } else { OFlags::DIRECTORY };
+        dir = match openat(&dir, name.as_os_str(), flags | kind, Mode::empty()) {
+            // What a link answers that may not be followed.
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(io::Error::other("it is a link now, or below one, and links are not followed"));
+            }
+            opened => opened?,
+        };
+    }
+    Ok(dir.into())
+}
+
+#[cfg(not(unix))]
+fn open_below(base: &Path, below: &Path) -> io::Result<fs::File> {
+    let path = base.join(below);
+    if fs::symlink_metadata(&path)?.is_symlink() {
+        return Err(io::Error::other("it is a link now, and links are not followed"));
+    }
+    fs::File::open(path)
 }
 
 fn path_of(error: &ignore::Error) -> Option<&Path> {

@@ -12,7 +12,7 @@ use kenning_engine::Format;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::{Run, locked};
+use super::{Run, complain, locked};
 
 /// An editor that saves makes several changes; they are over when none has come for so long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -65,7 +65,7 @@ fn follow(run: &Run<'_>, changes: &Changes, watched: &mut Watched, as_json: bool
             run.tell(&report, as_json)?;
         }
         if is_first && !as_json {
-            eprintln!("kenning: watching {}; Ctrl-C ends it", run.root.display());
+            complain(&format!("watching {}; Ctrl-C ends it", run.root.display()));
         }
         is_first = false;
         match changes.wait() {

@@ -1,0 +1,89 @@
+//! What an answer may depend on: nothing that is out of sight, and not more time than the caller has.
+
+use std::time::Instant;
+
+use kenning_engine::{By, Engine, EntryHit, Error, Question, Sight};
+use kenning_model::ScopeId;
+use kenning_storage::{NewEntry, Request, Write};
+use kenning_testkit::{TempStore, make_scopes};
+
+const HERE: ScopeId = ScopeId(2);
+const ELSEWHERE: ScopeId = ScopeId(3);
+
+fn store(engine: &Engine, scope: ScopeId, topic: &str, content: &str) {
+    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
+    let write = Write::Store(NewEntry::new(scope, topic, content));
+    engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+}
+
+fn search(engine: &Engine, by: By, words: &str) -> Result<(Vec<EntryHit>, u64), Error> {
+    let snapshot = engine.snapshot()?;
+    let sight = Sight { at: snapshot.at(), scopes: vec![HERE] };
+    let question = Question {
+        sight: &sight,
+        topic: None,
+        content: Some(words),
+        tags: &[],
+        visible_at: None,
+        by,
+        known_words_only: false,
+        explain: true,
+    };
+    let found = snapshot.search(&question, 0..50)?;
+    Ok((found.hits, found.total))
+}
+
+/// Topics, scores to the last bit, and reasons.
+fn answer(engine: &Engine, by: By, words: &str) -> String {
+    let (hits, total) = search(engine, by, words).expect("an answer");
+    let shown: Vec<String> = hits
+        .iter()
+        .map(|hit| {
+            let topic = &hit.stored.record.as_entry().expect("an entry").topic;
+            format!("{topic}: {:?}", hit.explanation)
+        })
+        .collect();
+    format!("{total} {shown:#?}")
+}
+
+#[test]
+fn words_of_other_scopes_change_no_answer() {
+    let guessed = ["merger", "merger with initech", "mergr", "harbour merger", "initech harbour lights"];
+    let answers = |secrets: &[&str]| -> Vec<String> {
+        let store_of_both = TempStore::in_memory();
+        let engine = store_of_both.engine();
+        make_scopes(&engine, 3);
+        for number in 0..40 {
+            store(&engine, HERE, &format!("harbour {number}"), "The lights of the harbour are green.");
+            for secret in secrets {
+                store(&engine, ELSEWHERE, &format!("plan {number}"), secret);
+            }
+        }
+        store(&engine, HERE, "note", "A merger of two branches.");
+        let ask = |words: &&str| {
+            [By::Words, By::Meaning, By::WordsAndMeaning].map(|by| answer(&engine, by, words)).join("\n")
+        };
+        guessed.iter().map(ask).collect()
+    };
+    let without = answers(&[]);
+    let with =
+        answers(&["The merger with Initech is signed.", "Merger merger mergers initech harbour lights."]);
+    for ((words, without), with) in guessed.iter().zip(&without).zip(&with) {
+        assert_eq!(without, with, "{words}");
+    }
+    assert!(!without[0].starts_with("0 "), "the question finds something to compare");
+}
+
+#[test]
+fn a_search_ends_at_its_deadline() {
+    let temporary = TempStore::in_memory();
+    let engine = temporary.engine();
+    make_scopes(&engine, 2);
+    store(&engine, HERE, "harbour", "The lights of the harbour are green.");
+    let late = engine.until(Instant::now());
+    for by in [By::Words, By::Meaning, By::WordsAndMeaning] {
+        assert!(matches!(search(&late, by, "harbour"), Err(Error::OutOfTime)), "{by:?}");
+    }
+    let in_time = engine.until(Instant::now() + std::time::Duration::from_secs(60));
+    assert_eq!(search(&in_time, By::Words, "harbour").expect("an answer").1, 1);
+}

@@ -1,0 +1,134 @@
+//! What a caller may be told of what others wrote. Every reply and every refusal that speaks of a transaction or of an
+//! id asks here, so that a new right is one change in one place.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use kenning_engine::Snapshot;
+use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, TxId};
+use kenning_storage::{Error, Stored, View};
+
+use crate::arguments::unknown_id;
+use crate::tool::sight;
+use crate::{Code, Context, Stop};
+
+/// So many transactions of one id, the newest, are looked at for one of the caller's own.
+const OWN_LOOKED_AT: usize = 64;
+
+/// So many names are kept of a session; more would only be kept by a client that guesses.
+const NAMED_MAX: usize = 256;
+
+/// The scopes that a session has named in its calls.
+#[derive(Debug, Default)]
+pub struct NamedScopes(Mutex<BTreeSet<ScopeName>>);
+
+impl NamedScopes {
+    pub(crate) fn add(&self, name: &ScopeName) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() < NAMED_MAX && !names.contains(name) {
+            names.insert(name.clone());
+        }
+    }
+
+    fn all(&self) -> BTreeSet<ScopeName> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The records that may be told of: those in some scopes, and those that belong to no scope.
+pub(crate) struct Disclosure {
+    /// None for an owner, who may be told everything.
+    scopes: Option<Vec<ScopeId>>,
+}
+
+impl Disclosure {
+    /// What one scope sees. A scope that is gone sees nothing, but what took it away can be undone.
+    pub(crate) fn of_scope(ctx: &Context<'_>, snapshot: &Snapshot<'_>, named: Option<&str>) -> Disclosure {
+        if ctx.caller.is_owner {
+            return Disclosure { scopes: None };
+        }
+        let seen = ctx.scope_name(named).and_then(|name| sight(snapshot, &name));
+        Disclosure { scopes: Some(seen.map(|sight| sight.scopes).unwrap_or_default()) }
+    }
+
+    /// What the caller's scope sees, and the scopes that the session has named: whoever has named a scope knows of it.
+    fn of_session(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Disclosure {
+        let mut disclosure = Disclosure::of_scope(ctx, snapshot, None);
+        if let Some(scopes) = &mut disclosure.scopes {
+            let named = ctx.caller.named_scopes.all();
+            let seen = named.iter().filter_map(|name: &ScopeName| sight(snapshot, name).ok());
+            scopes.extend(seen.flat_map(|sight| sight.scopes));
+        }
+        disclosure
+    }
+
+    fn tells_record(&self, record: &Record) -> bool {
+        self.scopes.as_ref().is_none_or(|scopes| record.is_seen_from(scopes))
+    }
+
+    /// Whether both sides of a change may be told.
+    pub(crate) fn tells(&self, change: &Change) -> bool {
+        let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
+        sides.all(|record| self.tells_record(record))
+    }
+}
+
+/// Whether this caller made the transaction. The actor is a claimed name and decides nothing.
+pub(crate) fn is_own(ctx: &Context<'_>, snapshot: &Snapshot<'_>, tx: TxId) -> Result<bool, Error> {
+    Ok(snapshot.origin_of(tx)?.as_deref() == Some(&ctx.caller.origin))
+}
+
+/// A refusal, without what the caller may not know: an id out of sight is refused as one that does not exist.
+pub(crate) fn refusal(ctx: &Context<'_>, error: Error) -> Stop {
+    match untold(ctx, &error) {
+        Ok(Some(stop)) => stop,
+        Ok(None) | Err(_) => error.into(),
+    }
+}
+
+fn untold(ctx: &Context<'_>, error: &Error) -> Result<Option<Stop>, Error> {
+    let entries: Vec<Id> = match error {
+        Error::StaleVersion { id, .. } => vec![*id],
+        Error::NeverTogether { one, other } => vec![*one, *other],
+        Error::NotYours { tx, .. } => return stranger(ctx, *tx),
+        _ => return Ok(None),
+    };
+    let snapshot = ctx.engine.snapshot()?;
+    for id in entries {
+        if let Some(stored) = snapshot.entry(id)?
+            && !is_told(ctx, &snapshot, &stored)?
+        {
+            return Ok(Some(unknown_id(EntityType::Entry, id.as_str())));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a refusal may speak of a record: it is in sight, in a scope that the session has named, or its own.
+pub(crate) fn is_told(ctx: &Context<'_>, snapshot: &Snapshot<'_>, stored: &Stored) -> Result<bool, Error> {
+    if Disclosure::of_session(ctx, snapshot).tells_record(&stored.record) {
+        return Ok(true);
+    }
+    let touches = snapshot.transactions_of(stored.record.entity_type(), stored.id)?;
+    for tx in touches.into_iter().rev().take(OWN_LOOKED_AT) {
+        if is_own(ctx, snapshot, tx)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What is said of somebody else's transaction that changed nothing in sight: neither the actor nor anything else of it.
+fn stranger(ctx: &Context<'_>, tx: TxId) -> Result<Option<Stop>, Error> {
+    let snapshot = ctx.engine.snapshot()?;
+    let disclosure = Disclosure::of_session(ctx, &snapshot);
+    let view = View { scopes: disclosure.scopes.as_deref(), own: None, changes_max: 1 };
+    let seen = snapshot.transaction(tx, view)?;
+    if seen.is_some_and(|seen| !seen.changes.is_empty()) {
+        return Ok(None);
+    }
+    Ok(Some(Stop::new(
+        Code::Conflict,
+        format!("transaction {tx} was not made by you; pass `any_actor`: true to undo it all the same"),
+    )))
+}
