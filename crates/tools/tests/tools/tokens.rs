@@ -226,6 +226,10 @@ fn a_list_costs_little_more_than_the_text_in_it() {
         let each = if tool == "query" { 19.0 } else { 20.0 };
         let bound = 1.6 * stored + each * items(&reply.structured) as f64 + 60.0;
         let sizes = [reply.text().len(), reply.structured.to_string().len()];
+        let [text, structured] = sizes.map(|bytes| bytes / 4);
+        eprintln!(
+            "{tool} {arguments}: stored {stored:.0}, text {text}, structured {structured}, at most {bound:.0}"
+        );
         for (channel, bytes) in ["text", "structured"].into_iter().zip(sizes) {
             let tokens = bytes as f64 / 4.0;
             assert!(
