@@ -34,7 +34,7 @@ pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
-pub use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, lead, sentences};
+pub use kenning_retrieval::evidence::{Fit, Most, Quote, Rarity, Source, lead, sentences};
 pub use kenning_retrieval::excerpt::{GAP, excerpt};
 pub use kenning_retrieval::{By, Embedder, passage_ranges};
 pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, StoreId, Stored};

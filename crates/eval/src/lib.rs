@@ -99,7 +99,7 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
     let entries: Vec<&Entry> =
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
     let sources: Vec<Source<'_>> =
-        entries.iter().map(|entry| Source { title: &entry.topic, text: &entry.content }).collect();
+        entries.iter().map(|entry| Source::new(&entry.topic, &entry.content)).collect();
     let snapshot = engine.snapshot()?;
     let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
     let quotes =

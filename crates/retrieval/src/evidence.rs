@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::question::weighted_words;
 use crate::{embed, lex};
 
 /// What a term counts that stands not in the span but beside it, or in the title.
@@ -15,9 +16,48 @@ const PRIOR: f32 = 0.15;
 const WORDS_FULL: f32 = 16.0;
 
 /// A text that was found, best first.
+#[derive(Default)]
 pub struct Source<'a> {
     pub title: &'a str,
     pub text: &'a str,
+    /// How well its passages fit the question, where a search has told that, from 0 to 1 for the best of all.
+    pub fits: Vec<Fit>,
+}
+
+/// How well a stretch of a text fits a question.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    pub range: Range<usize>,
+    pub score: f32,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(title: &'a str, text: &'a str) -> Source<'a> {
+        Source { title, text, fits: Vec::new() }
+    }
+
+    /// How well a stretch of the text fits by the search that found it, or by the rank of the source if none did.
+    fn prior(&self, rank: usize, range: &Range<usize>) -> f32 {
+        if self.fits.is_empty() {
+            return 1.0 / (1.0 + WINDOW_PRIOR_FALL * rank as f32);
+        }
+        let best = self.fits.iter().map(|fit| fit.score).fold(0.0, f32::max);
+        let here = self.fits.iter().map(|fit| fit.score * fit.share_of(range)).fold(0.0, f32::max);
+        here.max(FIT_ELSEWHERE * best)
+    }
+
+    /// Whether a stretch is in a passage that was found; true where no search told what it found.
+    fn is_found_at(&self, range: &Range<usize>) -> bool {
+        self.fits.is_empty() || self.fits.iter().any(|fit| fit.share_of(range) > 0.0)
+    }
+}
+
+impl Fit {
+    /// How much of a stretch is in this one.
+    fn share_of(&self, range: &Range<usize>) -> f32 {
+        let common = self.range.end.min(range.end).saturating_sub(self.range.start.max(range.start));
+        common as f32 / range.len().max(1) as f32
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,12 +76,14 @@ pub struct Most {
     pub quotes: usize,
     /// Of one quote.
     pub bytes: usize,
+    /// From how many of the sources.
+    pub sources: usize,
 }
 
 impl Default for Most {
     /// Six quotes of 80 tokens of four bytes.
     fn default() -> Most {
-        Most { quotes: 6, bytes: 320 }
+        Most { quotes: 6, bytes: 320, sources: usize::MAX }
     }
 }
 
@@ -81,19 +123,35 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Qu
 }
 
 /// What a word counts at most that only means nearly the same as a term of the question, and how near it has to be.
-/// This constant and the next four were measured on questions about real trees (`docs/figures.md`).
+/// This constant and those below were measured on questions about real trees (`docs/figures.md`).
 const NEAR: f32 = 0.8;
 const NEAR_MIN: f32 = 0.2;
-/// What a term counts that stands just before or behind a window.
-const BESIDE_WINDOW: f32 = 0.3;
-/// What the first of the sources has before the others, and how quickly the advantage shrinks with the rank.
-const WINDOW_PRIOR: f32 = 0.4;
+/// What a term counts that stands just before or behind a window, or in the title of its source.
+const BESIDE_WINDOW: f32 = 0.5;
+const TITLE_OF_WINDOW: f32 = 0.7;
+/// What the search that found the sources says about a window counts so much, beside the words that the window has.
+const WINDOW_PRIOR: f32 = 1.6;
+/// What a window counts of the best passage of its source, if no passage around the window itself was found.
+const FIT_ELSEWHERE: f32 = 0.85;
+/// Without a search, how quickly sources count for less than the first.
 const WINDOW_PRIOR_FALL: f32 = 0.3;
+/// What the cosine of a window and the question counts.
+const WINDOW_MEANING: f32 = 0.6;
 /// A full window is worth so much more than an empty one: the sentence that answers often stands beside the one that
 /// has the words of the question.
-const FULL: f32 = 0.3;
+const FULL: f32 = 0.2;
+/// Each further window of one source counts so much less, so that a long section does not crowd out the others.
+const AGAIN: f32 = 0.05;
 /// A window that is worth less than this share of the best one is left out.
 const WORTH_MIN: f32 = 0.6;
+/// A window is left out too if it has less than this share of what a window chosen before has of the question.
+const SHARE_MIN: f32 = 0.25;
+/// What a window of release notes counts, unless the question is about a release: they say that something came, and the
+/// pages on the matter say what it is.
+const RELEASE_NOTES: f32 = 0.85;
+/// How much more a name counts than another word, when it is judged whether a quote answers: what does not speak of
+/// Kubernetes says nothing about a Kubernetes probe, however many of the other words it has.
+const NAME_WEIGHT: f32 = 2.0;
 
 /// A question made ready to be compared with pieces of text.
 struct Likeness<'a> {
@@ -102,6 +160,11 @@ struct Likeness<'a> {
     meanings: Vec<Option<[f32; embed::DIM]>>,
     /// What each word that was met so far counts for each term.
     known: HashMap<String, Vec<f32>>,
+    /// The terms of the names in the question.
+    names: HashSet<Arc<str>>,
+    is_about_release: bool,
+    /// What the question means as a whole.
+    vector: [f32; embed::DIM],
 }
 
 impl<'a> Likeness<'a> {
@@ -111,7 +174,15 @@ impl<'a> Likeness<'a> {
             let word = words.iter().find(|word| lex::question_terms(word).first() == Some(&rarity.term))?;
             meaning(word)
         };
-        Likeness { terms, meanings: terms.iter().map(meaning).collect(), known: HashMap::new() }
+        let idf = |term: &str| terms.iter().find(|rarity| &*rarity.term == term).map(|rarity| rarity.idf);
+        Likeness {
+            terms,
+            meanings: terms.iter().map(meaning).collect(),
+            known: HashMap::new(),
+            names: names(question),
+            is_about_release: is_about_release(question),
+            vector: embed::question_vector(&weighted_words(question, idf)),
+        }
     }
 
     /// For each term 1 where the text has it, and less where it has a word that means nearly the same.
@@ -133,8 +204,24 @@ impl<'a> Likeness<'a> {
 
     /// How much of the question these credits are, from 0 to 1.
     fn share(&self, credits: &[f32]) -> f32 {
-        let whole = self.terms.iter().map(|rarity| rarity.idf).sum::<f32>().max(f32::MIN_POSITIVE);
-        credits.iter().zip(self.terms).map(|(credit, rarity)| credit * rarity.idf).sum::<f32>() / whole
+        self.share_by(credits, |rarity| rarity.idf)
+    }
+
+    /// As `share`, where names count for more.
+    fn share_with_names(&self, credits: &[f32]) -> f32 {
+        let weight = |rarity: &Rarity| if self.names.contains(&rarity.term) { NAME_WEIGHT } else { 1.0 };
+        self.share_by(credits, |rarity| weight(rarity) * rarity.idf)
+    }
+
+    fn share_by(&self, credits: &[f32], weight: impl Fn(&Rarity) -> f32) -> f32 {
+        let whole = self.terms.iter().map(&weight).sum::<f32>().max(f32::MIN_POSITIVE);
+        credits.iter().zip(self.terms).map(|(credit, rarity)| credit * weight(rarity)).sum::<f32>() / whole
+    }
+
+    /// The cosine of the question and a text with these tokens.
+    fn cosine(&self, tokens: Vec<(embed::Token, u32)>) -> f32 {
+        let vector = embed::passage_vector(&embed::merged(tokens));
+        self.vector.iter().zip(&vector).map(|(a, b)| a * b).sum()
     }
 }
 
@@ -164,42 +251,140 @@ fn raise(credits: &mut [f32], others: &[f32], weight: f32) {
     }
 }
 
+/// The terms of the names in a question: words in the middle of a sentence that begin with a capital letter and do not
+/// consist of capital letters. In "How do I run one class with Maven Surefire?" these are `maven` and `surefir`.
+fn names(question: &str) -> HashSet<Arc<str>> {
+    let mut terms = HashSet::new();
+    let mut begins_sentence = true;
+    for word in question.split_whitespace() {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let is_name = bare.starts_with(char::is_uppercase) && bare.contains(char::is_lowercase);
+        if is_name && !begins_sentence {
+            terms.extend(lex::question_terms(bare));
+        }
+        begins_sentence = word.ends_with(['.', '?', '!', ':', ';']);
+    }
+    terms
+}
+
+fn is_about_release(question: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "release",
+        "releases",
+        "released",
+        "version",
+        "versions",
+        "changelog",
+        "changed",
+        "dropped",
+        "since",
+    ];
+    words(&question.to_lowercase()).any(|word| WORDS.contains(&word))
+}
+
+/// Whether a title is that of release notes: it says so, or one of its headings has a version and a year, such as
+/// "Release 1.6.1 (released May 16, 2017)".
+fn is_release_notes(title: &str) -> bool {
+    const NAMES: [&str; 4] = ["changelog", "change log", "release notes", "release history"];
+    let lower = title.to_lowercase();
+    let has_release = |heading: &str| {
+        let mut numbers = heading.split(|c: char| !(c.is_ascii_digit() || c == '.'));
+        let is_version = |number: &str| number.trim_matches('.').contains('.');
+        let mut digits = heading.split(|c: char| !c.is_ascii_digit());
+        numbers.any(is_version) && digits.any(|digits| digits.len() == 4 && digits.starts_with(['1', '2']))
+    };
+    NAMES.iter().any(|name| lower.contains(name)) || title.split(" > ").any(has_release)
+}
+
 /// The best stretches of all sources, best first: sentences, list items, rows and code in a row, as many as fit into a
 /// quote. A list and the line that leads to it come together where they fit. What is far below the best is left out.
 pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let mut likeness = Likeness::new(question, terms);
     let mut windows = Vec::new();
     for (number, source) in sources.iter().enumerate() {
-        let prior = WINDOW_PRIOR / (1.0 + WINDOW_PRIOR_FALL * number as f32);
-        let title = likeness.credits(source.title);
-        let units = spans(source.text, most.bytes);
-        let credits: Vec<Vec<f32>> =
-            units.iter().map(|range| likeness.credits(&source.text[range.clone()])).collect();
-        for start in 0..units.len() {
-            let fits = |unit: &&Range<usize>| unit.end - units[start].start <= most.bytes;
-            let end = start + units[start..].iter().take_while(fits).count().max(1);
-            let mut credit = vec![0.0; terms.len()];
-            credits[start..end].iter().for_each(|of_unit| raise(&mut credit, of_unit, 1.0));
-            let beside = [start.checked_sub(1), Some(end)].into_iter().flatten();
-            beside
-                .filter_map(|at| credits.get(at))
-                .for_each(|of_unit| raise(&mut credit, of_unit, BESIDE_WINDOW));
-            raise(&mut credit, &title, BESIDE);
-            let (range, share) = (units[start].start..units[end - 1].end, likeness.share(&credit));
-            let full = range.len() as f32 / most.bytes.max(1) as f32;
-            windows.push(Quote { source: number, range, score: share + prior + FULL * full.min(1.0), share });
-        }
+        windows_of(number, source, &mut likeness, most.bytes, &mut windows);
     }
     windows.sort_by(|a, b| {
         let place = |quote: &Quote| (quote.source, quote.range.start);
         b.score.total_cmp(&a.score).then(place(a).cmp(&place(b)))
     });
+    chosen(windows, sources, most)
+}
+
+/// Every window of one source that has something of the question.
+fn windows_of(
+    number: usize,
+    source: &Source<'_>,
+    likeness: &mut Likeness<'_>,
+    bytes_max: usize,
+    windows: &mut Vec<Quote>,
+) {
+    let units = spans(source.text, bytes_max);
+    let title = likeness.credits(source.title);
+    let credits: Vec<Vec<f32>> =
+        units.iter().map(|range| likeness.credits(&source.text[range.clone()])).collect();
+    let title_tokens = embed::tokens(source.title);
+    let is_release_notes = is_release_notes(source.title);
+    // Only windows in passages that were found are compared by their meaning, so most units need no tokens.
+    let mut tokens: Vec<Option<Vec<(embed::Token, u32)>>> = vec![None; units.len()];
+    for start in 0..units.len() {
+        let fits = |unit: &&Range<usize>| unit.end - units[start].start <= bytes_max;
+        let mut end = start + units[start..].iter().take_while(fits).count().max(1);
+        // A line that leads to a list goes with the list.
+        while end > start + 1 && source.text[units[end - 1].clone()].ends_with(':') {
+            end -= 1;
+        }
+        let mut credit = vec![0.0; title.len()];
+        credits[start..end].iter().for_each(|of_unit| raise(&mut credit, of_unit, 1.0));
+        let beside = [start.checked_sub(1), Some(end)].into_iter().flatten();
+        beside
+            .filter_map(|at| credits.get(at))
+            .for_each(|of_unit| raise(&mut credit, of_unit, BESIDE_WINDOW));
+        raise(&mut credit, &title, TITLE_OF_WINDOW);
+        if credit.iter().all(|credit| *credit == 0.0) {
+            continue;
+        }
+        let range = units[start].start..units[end - 1].end;
+        let full = (range.len() as f32 / bytes_max.max(1) as f32).min(1.0);
+        let mut score = likeness.share(&credit) + WINDOW_PRIOR * source.prior(number, &range) + FULL * full;
+        if source.is_found_at(&range) {
+            let mut of_window = title_tokens.clone();
+            for at in start..end {
+                let text = &source.text[units[at].clone()];
+                of_window.extend_from_slice(tokens[at].get_or_insert_with(|| embed::tokens(text)));
+            }
+            score += WINDOW_MEANING * likeness.cosine(of_window).max(0.0);
+        }
+        if !likeness.is_about_release && is_release_notes {
+            score *= RELEASE_NOTES;
+        }
+        windows.push(Quote { source: number, range, score, share: likeness.share_with_names(&credit) });
+    }
+}
+
+/// The best of some windows, which come best first. Windows do not overlap, and what a better one says is not said again.
+fn chosen(mut windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let mut chosen: Vec<Quote> = Vec::new();
     let mut said: HashSet<String> = HashSet::new();
-    for window in windows {
-        let is_worth = chosen.first().is_none_or(|best| window.score >= best.score * WORTH_MIN);
-        if chosen.len() == most.quotes || !is_worth {
+    let mut many: HashMap<usize, usize> = HashMap::new();
+    while chosen.len() < most.quotes {
+        let worth = |window: &Quote| {
+            let before = many.get(&window.source).copied().unwrap_or(0);
+            let has_room = before > 0 || many.len() < most.sources;
+            has_room.then_some(window.score - AGAIN * before as f32)
+        };
+        let worths = windows.iter().enumerate().filter_map(|(at, window)| Some((at, worth(window)?)));
+        // Of equals the first.
+        let Some((at, worth)) = worths.reduce(|best, next| if next.1 > best.1 { next } else { best }) else {
             break;
+        };
+        if chosen.first().is_some_and(|best| worth < best.score * WORTH_MIN) {
+            break;
+        }
+        let window = windows.remove(at);
+        let best_share = chosen.iter().map(|quote| quote.share).fold(0.0, f32::max);
+        if window.share < best_share * SHARE_MIN {
+            continue;
         }
         let meets = |known: &Quote| {
             known.source == window.source
@@ -208,7 +393,8 @@ pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: M
         };
         let text = &sources[window.source].text[window.range.clone()];
         let mut is_new = || said.insert(text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase());
-        if window.share > 0.0 && !chosen.iter().any(meets) && is_new() {
+        if !chosen.iter().any(meets) && is_new() {
+            *many.entry(window.source).or_default() += 1;
             chosen.push(window);
         }
     }
@@ -542,7 +728,7 @@ mod tests {
             .into_iter()
             .map(|term| Rarity { term, idf: 2.0 })
             .collect();
-        let sources = [Source { title: "Deploying", text: &text }];
+        let sources = [Source::new("Deploying", &text)];
         let found = quotes(&question, &sources, Most { quotes: 2, ..Most::default() });
         assert!(text[found[0].range.clone()].starts_with("A rollback"), "{found:?}");
         assert_eq!(found.len(), 2);
@@ -551,7 +737,7 @@ mod tests {
     #[test]
     fn what_was_said_already_and_what_has_nothing_of_the_question_is_left_out() {
         let sources = ["Ports are open. The port is 80.", "The  PORT is 80. It says so. Nothing here."]
-            .map(|text| Source { title: "", text });
+            .map(|text| Source::new("", text));
         let question = [Rarity { term: "port".into(), idf: 1.0 }];
         let texts = |quotes: Vec<Quote>| -> Vec<String> {
             quotes.iter().map(|quote| sources[quote.source].text[quote.range.clone()].to_owned()).collect()
@@ -584,8 +770,9 @@ mod tests {
                 "End"
             ]
         );
-        let sources = [Source { title: "", text }];
-        let found = overlapping("Which PORT is it?", &sources, Most { quotes: 4, bytes: 10 });
+        let sources = [Source::new("", text)];
+        let found =
+            overlapping("Which PORT is it?", &sources, Most { quotes: 4, bytes: 10, ..Most::default() });
         let shown: Vec<(&str, f32)> =
             found.iter().map(|quote| (&text[quote.range.clone()], quote.share)).collect();
         assert_eq!(shown, [("Ports!", 0.5), ("a port.", 0.5), ("- the port", 0.5), ("```\nport. ", 0.5)]);
@@ -593,15 +780,72 @@ mod tests {
 
     #[test]
     fn a_window_has_its_lead_in_and_what_is_far_below_the_best_is_left_out() {
-        let text = "Something else entirely is said here.\n\nBackups keep these rules:\n\n- they run at night\n- they are kept for a year\n\nUnrelated words about nothing.";
+        let text = "Backups keep these rules:\n\n- they run at night\n- they are kept for a year\n\nUnrelated words about nothing.";
         let terms: Vec<Rarity> = lex::question_terms("which rules do backups keep")
             .into_iter()
             .map(|term| Rarity { term, idf: 2.0 })
             .collect();
-        let sources = [Source { title: "", text }, Source { title: "", text: "Coffee is made of beans." }];
-        let found = windows("which rules do backups keep", &terms, &sources, Most { quotes: 6, bytes: 80 });
+        let sources = [Source::new("", text), Source::new("", "Coffee is made of beans.")];
+        let found =
+            windows("which rules do backups keep", &terms, &sources, Most { bytes: 80, ..Most::default() });
         let shown: Vec<&str> = found.iter().map(|quote| &text[quote.range.clone()]).collect();
         assert_eq!(shown, ["Backups keep these rules:\n\n- they run at night\n- they are kept for a year"]);
+    }
+
+    fn rarities(question: &str) -> Vec<Rarity> {
+        let terms = lex::question_terms(question).into_iter();
+        terms.map(|term| Rarity { term, idf: 2.0 }).collect()
+    }
+
+    #[test]
+    fn a_window_in_the_passage_that_was_found_comes_before_one_elsewhere() {
+        let text = "The port of the server is open. Nothing else.\n\nThe port of the server is eighty.";
+        let question = "which port does the server have";
+        let second = text.find("The port of the server is eighty").expect("it is there");
+        let found = |range: Range<usize>| {
+            let source = Source { fits: vec![Fit { range, score: 1.0 }], ..Source::new("", text) };
+            let most = Most { bytes: 50, quotes: 1, ..Most::default() };
+            windows(question, &rarities(question), &[source], most)[0].range.start
+        };
+        assert_eq!(found(0..second), 0);
+        assert_eq!(found(second..text.len()), second);
+    }
+
+    #[test]
+    fn quotes_are_from_no_more_sources_than_are_wanted() {
+        let texts = ["The port is 80.", "A port is open.", "Every port is closed."];
+        let sources = texts.map(|text| Source::new("", text));
+        let question = "which port";
+        let quoted = |sources_max: usize| {
+            let most = Most { sources: sources_max, ..Most::default() };
+            windows(question, &rarities(question), &sources, most).len()
+        };
+        assert_eq!((quoted(3), quoted(2)), (3, 2));
+    }
+
+    #[test]
+    fn release_notes_come_behind_the_page_unless_a_release_is_asked_for() {
+        let text = "The cache can be cleared with a flag.";
+        let sources = ["Tool 4.2 > Release 4.2.1 (May 2017)", "Cache"].map(|title| Source::new(title, text));
+        let first =
+            |question: &str| windows(question, &rarities(question), &sources, Most::default())[0].source;
+        assert_eq!(first("how is it cleared with a flag"), 1);
+        assert_eq!(first("which release has the flag that it is cleared with"), 0);
+        assert!(
+            is_release_notes("Release Notes > Local preview") && !is_release_notes("Python 3.10 support")
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_missing_makes_a_quote_less_certain() {
+        let sources = [Source::new("", "One test class is run like this.")];
+        let share =
+            |question: &str| windows(question, &rarities(question), &sources, Most::default())[0].share;
+        assert!(
+            share("How do I run one test class with Surefire?")
+                < share("How do I run one test class with surefire?")
+        );
+        assert_eq!(names("Maven runs it. Does Surefire, with JVM?").len(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_engine::{Most, Scoring, Snapshot, Source};
+use kenning_engine::{Fit, Most, Scoring, Snapshot, Source};
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::cut;
 use schemars::JsonSchema;
@@ -69,12 +69,28 @@ pub(super) struct Quote {
     start: usize,
 }
 
+/// A passage that may be quoted from.
+pub(super) struct Candidate {
+    pub(super) handle: String,
+    pub(super) kept: Arc<Passage>,
+    /// How well its parts fit the question; empty where the caller chose the passage.
+    pub(super) fits: Vec<Fit>,
+}
+
+impl Candidate {
+    fn source(&self) -> Source<'_> {
+        Source { title: &self.kept.title, text: &self.kept.text, fits: self.fits.clone() }
+    }
+}
+
 /// How much is quoted.
 pub(super) struct Wanted {
     pub(super) max_quotes: usize,
     pub(super) max_quote_tokens: usize,
     pub(super) context_tokens: usize,
     pub(super) scoring: Scoring,
+    /// From how many of the passages.
+    pub(super) passages: usize,
 }
 
 const QUOTE_CHARS_MAX: usize = 500;
@@ -93,6 +109,7 @@ impl Wanted {
             max_quote_tokens: max_quote_tokens.map_or(80, |many| many.0 as usize),
             context_tokens: context_tokens.map_or(20, |many| many.0 as usize),
             scoring: scoring.map(Scoring::from).unwrap_or_default(),
+            passages: usize::MAX,
         }
     }
 }
@@ -110,7 +127,8 @@ impl Tool for ExtractEvidence {
         let scope = input.scope.unwrap_or_default();
         let mut passages = Vec::new();
         for handle in input.passage_ids.0 {
-            passages.push(passage::find(ctx, &handle, &scope)?);
+            let (handle, kept) = passage::find(ctx, &handle, &scope)?;
+            passages.push(Candidate { handle, kept, fits: Vec::new() });
         }
         let wanted = Wanted::new(
             input.max_quotes,
@@ -196,19 +214,18 @@ pub(super) fn quotes(
     ctx: &Context<'_>,
     snapshot: &Snapshot<'_>,
     question: &str,
-    passages: &[(String, Arc<Passage>)],
+    passages: &[Candidate],
     wanted: &Wanted,
 ) -> Result<Vec<Quote>, Stop> {
-    let sources: Vec<Source<'_>> =
-        passages.iter().map(|(_, kept)| Source { title: &kept.title, text: &kept.text }).collect();
+    let sources: Vec<Source<'_>> = passages.iter().map(|candidate| candidate.source()).collect();
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
-    let most = Most { quotes: wanted.max_quotes, bytes };
+    let most = Most { quotes: wanted.max_quotes, bytes, sources: wanted.passages };
     let sight = sight(snapshot, &ctx.scope_name(None)?)?;
     let found = snapshot.section_windows(&sight, question, &sources, most, wanted.scoring)?;
     // What is expanded next grows around the best quote of a passage, so that one comes last.
-    found.iter().rev().for_each(|quote| passages[quote.source].1.was_read(quote.range.clone()));
+    found.iter().rev().for_each(|quote| passages[quote.source].kept.was_read(quote.range.clone()));
     let quote = |found: &kenning_engine::Quote| {
-        let (handle, kept) = &passages[found.source];
+        let Candidate { handle, kept, .. } = &passages[found.source];
         let context_bytes = wanted.context_tokens * TOKEN_BYTES;
         let (before, after) = around(&kept.text, &found.range, context_bytes);
         let lead = kenning_engine::lead(&kept.text, found.range.start).filter(|_| context_bytes > 0);

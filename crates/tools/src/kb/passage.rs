@@ -77,7 +77,7 @@ pub(super) fn preview(
     scoring: Scoring,
 ) -> Result<(String, Range<usize>), Stop> {
     const SENTENCES: usize = 3;
-    let most = Most { quotes: SENTENCES, bytes: chars_max };
+    let most = Most { quotes: SENTENCES, bytes: chars_max, ..Most::default() };
     let quotes = snapshot.section_quotes(sight, question, std::slice::from_ref(source), most, scoring)?;
     let text = source.text;
     let Some(best) = quotes.first().map(|quote| quote.range.clone()) else {

@@ -1,12 +1,15 @@
 //! `kb.retrieve_evidence`: search and quote in one call. What to use unless there is a reason not to.
 
+use std::ops::Range;
+
+use kenning_engine::{Fit, Snapshot, passage_ranges};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::extract_evidence::{Quote, Wanted, doubt, quotes, shown};
+use super::extract_evidence::{Candidate, Quote, Wanted, doubt, quotes, shown};
 use super::search::{HowScored, TOP_K_DEFAULT, graph_disabled};
-use super::sought::{Filters, Manner, Mode, Sought};
+use super::sought::{Filters, Hits, Manner, Mode, Sought};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
@@ -19,6 +22,10 @@ pub(crate) struct RetrieveEvidence;
 /// Where `kb.search` shows one section of each document, to choose from, all that answers is quoted here: of documents
 /// with many sections, one alone leaves out up to a fifth of the answers (`docs/figures.md`).
 const MAX_PER_DOC_DEFAULT: u64 = 0;
+
+/// For each section that may be quoted so many are looked at: the order of the best quotes is a better one than that of the
+/// sections.
+const CANDIDATES_PER_SECTION: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -92,23 +99,23 @@ impl Tool for RetrieveEvidence {
         };
         let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
-        let found = sought.find(&snapshot, &input.question.0, top_k)?;
-        let mut passages = Vec::new();
-        for hit in &found.hits {
-            passages.push(passage::keep(ctx, &snapshot, hit.id, &hit.section)?);
-        }
-        let wanted = Wanted::new(
-            input.max_quotes,
-            input.max_quote_tokens,
-            input.include_context_tokens,
-            options.scoring,
-        );
-        let quotes = quotes(ctx, &snapshot, &input.question.0, &passages, &wanted)?;
+        let found = sought.find(&snapshot, &input.question.0, top_k * CANDIDATES_PER_SECTION)?;
+        let candidates = candidates(ctx, &snapshot, &found)?;
+        let wanted = Wanted {
+            passages: top_k,
+            ..Wanted::new(
+                input.max_quotes,
+                input.max_quote_tokens,
+                input.include_context_tokens,
+                options.scoring,
+            )
+        };
+        let quotes = quotes(ctx, &snapshot, &input.question.0, &candidates, &wanted)?;
         Ok(Output {
             doubt: doubt(&quotes, &wanted),
             quotes,
             diagnostics: Diagnostics {
-                candidates: passages.len(),
+                candidates: candidates.len().min(top_k),
                 session_id: ctx.caller.session(),
                 diagnostic_id: options.include_debug.unwrap_or(false).then(|| {
                     diagnostics::keep(ctx, &snapshot, Self::NAME, &input.question.0, &sought, &found)
@@ -133,4 +140,26 @@ impl Tool for RetrieveEvidence {
         meta.extend(graph_disabled(output.has_graph));
         meta
     }
+}
+
+/// The sections that were found, each with how well its passages fit beside the best of all.
+fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Result<Vec<Candidate>, Stop> {
+    let best = found.hits.first().map_or(0.0, |hit| hit.score).max(f64::MIN_POSITIVE);
+    let mut candidates = Vec::new();
+    for hit in &found.hits {
+        let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
+        let ranges = passage_ranges(&kept.text);
+        let fit = |range: Range<usize>, score: f64| Fit { range, score: (score / best) as f32 };
+        let mut fits: Vec<Fit> = hit
+            .passages
+            .iter()
+            .filter_map(|(at, score)| Some(fit(ranges.get(*at)?.clone(), *score)))
+            .collect();
+        if fits.is_empty() {
+            // The graph led to the section as a whole.
+            fits.push(fit(0..kept.text.len(), hit.score));
+        }
+        candidates.push(Candidate { handle, kept, fits });
+    }
+    Ok(candidates)
 }

@@ -164,9 +164,12 @@ impl Tool for Search {
         let mut results = Vec::new();
         for (at, hit) in shown {
             let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
-            let within = hit.passage.and_then(|passage| passage_ranges(&kept.text).into_iter().nth(passage));
+            let within = hit
+                .passages
+                .first()
+                .and_then(|(passage, _)| passage_ranges(&kept.text).into_iter().nth(*passage));
             let within = within.unwrap_or(0..kept.text.len());
-            let source = kenning_engine::Source { title: &kept.title, text: &kept.text[within.clone()] };
+            let source = kenning_engine::Source::new(&kept.title, &kept.text[within.clone()]);
             let (preview, best) = passage::preview(snapshot, &sought.sight, &query, &source, chars, scoring)?;
             kept.was_read(within.start + best.start..within.start + best.end);
             results.push(Found {

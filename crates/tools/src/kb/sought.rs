@@ -63,8 +63,9 @@ pub(crate) struct Hit {
     pub(crate) section: Section,
     pub(crate) score: f64,
     pub(crate) source: Source,
-    /// Which of its passages it was found by; none, as below, for what only the graph led to.
-    pub(crate) passage: Option<usize>,
+    /// Which of its passages it was found by, and how well each fits, best first; none, as below, for what only the graph
+    /// led to.
+    pub(crate) passages: Vec<(usize, f64)>,
     pub(crate) why: Option<Explanation>,
 }
 
@@ -170,10 +171,12 @@ impl Sought {
             (start, size) = (start + size, size * 4);
             let is_last = start >= page.total;
             for PassageHit { section: id, passage, why } in page.hits {
-                if found.hits.len() == many {
-                    break;
-                }
                 if !known.insert(id) {
+                    let hit = found.hits.iter_mut().find(|hit| hit.id == id);
+                    hit.into_iter().for_each(|hit| hit.passages.push((passage, why.total)));
+                    continue;
+                }
+                if found.hits.len() == many {
                     continue;
                 }
                 // Most of what is passed over need not be read.
@@ -191,8 +194,8 @@ impl Sought {
                     (false, true) => Source::Vector,
                     (false, false) => Source::Hybrid,
                 };
-                let (score, passage, why) = (why.total, Some(passage), Some(why));
-                found.hits.push(Hit { id, section, score, source, passage, why });
+                let (score, passages, why) = (why.total, vec![(passage, why.total)], Some(why));
+                found.hits.push(Hit { id, section, score, source, passages, why });
             }
             if is_last {
                 break;
@@ -277,8 +280,8 @@ impl Sought {
                 continue;
             }
             let at = found.hits.partition_point(|hit| hit.score >= score);
-            let (source, passage, why) = (Source::GraphExpanded, None, None);
-            found.hits.insert(at, Hit { id, section, score, source, passage, why });
+            let (source, passages, why) = (Source::GraphExpanded, Vec::new(), None);
+            found.hits.insert(at, Hit { id, section, score, source, passages, why });
             found.hits.truncate(many);
         }
         Ok(())
