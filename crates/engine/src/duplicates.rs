@@ -5,7 +5,7 @@
 use std::cell::LazyCell;
 use std::hash::{Hash, Hasher};
 
-use kenning_model::{EntityType, Entry, Id, Record, Status, Timestamp, Transaction, TxId, clean};
+use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
 use kenning_retrieval::lex;
 use kenning_storage::{Error, StoreId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -51,7 +51,7 @@ pub(crate) struct Duplicates {
     since: TxId,
     at: TxId,
     buckets: FxHashMap<u64, Vec<Id>>,
-    live: FxHashMap<Id, Sketch>,
+    live: FxHashMap<Id, (ScopeId, Sketch)>,
     /// Sketches of what was asked for and will most likely be written next, so that the writer need not make them.
     asked: FxHashMap<u64, Sketch>,
 }
@@ -100,7 +100,7 @@ impl Duplicates {
 
     /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
     fn apply(&mut self, id: Id, entry: Option<&Entry>) {
-        for bucket in self.live.remove(&id).iter().flat_map(Sketch::buckets) {
+        for bucket in self.live.remove(&id).iter().flat_map(|(_, sketch)| sketch.buckets()) {
             if let Some(ids) = self.buckets.get_mut(&bucket) {
                 ids.retain(|other| *other != id);
             }
@@ -114,10 +114,11 @@ impl Duplicates {
                 ids.push(id);
             }
         }
-        self.live.insert(id, sketch);
+        self.live.insert(id, (entry.scope, sketch));
     }
 
-    /// The entries that may share most of their words with the question, likeliest first.
+    /// The entries in sight that may share most of their words with the question, likeliest first. Others are not counted,
+    /// so they take nobody's place.
     pub(crate) fn candidates(&mut self, asked: &Asked<'_>) -> Vec<Id> {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
@@ -125,8 +126,11 @@ impl Duplicates {
         self.asked.insert(asked.key, asked.sketch.clone());
         let mut candidates: Vec<(usize, Id)> = (asked.sketch.buckets())
             .filter_map(|bucket| self.buckets.get(&bucket))
-            .flat_map(|ids| ids.iter().rev().take(LOOKED_AT_MAX))
-            .filter_map(|id| Some((asked.sketch.promise(self.live.get(id)?), *id)))
+            .flat_map(|ids| {
+                let known = ids.iter().rev().filter_map(|id| Some((*id, self.live.get(id)?)));
+                known.filter(|(_, (scope, _))| asked.question.sight.sees(*scope)).take(LOOKED_AT_MAX)
+            })
+            .map(|(id, (_, sketch))| (asked.sketch.promise(sketch), id))
             .filter(|(promise, _)| *promise > 0)
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));

@@ -38,7 +38,7 @@ impl Snapshot<'_> {
         let content = self.content()?;
         let mut found = Elsewhere::default();
         let (mut entries, mut sections): (HashSet<Id>, HashSet<Id>) = Default::default();
-        let others = Sight { at: sight.at, scopes: others };
+        let others = self.sight_of(others);
         for query in queries {
             let ask = |sight, visible_at| Asked {
                 sight,

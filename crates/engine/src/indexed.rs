@@ -352,18 +352,20 @@ impl Indexed {
         Ok(RwLockWriteGuard::downgrade(guard))
     }
 
-    /// What the segments have with any of these marks, each with how many, and the transaction they go to.
+    /// What the segments have in sight with any of these marks, each with how many, and the transaction they go to.
     pub(crate) fn marked(
         self: &Arc<Self>,
         snapshot: &Snapshot<'_>,
+        sight: &Sight,
         marks: &[u32],
     ) -> Result<(Vec<(Id, usize)>, TxId), Error> {
+        let groups = sight.groups();
         self.until_read(|| {
             // What says nearly the same is told where it can be found at once.
             let Some((segments, end)) = unless_busy(self.segments(snapshot))? else {
                 return Ok((Vec::new(), snapshot.at()));
             };
-            let found = segments.marked(marks)?;
+            let found = segments.marked(marks, &groups)?;
             Ok((found.into_iter().map(|(key, many)| (Id::from_bits(key), many)).collect(), end))
         })
     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use kenning_documents::pattern::{self, Difficulty, Parsed};
 use kenning_documents::{Files, Format, Label, Section, included, parse};
-use kenning_model::{Link, Mention, Pattern, ScopeId};
+use kenning_model::{Link, Mention, Pattern, Principal, ScopeId};
 use kenning_storage::{DocumentKind, Error, KnownDocument, NewDocument, NewSection, Request, Write};
 use sha2::{Digest, Sha256};
 
@@ -16,8 +17,7 @@ const SECTIONING: u32 = 5;
 
 /// What a run takes files in for.
 pub struct Intake {
-    pub actor: String,
-    pub origin: String,
+    pub principal: Arc<Principal>,
     pub scope: ScopeId,
     pub source: String,
     pub kind: DocumentKind,
@@ -59,7 +59,7 @@ pub enum IntakeError {
 impl Intake {
     /// What was taken in at a path and below it, and is there.
     pub fn known(&self, engine: &Engine, below: &str) -> Result<Vec<KnownDocument>, Error> {
-        engine.snapshot()?.documents_below(self.scope, &self.source, below)
+        engine.snapshot(&self.principal)?.documents_below(self.scope, &self.source, below)
     }
 
     /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in; `files` gives
@@ -99,7 +99,7 @@ impl Intake {
 
     pub fn close(&self, engine: &Engine, known: &KnownDocument) -> Result<(), Error> {
         // The table of paths is derived; the log, which every read checks, has the last word before anything goes.
-        let stored = engine.snapshot()?.document(known.id)?;
+        let stored = engine.snapshot(&self.principal)?.document(known.id)?;
         match stored.as_ref().and_then(|stored| stored.record.as_document()) {
             Some(document) if document.path == known.path => {
                 self.commit(engine, Write::DeleteDocuments { ids: vec![known.id] })
@@ -111,8 +111,8 @@ impl Intake {
     }
 
     fn commit(&self, engine: &Engine, write: Write) -> Result<(), Error> {
-        let (actor, origin) = (self.actor.clone(), self.origin.clone());
-        engine.commit(Request { actor, origin, tool: "ingest".to_owned(), write, keyed: None }).map(drop)
+        let principal = self.principal.clone();
+        engine.commit(Request { principal, tool: "ingest".to_owned(), write, keyed: None }).map(drop)
     }
 
     fn prepared(&self, path: &str, hash: String, parsed: Parsed) -> Prepared {
@@ -288,9 +288,10 @@ mod tests {
     use super::*;
 
     fn prepared(text: String) -> Prepared {
-        let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
+        let [source, doc_tag] = ["docs", "docs"].map(str::to_owned);
+        let principal = Arc::new(Principal::owner("me", "here"));
         let (scope, kind, root) = (ScopeId::GLOBAL_DEFAULT, DocumentKind::Plain, String::new());
-        let intake = Intake { actor, origin, scope, source, kind, doc_tag, root };
+        let intake = Intake { principal, scope, source, kind, doc_tag, root };
         let prepared = intake.prepare("a.md", Format::Markdown, text.into_bytes(), &|_| None, None);
         prepared.expect("a good file").expect("it is new")
     }

@@ -22,8 +22,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
-use kenning_model::{EntityType, Id, Timestamp, TxId};
-use kenning_storage::{Applied, Committed, Damage, Request, STORE_FILE, Storage, Verified, View};
+use kenning_model::{EntityType, Id, Principal, Timestamp, TxId};
+use kenning_storage::{Applied, Committed, Damage, Reach, Request, STORE_FILE, Storage, Verified, View};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
@@ -192,14 +192,14 @@ impl Engine {
         Ok(&self.opened()?.storage)
     }
 
-    /// The store as of its newest transaction. No transaction that was acknowledged anywhere before this call is
-    /// missing from it.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
-        self.snapshot_at(None)
+    /// What a principal may see of the store as of its newest transaction. No transaction that was acknowledged
+    /// anywhere before this call is missing from it.
+    pub fn snapshot(&self, principal: &Principal) -> Result<Snapshot<'_>, Error> {
+        self.snapshot_at(principal, None)
     }
 
-    /// The store as of an earlier transaction.
-    pub fn snapshot_at(&self, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
+    /// The same as of an earlier transaction. Rights are those of today.
+    pub fn snapshot_at(&self, principal: &Principal, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
         let (store, head) = (reader.store_id()?, reader.head()?);
@@ -208,7 +208,8 @@ impl Engine {
         if at > head {
             return Err(Error::UnknownTx { tx: at, head });
         }
-        Ok(Snapshot::new(opened, reader, store, at, self.deadline))
+        let reach = Reach::of(principal, &*reader)?;
+        Ok(Snapshot::new(opened, reader, store, at, self.deadline, reach))
     }
 
     /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.
@@ -256,7 +257,7 @@ impl Engine {
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
         let asked = duplicates::Asked::new(question);
         let opened = self.opened()?;
-        let (marked, segments_end) = opened.indexed.marked(snapshot, &asked.marks())?;
+        let (marked, segments_end) = opened.indexed.marked(snapshot, question.sight, &asked.marks())?;
         // Every writer passes here, so the lock is held for the look-up only.
         let mut candidates = {
             let mut duplicates = locked(&opened.duplicates);
@@ -269,11 +270,11 @@ impl Engine {
         asked.choose(candidates, snapshot, self.now())
     }
 
-    /// What kinds of content there are, now or at a transaction.
-    pub fn content(&self, at: Option<TxId>) -> Result<Content, Error> {
+    /// What kinds of content there are for a principal, now or at a transaction.
+    pub fn content(&self, principal: &Principal, at: Option<TxId>) -> Result<Content, Error> {
         // Whoever only asks what there is makes no store.
         match self.is_there() {
-            true => self.snapshot_at(at)?.content(),
+            true => self.snapshot_at(principal, at)?.content(),
             false => Ok(Content::default()),
         }
     }
@@ -334,7 +335,7 @@ impl Engine {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
         opened.sections.settle(&*reader)?;
-        match reader.document_kinds(reader.head()?)?.patterns {
+        match reader.document_kinds(reader.head()?, None)?.patterns {
             true => opened.patterns.settle(&*reader),
             false => Ok(()),
         }

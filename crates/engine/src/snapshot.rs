@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reader, StoreId, Stored,
-    Tree, TripleFilter, View, find_scope, renamed_scope,
+    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reach, Reader, StoreId,
+    Stored, Tree, TripleFilter, View, find_scope, renamed_scope,
 };
 
 use crate::catalogue::Catalogue;
@@ -38,12 +38,14 @@ const TRIPLES_MAX: usize = 20_000;
 /// So many of the newest are looked at for their names, which a write waits for.
 const NAMED_MAX: usize = 5_000;
 
-/// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written.
+/// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written. It shows nothing
+/// that its principal may not read.
 pub struct Snapshot<'a> {
     opened: &'a Opened,
     reader: Box<dyn Reader + 'a>,
     store: StoreId,
     at: TxId,
+    reach: Reach,
     deadline: Option<Instant>,
 }
 
@@ -54,8 +56,20 @@ impl<'a> Snapshot<'a> {
         store: StoreId,
         at: TxId,
         deadline: Option<Instant>,
+        reach: Reach,
     ) -> Snapshot<'a> {
-        Snapshot { opened, reader, store, at, deadline }
+        Snapshot { opened, reader, store, at, deadline, reach }
+    }
+
+    /// What the principal may see and change.
+    pub fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// What is live under an id and in reach.
+    fn record(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
+        let stored = self.reader.record(entity_type, id, self.at)?;
+        Ok(stored.filter(|stored| self.reach.sees(id, &stored.record)))
     }
 
     /// The store that is read. What was read from another, before a restore, does not hold here.
@@ -103,32 +117,43 @@ impl<'a> Snapshot<'a> {
     }
 
     pub fn section(&self, id: Id) -> Result<Option<Stored>, Error> {
-        self.reader.record(EntityType::Section, id, self.at)
+        self.record(EntityType::Section, id)
     }
 
     /// The document of a section, without reading what the section says.
     pub fn document_of(&self, section: Id) -> Result<Option<Id>, Error> {
-        self.reader.document_of(section, self.at)
+        let document = self.reader.document_of(section, self.at)?;
+        match document {
+            Some(id) if !self.reach.is_everything() => Ok(self.document(id)?.map(|stored| stored.id)),
+            document => Ok(document),
+        }
     }
 
     pub fn sections_of(&self, document: Id) -> Result<Vec<Stored>, Error> {
-        self.reader.sections_of(document, self.at)
+        let mut sections = self.reader.sections_of(document, self.at)?;
+        sections.retain(|stored| self.reach.sees(stored.id, &stored.record));
+        Ok(sections)
     }
 
     pub fn document(&self, id: Id) -> Result<Option<Stored>, Error> {
-        self.reader.record(EntityType::Document, id, self.at)
+        self.record(EntityType::Document, id)
     }
 
     pub(crate) fn content(&self) -> Result<Content, Error> {
-        let DocumentKinds { plain, patterns, beside_patterns } = self.reader.document_kinds(self.at)?;
+        let scopes = self.reach.scopes();
+        let DocumentKinds { plain, patterns, beside_patterns } =
+            self.reader.document_kinds(self.at, scopes.as_deref())?;
         // A catalogue brings a page or two beside its patterns, which nobody took it in for; one without patterns is
         // documents after all.
-        let triples = self.reader.has_triples(self.at)?;
+        let triples = self.reader.has_triples(self.at, scopes.as_deref())?;
         Ok(Content { documents: plain || (beside_patterns && !patterns), patterns, triples })
     }
 
     /// What documents of a scope were taken in from, by name.
     pub fn document_sources(&self, scope: ScopeId) -> Result<Vec<DocumentSource>, Error> {
+        if !self.reach.sees_scope(scope) {
+            return Ok(Vec::new());
+        }
         self.reader.document_sources(scope, self.at)
     }
 
@@ -139,38 +164,41 @@ impl<'a> Snapshot<'a> {
         source: &str,
         path: &str,
     ) -> Result<Vec<KnownDocument>, Error> {
+        if !self.reach.sees_scope(scope) {
+            return Ok(Vec::new());
+        }
         self.reader.documents_below(scope, source, path, self.at)
     }
 
     pub fn triple(&self, id: Id) -> Result<Option<Stored>, Error> {
-        self.reader.record(EntityType::Triple, id, self.at)
+        self.record(EntityType::Triple, id)
     }
 
     pub fn entry(&self, id: Id) -> Result<Option<Stored>, Error> {
-        self.reader.record(EntityType::Entry, id, self.at)
+        self.record(EntityType::Entry, id)
     }
 
     /// The scope of this name: the name that it had at the time, or else the one that it has now.
     pub fn scope(&self, name: &ScopeName) -> Result<ScopeId, Error> {
-        find_scope(&*self.reader, name, self.at)
+        find_scope(&*self.reader, name, self.at, &self.reach)
     }
 
     /// What the scope is called now that once had this name, if no scope has it any more.
     pub fn renamed(&self, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
-        renamed_scope(&*self.reader, name)
+        renamed_scope(&*self.reader, name, &self.reach)
     }
 
     /// The id of the scope that has this name or had it last, live or not.
     pub fn scope_id(&self, name: &ScopeName) -> Result<Option<Id>, Error> {
         match self.reader.scope_once_named(name)? {
-            Some((scope, _)) => self.reader.scope_id(scope),
-            None => Ok(None),
+            Some((scope, _)) if self.reach.sees_scope(scope) => self.reader.scope_id(scope),
+            _ => Ok(None),
         }
     }
 
     /// The id of the namespace that has this name or had it last, live or not.
     pub fn namespace_id(&self, name: &str) -> Result<Option<Id>, Error> {
-        self.reader.namespace_once_named(name)
+        Ok(self.reader.namespace_once_named(name)?.filter(|id| self.reach.sees_namespace(*id)))
     }
 
     /// The moment at which what is shown is judged.
@@ -185,7 +213,7 @@ impl<'a> Snapshot<'a> {
 
     /// Who made a transaction, as the log calls them.
     pub fn transaction(&self, tx: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
-        self.reader.transaction(tx, self.at, view)
+        self.reader.transaction(tx, self.at, View { reach: &self.reach, ..view })
     }
 
     /// The transactions that touched an id, oldest first.
@@ -199,7 +227,15 @@ impl<'a> Snapshot<'a> {
 
     /// What a scope sees.
     pub fn sight(&self, scope: ScopeId) -> Result<Sight, Error> {
-        Ok(Sight { at: self.at, scopes: self.reader.closure(scope, self.at)? })
+        match self.reach.sees_scope(scope) {
+            true => Ok(self.sight_of(self.reader.closure(scope, self.at)?)),
+            false => Ok(self.sight_of(Vec::new())),
+        }
+    }
+
+    /// What of these scopes may be seen, nearest first as given.
+    pub fn sight_of(&self, scopes: Vec<ScopeId>) -> Sight {
+        Sight { at: self.at, scopes: self.reach.within(scopes) }
     }
 
     /// What these scopes are called; deleted ones by their last name.
@@ -207,14 +243,16 @@ impl<'a> Snapshot<'a> {
         self.reader.scope_names(scopes, self.at)
     }
 
-    /// All namespaces and scopes.
+    /// All namespaces and scopes in reach.
     pub fn tree(&self) -> Result<Tree, Error> {
-        Tree::read(&*self.reader, self.at)
+        Ok(Tree::read(&*self.reader, self.at)?.within(&self.reach))
     }
 
     /// How many entries or triples each scope has in itself, suppressed ones too.
     pub fn count_by_scope(&self, entity_type: EntityType) -> Result<BTreeMap<ScopeId, u64>, Error> {
-        self.reader.count_by_scope(entity_type, self.at)
+        let mut counts = self.reader.count_by_scope(entity_type, self.at)?;
+        counts.retain(|scope, _| self.reach.sees_scope(*scope));
+        Ok(counts)
     }
 
     /// Live triples with these folded values, newest first, and how many there are.
@@ -281,7 +319,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.reader.count_triples(&filter)? > 0 || self.reader.count_triples(&as_object)? > 0)
     }
 
-    /// Transactions after `since`, newest first, and how many there are.
+    /// Transactions after `since`, newest first, and how many there are, as far as they are in reach.
     pub fn history(
         &self,
         id: Option<Id>,
@@ -290,6 +328,7 @@ impl<'a> Snapshot<'a> {
         view: View<'_>,
         page: Range<u64>,
     ) -> Result<(Vec<Transaction>, u64), Error> {
+        let view = View { reach: &self.reach, ..view };
         self.opened.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
     }
 

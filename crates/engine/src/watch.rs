@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use kenning_model::{Transaction, TxId};
-use kenning_storage::{Error, View};
+use kenning_model::{Principal, Transaction, TxId};
+use kenning_storage::{Error, Reach, StoreId, View};
 use tokio::sync::watch::Receiver;
 
 use crate::Engine;
@@ -28,15 +28,23 @@ impl Engine {
         receiver
     }
 
-    /// The transactions after `since`, oldest first, at most `limit`.
-    pub fn transactions_after(&self, since: TxId, limit: usize) -> Result<Vec<Transaction>, Error> {
+    /// The transactions after `since`, oldest first, at most `limit`. They have the changes that the principal may see,
+    /// which may be none.
+    pub fn transactions_after(
+        &self,
+        principal: &Principal,
+        since: TxId,
+        limit: usize,
+    ) -> Result<Vec<Transaction>, Error> {
         let reader = self.storage()?.reader()?;
+        let reach = Reach::of(principal, &*reader)?;
+        let view = View { reach: &reach, ..View::WHOLE };
         let head = reader.head()?;
         (since.0 + 1..=head.0)
             .take(limit)
             .map(|id| {
                 reader
-                    .transaction(TxId(id), head, View::WHOLE)?
+                    .transaction(TxId(id), head, view)?
                     .ok_or_else(|| Error::Damaged { what: format!("transaction {id} is missing") })
             })
             .collect()
@@ -61,17 +69,23 @@ fn look(engine: Weak<Engine>) {
     let mut store = None;
     while let Some(engine) = engine.upgrade() {
         if engine.shared.head.receiver_count() > 0
-            && let Ok(snapshot) = engine.snapshot()
+            && let Ok((now, head)) = newest(&engine)
         {
             // A restored store may end earlier than the one whose place it took.
-            match store.replace(snapshot.store()) {
-                Some(last) if last != snapshot.store() => {
-                    engine.shared.head.send_replace(snapshot.at());
+            match store.replace(now) {
+                Some(last) if last != now => {
+                    engine.shared.head.send_replace(head);
                 }
-                _ => engine.announce(snapshot.at()),
+                _ => engine.announce(head),
             }
         }
         drop(engine);
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// The store that there is now, and its newest transaction.
+fn newest(engine: &Engine) -> Result<(StoreId, TxId), Error> {
+    let reader = engine.storage()?.reader()?;
+    Ok((reader.store_id()?, reader.head()?))
 }

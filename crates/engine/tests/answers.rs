@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kenning_engine::{By, Engine, EntryHit, Error, Question, Sight};
+use kenning_engine::{By, Engine, EntryHit, Error, Question};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -11,14 +11,14 @@ const HERE: ScopeId = ScopeId(2);
 const ELSEWHERE: ScopeId = ScopeId(3);
 
 fn store(engine: &Engine, scope: ScopeId, topic: &str, content: &str) {
-    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
+    let (principal, tool) = (kenning_model::Principal::owner("test", "test").into(), "store".into());
     let write = Write::Store(NewEntry::new(scope, topic, content));
-    engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+    engine.commit(Request { principal, tool, write, keyed: None }).expect("a write");
 }
 
 fn search(engine: &Engine, by: By, words: &str) -> Result<(Vec<EntryHit>, u64), Error> {
-    let snapshot = engine.snapshot()?;
-    let sight = Sight { at: snapshot.at(), scopes: vec![HERE] };
+    let snapshot = engine.snapshot(&kenning_testkit::owner())?;
+    let sight = snapshot.sight_of(vec![HERE]);
     let question = Question {
         sight: &sight,
         topic: None,

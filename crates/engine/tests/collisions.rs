@@ -1,6 +1,6 @@
 //! What is taken for a contradiction and what for a duplicate, on labelled pairs. `-- --nocapture` prints the figures.
 
-use kenning_engine::{Sight, Similar, collisions};
+use kenning_engine::{Similar, collisions};
 use kenning_model::{Change, Entry, Record, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
@@ -58,8 +58,8 @@ fn duplicates_and_contradictions_are_similar_and_other_matters_are_not() {
         let store = TempStore::in_memory();
         let engine = store.engine();
         stored(&engine, NewEntry::new(ScopeId::GLOBAL_DEFAULT, "", pair.texts[0]));
-        let snapshot = engine.snapshot().expect("readable");
-        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("readable");
+        let sight = snapshot.sight_of(vec![ScopeId::GLOBAL_DEFAULT]);
         let asked = Similar { sight: &sight, topic: "", content: pair.texts[1], except: &[] };
         !engine.similar(&snapshot, &asked).expect("readable").is_empty()
     };
@@ -82,8 +82,8 @@ fn the_same_subject_is_seen_in_related_words() {
         if in_segments {
             engine.rebuild().expect("it can be built");
         }
-        let snapshot = engine.snapshot().expect("readable");
-        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("readable");
+        let sight = snapshot.sight_of(vec![ScopeId::GLOBAL_DEFAULT]);
         let similar = |topic, content| {
             let asked = Similar { sight: &sight, topic, content, except: &[] };
             engine.similar(&snapshot, &asked).expect("readable")
@@ -115,7 +115,7 @@ fn stored(engine: &kenning_engine::Engine, new: NewEntry) -> Entry {
 }
 
 fn change(engine: &kenning_engine::Engine, new: NewEntry) -> Change {
-    let (actor, origin, tool) = ("tester".into(), "here".into(), "store".into());
-    let request = Request { actor, origin, tool, write: Write::Store(new), keyed: None };
+    let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "store".into());
+    let request = Request { principal, tool, write: Write::Store(new), keyed: None };
     engine.commit(request).expect("it is stored").tx.changes.remove(0)
 }

@@ -9,15 +9,15 @@ const HERE: ScopeId = ScopeId(2);
 const ELSEWHERE: ScopeId = ScopeId(3);
 
 fn commit(engine: &Engine, write: Write) -> Id {
-    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
-    let done = engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+    let (principal, tool) = (kenning_model::Principal::owner("test", "test").into(), "store".into());
+    let done = engine.commit(Request { principal, tool, write, keyed: None }).expect("a write");
     done.tx.changes[0].id
 }
 
 /// The entries that a word finds.
 fn found(engine: &Engine, scope: ScopeId, word: &str) -> Vec<Id> {
-    let snapshot = engine.snapshot().expect("a snapshot");
-    let sight = kenning_engine::Sight { at: snapshot.at(), scopes: vec![scope] };
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+    let sight = snapshot.sight_of(vec![scope]);
     let question = Question {
         sight: &sight,
         topic: None,

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use kenning_engine::graph::{Node, NodeRef, View};
-use kenning_engine::{Engine, Format, Sight};
+use kenning_engine::{Engine, Format};
 use kenning_model::{EntityType, Id, ScopeId, TxId, fold};
 use kenning_storage::{NewTriple, OnConflict, Request, TripleFilter, UndoTarget, UndoWish, Write};
 use kenning_testkit::{TempStore, intake, make_scopes, scrambled};
@@ -26,8 +26,8 @@ impl Author<'_> {
     }
 
     fn commit(&self, write: Write) -> Option<Vec<Id>> {
-        let (actor, origin, tool) = ("author".into(), "author".into(), "test".into());
-        let committed = self.engine.commit(Request { actor, origin, tool, write, keyed: None }).ok()?;
+        let (principal, tool) = (kenning_model::Principal::owner("author", "author").into(), "test".into());
+        let committed = self.engine.commit(Request { principal, tool, write, keyed: None }).ok()?;
         Some(committed.tx.changes.iter().map(|change| change.id).collect())
     }
 
@@ -79,10 +79,10 @@ impl Author<'_> {
 
 /// Everything within three steps of everything that has a name, with all edges, as text.
 fn walked(engine: &Engine, at: TxId, scopes: &[ScopeId]) -> Vec<String> {
-    let snapshot = engine.snapshot_at(Some(at)).expect("a snapshot");
+    let snapshot = engine.snapshot_at(&kenning_testkit::owner(), Some(at)).expect("a snapshot");
     let name = |view: &View<'_>, node: NodeRef| format!("{:?}", view.node(node));
     snapshot
-        .graph(&Sight { at, scopes: scopes.to_vec() }, |view| {
+        .graph(&snapshot.sight_of(scopes.to_vec()), |view| {
             let starts = (0..NAMES).map(|number| Node::Entity(fold(&format!("Name {number}"))));
             let mut lines = Vec::new();
             for start in starts.filter_map(|node| view.find(&node)).filter(|node| view.is_seen(*node)) {
@@ -111,7 +111,7 @@ fn whoever_reads_the_log_walks_the_same_graph() {
         let mut then = Vec::new();
         for _ in 0..STEPS {
             author.step();
-            let at = engine.snapshot().expect("a snapshot").at();
+            let at = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot").at();
             then.push((at, walked(&engine, at, SCOPES)));
         }
         let (once, twice) = (store.engine(), store.engine());
@@ -128,7 +128,7 @@ fn whoever_reads_the_log_walks_the_same_graph() {
 
 fn found_as_in_the_tables(engine: &Engine, moments: &[TxId]) {
     for at in moments.iter().step_by(7) {
-        let snapshot = engine.snapshot_at(Some(*at)).expect("a snapshot");
+        let snapshot = engine.snapshot_at(&kenning_testkit::owner(), Some(*at)).expect("a snapshot");
         let reader = engine.storage().expect("a store").reader().expect("a reader");
         for number in 0..NAMES {
             let (name, other, relation) = (format!("name {number}"), "name 1", "relation 1");
@@ -142,7 +142,7 @@ fn found_as_in_the_tables(engine: &Engine, moments: &[TxId]) {
             for fact in asked {
                 let [subject, predicate, object] = fact;
                 let scopes = &SCOPES[..2];
-                let sight = Sight { at: *at, scopes: scopes.to_vec() };
+                let sight = snapshot.sight_of(scopes.to_vec());
                 let filter = TripleFilter { scopes, at: *at, subject, predicate, object };
                 let page = 1..4;
                 let (found, total) = snapshot.triples(&sight, fact, page.clone()).expect("triples");

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use kenning_engine::{By, Engine, Explanation, INDEX_DIR, Question, Sight, Similar, Sources};
+use kenning_engine::{By, Engine, Explanation, INDEX_DIR, Question, Similar, Sources};
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
 use kenning_storage::{
     EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, UndoWish, Write,
@@ -61,8 +61,8 @@ impl<'a> Author<'a> {
     }
 
     fn commit(&self, write: Write) -> (TxId, Vec<Id>) {
-        let (actor, origin, tool) = ("author".into(), "here".into(), "test".into());
-        let request = Request { actor, origin, tool, write, keyed: None };
+        let (principal, tool) = (kenning_model::Principal::owner("author", "here").into(), "test".into());
+        let request = Request { principal, tool, write, keyed: None };
         let tx = self.engine.commit(request).expect("the write is accepted").tx;
         (tx.id, tx.changes.iter().map(|change| change.id).collect())
     }
@@ -191,8 +191,8 @@ struct Answer {
 fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
     let tags: Vec<String> = asked.tags.iter().map(|tag| (*tag).to_owned()).collect();
     let (topic, content, visible_at) = (asked.topic, asked.content, asked.visible_at.map(minutes));
-    let snapshot = engine.snapshot_at(at).expect("a transaction that is there");
-    let sight = Sight { at: snapshot.at(), scopes: asked.scopes.to_vec() };
+    let snapshot = engine.snapshot_at(&kenning_testkit::owner(), at).expect("a transaction that is there");
+    let sight = snapshot.sight_of(asked.scopes.to_vec());
     let question = Question {
         sight: &sight,
         topic,
@@ -221,8 +221,8 @@ fn answers(engine: &Engine) -> Answers {
     let each = |at: u64| QUESTIONS.iter().map(move |asked| ask(engine, asked, Some(TxId(at))));
     let found = [head, head * 6 / 10, head / 15].into_iter().flat_map(each).collect();
     let similar = |which| {
-        let snapshot = engine.snapshot().expect("readable");
-        let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+        let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("readable");
+        let sight = snapshot.sight_of(SCOPES.to_vec());
         let asked = Similar { sight: &sight, topic: "again", content: &repeated(which), except: &[] };
         engine.similar(&snapshot, &asked).expect("a question is answered")
     };
@@ -603,8 +603,8 @@ fn write_in_turns(dir: &Path, turns: u64, after_each: &mut dyn FnMut(u64)) {
         let (tx, ids) = authors[writer].commit(Write::Store(entry));
         for engine in [&engines[reader], &engines[writer]] {
             let (topic, content, tags, visible_at) = (None, Some(word.as_str()), &[], None);
-            let snapshot = engine.snapshot().expect("readable");
-            let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+            let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("readable");
+            let sight = snapshot.sight_of(SCOPES.to_vec());
             let question = Question {
                 sight: &sight,
                 topic,

@@ -31,15 +31,15 @@ fn store(engine: &Engine, numbers: std::ops::Range<usize>) {
         let content = format!("the {} is {} to a {} number{number}", word(1), word(5), word(7));
         NewEntry::new(ScopeId::GLOBAL_DEFAULT, format!("old {}", word(3)), content)
     };
-    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
+    let (principal, tool) = (kenning_model::Principal::owner("test", "test").into(), "store".into());
     let write = Write::StoreAll(numbers.map(entry).collect());
-    engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+    engine.commit(Request { principal, tool, write, keyed: None }).expect("a write");
 }
 
 fn ask(engine: &Engine, text: &str) -> Found {
     let content = Some(text);
-    let snapshot = engine.snapshot().expect("a snapshot");
-    let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+    let sight = snapshot.sight_of(SCOPES.to_vec());
     let question = Question {
         sight: &sight,
         topic: None,

@@ -153,8 +153,8 @@ struct Run {
 impl Run {
     fn commit(&self, who: usize, write: Write) -> Result<Committed, Error> {
         self.engine.commit(Request {
-            actor: format!("actor {who}"),
-            origin: format!("session {who}"),
+            principal: kenning_model::Principal::owner(format!("actor {who}"), format!("session {who}"))
+                .into(),
             tool: "test".into(),
             write,
             keyed: None,
@@ -312,7 +312,10 @@ impl Run {
     /// The store as of a transaction says what the model said then.
     fn check(&self, at: usize) {
         let expected = &self.model.states[at];
-        let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let snapshot = self
+            .engine
+            .snapshot_at(&kenning_testkit::owner(), Some(TxId(at as u64)))
+            .expect("an earlier transaction");
         let sight = seen(&snapshot);
         let question = Question {
             sight: &sight,
@@ -356,7 +359,10 @@ impl Run {
     /// The index, which was fed change by change and holds every version, answers for an earlier transaction what one
     /// answers that was made from nothing but the entries of that transaction.
     fn check_search(&self, at: usize) {
-        let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let snapshot = self
+            .engine
+            .snapshot_at(&kenning_testkit::owner(), Some(TxId(at as u64)))
+            .expect("an earlier transaction");
         let sight = seen(&snapshot);
         let question = Question {
             sight: &sight,
@@ -411,7 +417,7 @@ impl Run {
 
 /// What every question of this test sees.
 fn seen(snapshot: &Snapshot<'_>) -> kenning_engine::Sight {
-    kenning_engine::Sight { at: snapshot.at(), scopes: SCOPES.to_vec() }
+    snapshot.sight_of(SCOPES.to_vec())
 }
 
 fn said(stored: &Stored) -> Said {

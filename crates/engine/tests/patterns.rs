@@ -18,7 +18,7 @@ fn pattern(id: &str, category: &str, difficulty: &str, text: &str) -> String {
 }
 
 fn found(engine: &Engine, asked: &Asked) -> Vec<String> {
-    let snapshot = engine.snapshot().expect("a snapshot");
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let found = search(&snapshot, HERE, asked);
     let id = |id| {
         let stored = snapshot.document(id).expect("it can be read").expect("it is there");
@@ -42,7 +42,7 @@ fn asked(text: &'static str) -> Asked {
 }
 
 fn sight(snapshot: &Snapshot<'_>, scopes: &[ScopeId]) -> Sight {
-    Sight { at: snapshot.at(), scopes: scopes.to_vec() }
+    snapshot.sight_of(scopes.to_vec())
 }
 
 fn search(snapshot: &Snapshot<'_>, scopes: &[ScopeId], asked: &Asked) -> FoundPatterns {
@@ -83,7 +83,7 @@ fn half_of_the_question_is_a_match_wherever_the_words_stand() {
     assert_eq!(found(&engine, &asked("shared")).len(), 2);
     assert_eq!(found(&engine, &Asked { category: Some("Streams"), ..asked("shared") }), ["queue"]);
     assert_eq!(found(&engine, &Asked { difficulty: Some("beginner"), ..asked("shared") }), ["retry"]);
-    let snapshot = engine.snapshot().expect("a snapshot");
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let counted = search(&snapshot, HERE, &asked("shared"));
     assert_eq!(counted.categories, [("errors".to_owned(), 1), ("streams".to_owned(), 1)]);
     let overview = snapshot.catalogue(&sight(&snapshot, HERE), None).expect("an overview");
@@ -101,7 +101,7 @@ fn the_nearest_of_one_id_is_the_pattern() {
     take_in_with(&engine, &near, "a.md", &pattern("retry", "near", "beginner", "Try again."));
     take_in_with(&engine, &near, "b.md", &pattern("retry", "hidden", "beginner", "Try again."));
     let both = [ScopeId(3), ScopeId::GLOBAL_DEFAULT];
-    let snapshot = engine.snapshot().expect("a snapshot");
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let counted = |scopes: &[ScopeId]| search(&snapshot, scopes, &asked("try again")).categories;
     assert_eq!(counted(&both[..]), [("near".to_owned(), 1)]);
     assert_eq!(counted(HERE), [("far".to_owned(), 1)]);
@@ -119,7 +119,7 @@ fn a_pattern_is_as_it_was_and_can_be_taken_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = engine(&dir);
     take_in_pattern(&first, "c", "a.md", &pattern("retry", "errors", "beginner", "Wait longer each time."));
-    let before = first.snapshot().expect("a snapshot");
+    let before = first.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     take_in_pattern(
         &first,
         "c",
@@ -130,18 +130,16 @@ fn a_pattern_is_as_it_was_and_can_be_taken_back() {
     let engine = engine(&dir);
     assert_eq!(found(&engine, &asked("attempts")), ["again"]);
     assert_eq!(found(&engine, &asked("longer")), [""; 0]);
-    let then = engine.snapshot_at(Some(before.at())).expect("a snapshot");
+    let then = engine.snapshot_at(&kenning_testkit::owner(), Some(before.at())).expect("a snapshot");
     assert_eq!(search(&then, HERE, &asked("longer")).ids.len(), 1);
     assert!(then.pattern(&sight(&then, HERE), "retry").expect("it can be read").is_some());
     assert!(then.pattern(&sight(&then, HERE), "again").expect("it can be read").is_none());
     let wish = UndoWish { target: UndoTarget::Newest(1), any_actor: true, within: None };
-    let (actor, origin, tool) = ("me".to_owned(), "here".to_owned(), "undo".to_owned());
-    engine
-        .commit(Request { actor, origin, tool, write: Write::Undo(wish), keyed: None })
-        .expect("it is undone");
+    let (principal, tool) = (kenning_model::Principal::owner("me", "here").into(), "undo".to_owned());
+    engine.commit(Request { principal, tool, write: Write::Undo(wish), keyed: None }).expect("it is undone");
     assert_eq!(found(&engine, &asked("longer")), ["retry"]);
     assert_eq!(found(&engine, &asked("attempts")), [""; 0]);
-    assert!(engine.content(None).expect("content").patterns);
+    assert!(engine.content(&kenning_testkit::owner(), None).expect("content").patterns);
     engine.rebuild().expect("it is made again");
     assert_eq!(found(&engine, &asked("longer")), ["retry"]);
 }

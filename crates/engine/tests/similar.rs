@@ -1,6 +1,6 @@
 //! What a new entry nearly repeats is found wherever it lies: in memory, in a segment of this process or of another.
 
-use kenning_engine::{Engine, Sight, Similar};
+use kenning_engine::{Engine, Similar};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{EntryPatch, NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -8,8 +8,8 @@ use kenning_testkit::{TempStore, make_scopes};
 const SCOPES: [ScopeId; 1] = [ScopeId::GLOBAL_DEFAULT];
 
 fn commit(engine: &Engine, write: Write) -> Vec<Id> {
-    let (actor, origin, tool) = ("test".into(), "test".into(), "store".into());
-    let done = engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write");
+    let (principal, tool) = (kenning_model::Principal::owner("test", "test").into(), "store".into());
+    let done = engine.commit(Request { principal, tool, write, keyed: None }).expect("a write");
     done.tx.changes.iter().map(|change| change.id).collect()
 }
 
@@ -21,8 +21,8 @@ fn entry(number: usize) -> NewEntry {
 }
 
 fn similar(engine: &Engine, new: &NewEntry) -> Vec<Id> {
-    let snapshot = engine.snapshot().expect("a snapshot");
-    let sight = Sight { at: snapshot.at(), scopes: SCOPES.to_vec() };
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+    let sight = snapshot.sight_of(SCOPES.to_vec());
     let asked = Similar { sight: &sight, topic: &new.topic, content: &new.content, except: &[] };
     engine.similar(&snapshot, &asked).expect("an answer")
 }

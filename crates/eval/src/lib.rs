@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{By, Embedder, Engine, Found, Most, Question, Sight, Source};
-use kenning_model::{Entry, Id, ScopeId};
+use kenning_engine::{By, Embedder, Engine, Found, Most, Question, Source};
+use kenning_model::{Entry, Id, Principal, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
 
@@ -79,16 +79,16 @@ pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::R
     Ok(Scores::of(&judged))
 }
 
+/// Who asks and writes.
+fn owner() -> Principal {
+    Principal::owner("eval", "eval")
+}
+
 fn put(engine: &Engine, texts: &[Text], scopes: &mut Scopes) -> anyhow::Result<Vec<Id>> {
     let new =
         texts.iter().map(|text| NewEntry::new(scopes.of(&text.scope), &text.title, &text.text)).collect();
-    let request = Request {
-        actor: "eval".into(),
-        origin: "eval".into(),
-        tool: "store".into(),
-        write: Write::StoreAll(new),
-        keyed: None,
-    };
+    let request =
+        Request { principal: owner().into(), tool: "store".into(), write: Write::StoreAll(new), keyed: None };
     let done = engine.commit(request)?;
     Ok(done.tx.changes.iter().map(|change| change.id).collect())
 }
@@ -100,8 +100,8 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
     let sources: Vec<Source<'_>> =
         entries.iter().map(|entry| Source::new(&entry.topic, &entry.content)).collect();
-    let snapshot = engine.snapshot()?;
-    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
+    let snapshot = engine.snapshot(&owner())?;
+    let sight = snapshot.sight_of(scopes.to_vec());
     let quotes =
         snapshot.quotes(&sight, &asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
     let texts: Vec<&str> =
@@ -116,8 +116,8 @@ fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec
 }
 
 fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Found> {
-    let snapshot = engine.snapshot()?;
-    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
+    let snapshot = engine.snapshot(&owner())?;
+    let sight = snapshot.sight_of(scopes.to_vec());
     let question = Question {
         sight: &sight,
         topic: None,

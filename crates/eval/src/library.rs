@@ -59,7 +59,7 @@ impl Library {
     /// The text of the section of a hit.
     pub fn section_text(&self, hit: &Value) -> anyhow::Result<String> {
         let id = hit["section_id"].as_str().and_then(Id::parse).context("every hit names its section")?;
-        match self.engine.snapshot()?.section(id)?.map(|stored| stored.record) {
+        match self.engine.snapshot(&self.caller.principal)?.section(id)?.map(|stored| stored.record) {
             Some(Record::Section(section)) => Ok(section.text),
             _ => anyhow::bail!("there is no section `{id}`"),
         }
@@ -67,7 +67,7 @@ impl Library {
 
     /// The paths of the documents that these results or quotes are from, in their order.
     pub fn paths(&self, found: &Value) -> anyhow::Result<Vec<String>> {
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.engine.snapshot(&self.caller.principal)?;
         let mut known: HashMap<Id, String> = HashMap::new();
         let mut paths = Vec::new();
         for one in found.as_array().context("a list")? {

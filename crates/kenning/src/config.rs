@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy;
 use kenning_engine::{Embedder, Engine};
-use kenning_model::ScopeName;
+use kenning_model::{Principal, ScopeName};
 use kenning_presentation::Content;
 use kenning_server::{Options, ToolNames, Toolsets};
 use kenning_tools::project::{NamedBy, ProjectSettings, ScopeFinder};
@@ -171,6 +171,7 @@ impl Config {
             given: variables.find(|dir| !dir.is_empty()).map(PathBuf::from),
             working_dir: std::env::current_dir().ok(),
             home: etcetera::home_dir().ok(),
+            fallback: None,
         }
     }
 
@@ -182,9 +183,14 @@ impl Config {
         if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
     }
 
+    /// Who uses the terminal: the owner of the data directory.
+    pub fn principal(&self) -> Principal {
+        Principal::owner(self.actor.clone().unwrap_or_default(), Engine::new_origin())
+    }
+
     /// The caller of a command on the terminal.
     pub fn caller(&self, engine: &Engine) -> Caller {
-        let caller = Caller::new(self.actor.as_deref(), Engine::new_origin(), everyones());
+        let caller = Caller::of(&self.principal(), self.actor.as_deref(), everyones());
         Caller { has_graph: !self.no_graph, ..caller }.placed(&self.scope_finder(), engine)
     }
 
@@ -192,7 +198,7 @@ impl Config {
     pub fn trust_flag(&self, engine: &Engine, caller: &Caller) {
         let is_own = |scope: &ScopeName| self.has_scope_flag && *scope != ScopeName::global_default();
         let Some(scope) = ScopeName::parse(&caller.scope).filter(is_own) else { return };
-        if let Err(error) = caller.project.trust(engine, &scope) {
+        if let Err(error) = caller.project.trust(engine, &caller.principal, &scope) {
             tracing::warn!("that this project uses `{scope}` can't be noted: {error}");
         }
     }
@@ -206,7 +212,7 @@ impl Config {
             },
             toolsets: self.toolsets()?,
             actor: self.actor.clone(),
-            origin: Engine::new_origin(),
+            principal: Arc::new(self.principal()),
             project: self.project(),
             has_graph: !self.no_graph,
             content: match self.content {

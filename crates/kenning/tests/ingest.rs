@@ -409,7 +409,7 @@ fn a_directory_that_was_moved_goes_on_as_the_same_source() {
         "{report}"
     );
     let engine = Engine::new(place.data(), Engine::real_sources());
-    let snapshot = engine.snapshot().expect("a store");
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a store");
     let scope = ScopeId::GLOBAL_DEFAULT;
     for known in snapshot.documents_below(scope, "handbook", "").expect("documents") {
         let stored = snapshot.document(known.id).expect("a record").expect("it is live");

@@ -85,8 +85,8 @@ fn filled() -> TempStore {
     let store = TempStore::new();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
     let commit = |write| {
-        let (actor, origin, tool) = ("tester".into(), "here".into(), "test".into());
-        engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("a write").tx
+        let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "test".into());
+        engine.commit(Request { principal, tool, write, keyed: None }).expect("a write").tx
     };
     let entry = |topic, content| NewEntry::new(ScopeId::GLOBAL_DEFAULT, topic, content);
     let many = vec![entry("deployment", "Blue-green."), entry("lunch", "At noon, in the yard.")];

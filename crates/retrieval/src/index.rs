@@ -94,12 +94,12 @@ impl Known {
         self.0.iter().all(|segment| segment.vectors.get().is_some())
     }
 
-    /// The keys of texts with any of these marks, each with how many. They may have ended since.
-    pub fn marked(&self, marks: &[u32]) -> Result<FxHashMap<u64, usize>, Error> {
+    /// The keys of texts in these groups with any of these marks, each with how many. They may have ended since.
+    pub fn marked(&self, marks: &[u32], groups: &[u32]) -> Result<FxHashMap<u64, usize>, Error> {
         let mut found = FxHashMap::default();
         for segment in &self.0 {
             for mark in marks {
-                segment.marked(*mark, &mut |key| *found.entry(key).or_default() += 1)?;
+                segment.marked(*mark, groups, &mut |key| *found.entry(key).or_default() += 1)?;
             }
         }
         Ok(found)

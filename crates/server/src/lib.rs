@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::Engine;
+use kenning_model::Principal;
 use kenning_presentation::Content;
 use kenning_tools::Access;
 use kenning_tools::project::ProjectSettings;
@@ -40,8 +41,8 @@ pub struct Options {
     pub toolsets: Toolsets,
     /// The name in the log; else the client's, else `local`.
     pub actor: Option<String>,
-    /// What this process is to the log: decides which transactions are its own.
-    pub origin: String,
+    /// Who all calls are made for. The name in the log is that of `actor` or of the client.
+    pub principal: Arc<Principal>,
     /// Where the scope is looked for of calls that name none.
     pub project: ProjectSettings,
     pub has_graph: bool,

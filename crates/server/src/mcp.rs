@@ -11,8 +11,9 @@ use kenning_engine::{CallKind, Engine};
 use kenning_model::ScopeName;
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch, Stop,
-    Usage, asked_format, definitions, dispatch, dispatch_answered, find, project::ScopeFinder,
+    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch,
+    SetsOverHttp, Stop, Usage, asked_format, definitions, dispatch, dispatch_answered, find,
+    project::ScopeFinder,
 };
 use rmcp::model::*;
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::elicitation::{self, Answer, Bound, Way};
 use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
-use crate::subscriptions::{self, Started, Subscription};
+use crate::subscriptions::{self, Started, Subscription, Watcher};
 use crate::toolsets::{Told, listed_families};
 use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
@@ -105,7 +106,8 @@ impl Server {
         let named_scopes = Arc::default();
         // Whoever may only read writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
-        let sets = Arc::new(ResultSets::new(engine.clone(), file, rows_url));
+        let rest = rows_url.map(|base_url| SetsOverHttp { base_url, reader: options.principal.clone() });
+        let sets = Arc::new(ResultSets::new(engine.clone(), file, rest));
         let (subscribed, told) = (Mutex::default(), Arc::default());
         let finder = Arc::new(ScopeFinder::new(options.project.clone()));
         let roots = Roots::new(finder.clone());
@@ -132,7 +134,7 @@ impl Server {
         let content = self.options.content;
         let content = content.unwrap_or_else(|| profiles::content_for(name.as_deref().unwrap_or_default()));
         let actor = self.options.actor.clone().or(name);
-        let (origin, scope) = (self.options.origin.clone(), ScopeName::global_default().to_string());
+        let scope = ScopeName::global_default().to_string();
         Caller {
             content,
             has_structured: has_structured(context),
@@ -143,15 +145,16 @@ impl Server {
             usage: self.usage.clone(),
             named_scopes: self.named_scopes.clone(),
             told_no_scope: self.told_no_scope.clone(),
-            ..Caller::new(actor.as_deref(), origin, scope)
+            ..Caller::of(&self.options.principal, actor.as_deref(), scope)
         }
     }
 
     /// What a model reads about this server first. The scope of a client with roots is not known before it has told them.
     fn instructions(&self, has_unknown_roots: bool) -> String {
+        let principal = &self.options.principal;
         let scope = match has_unknown_roots {
             true => ROOTS_INSTRUCTIONS.to_owned(),
-            false => self.finder.find(&self.engine).0.about(&self.engine),
+            false => self.finder.find(&self.engine, principal).0.about(&self.engine, principal),
         };
         match self.options.access {
             Access::ReadWrite => format!("{READ_INSTRUCTIONS} {WRITE_INSTRUCTIONS} {scope}"),
@@ -162,8 +165,8 @@ impl Server {
     /// The scope of what a client subscribes to, which stays as it is now.
     async fn scope(&self, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
         self.roots.ready(context).await;
-        let finder = self.finder.clone();
-        self.blocking(move |engine| finder.find(engine).0.scope()).await
+        let (finder, principal) = (self.finder.clone(), self.options.principal.clone());
+        self.blocking(move |engine| finder.find(engine, &principal).0.scope()).await
     }
 
     /// Asks a client that has introduced itself with `initialize`; newer ones are asked with their first call.
@@ -416,8 +419,9 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
         // A store that can't be opened lists what an empty one does; each call says what is wrong.
-        let content =
-            self.in_turn(admission(&context), |engine| engine.content(None).unwrap_or_default()).await?;
+        let principal = self.options.principal.clone();
+        let look = move |engine: &Engine| engine.content(&principal, None).unwrap_or_default();
+        let content = self.in_turn(admission(&context), look).await?;
         let families = listed_families(&self.options.toolsets, content);
         let mut tools = tool_list(&self.options, &families);
         if views::are_shown(&context) {
@@ -432,7 +436,7 @@ impl ServerHandler for Server {
         let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
         // Newer clients ask to be told.
         if context.meta.protocol_version().is_none() {
-            self.told.listed(families, &self.engine, &self.options.toolsets, context.peer);
+            self.told.listed(families, &self.engine, &self.options, context.peer);
         }
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(CacheScope::Private))
     }
@@ -460,7 +464,7 @@ impl ServerHandler for Server {
         let caller = self.caller(&context);
         let arguments = request.arguments.unwrap_or_default();
         if let Some(state) = request.request_state {
-            let bound = Bound::new(&caller.actor, tool, &arguments);
+            let bound = Bound::new(&caller.principal.actor, tool, &arguments);
             let open =
                 move |engine: &Engine| elicitation::answer(engine, &state, request.input_responses, &bound);
             match self.blocking(open).await?? {
@@ -483,7 +487,7 @@ impl ServerHandler for Server {
         };
         match way {
             Way::Result => {
-                let bound = Bound::new(&caller.actor, tool, &arguments);
+                let bound = Bound::new(&caller.principal.actor, tool, &arguments);
                 let question =
                     self.blocking(move |engine| elicitation::question(engine, &ask, &bound)).await?;
                 Ok(question
@@ -579,10 +583,12 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let finder = self.finder.clone();
-        let scope = self.blocking(move |engine| finder.find(engine).0.scope()).await?;
+        let (finder, principal) = (self.finder.clone(), self.options.principal.clone());
+        let scope = self.blocking(move |engine| finder.find(engine, &principal).0.scope()).await?;
+        let watcher =
+            Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
         let toolsets = self.options.toolsets.clone();
-        subscriptions::listen(self.engine.clone(), scope, toolsets, subscription, self.ended.clone()).await
+        subscriptions::listen(watcher, toolsets, subscription, self.ended.clone()).await
     }
 
     async fn subscribe(
@@ -613,14 +619,9 @@ impl ServerHandler for Server {
         }
         let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
         let scope = self.scope(&context).await?;
-        let subscription = Subscription::start(
-            self.engine.clone(),
-            scope,
-            context.peer,
-            request.uri.clone(),
-            watched,
-            since,
-        );
+        let watcher =
+            Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
+        let subscription = Subscription::start(watcher, context.peer, request.uri.clone(), watched, since);
         subscribed.insert(request.uri, subscription);
         Ok(())
     }

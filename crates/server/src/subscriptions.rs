@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kenning_engine::{Engine, Error};
-use kenning_model::{Change, EntityType, ScopeId, ScopeName, Transaction, TxId};
+use kenning_model::{Change, EntityType, Principal, ScopeId, ScopeName, Transaction, TxId};
 use kenning_tools::Family;
 use rmcp::model::{
     NotificationMetaObject, ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
@@ -30,10 +30,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How many ids a notice carries.
 const IDS_MAX: usize = 100;
 
+/// Whose sight decides what a subscription tells.
+#[derive(Clone)]
+pub(crate) struct Watcher {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) principal: Arc<Principal>,
+    pub(crate) scope: String,
+}
+
 /// One subscription of 2026-07-28: runs until the client cancels it or the connection ends.
 pub(crate) async fn listen(
-    engine: Arc<Engine>,
-    scope: String,
+    watcher: Watcher,
     toolsets: Toolsets,
     subscription: SubscriptionContext,
     ended: CancellationToken,
@@ -44,10 +51,10 @@ pub(crate) async fn listen(
     let started = subscription.request_context().extensions.get::<Started>().copied();
     let started = started.map_or(TxId::EMPTY, |started| started.0);
     let mut tools = match subscription.accepted().tools_list_changed {
-        Some(true) => Some(ToolList::at(engine.clone(), toolsets, started).await?),
+        Some(true) => Some(ToolList::at(watcher.clone(), toolsets, started).await?),
         _ => None,
     };
-    let mut log = Log::from(engine, scope, started);
+    let mut log = Log::from(watcher, started);
     loop {
         let transactions = tokio::select! {
             () = subscription.cancelled() => return Ok(()),
@@ -77,7 +84,7 @@ pub(crate) async fn listen(
 
 /// What is listed at a place in the log that moves on.
 struct ToolList {
-    engine: Arc<Engine>,
+    watcher: Watcher,
     toolsets: Toolsets,
     families: Vec<Family>,
     /// Something came or went, and what is listed since could not be found out yet.
@@ -85,8 +92,8 @@ struct ToolList {
 }
 
 impl ToolList {
-    async fn at(engine: Arc<Engine>, toolsets: Toolsets, at: TxId) -> Result<ToolList, ErrorData> {
-        let mut tools = ToolList { engine, toolsets, families: Vec::new(), is_behind: false };
+    async fn at(watcher: Watcher, toolsets: Toolsets, at: TxId) -> Result<ToolList, ErrorData> {
+        let mut tools = ToolList { watcher, toolsets, families: Vec::new(), is_behind: false };
         tools.families = tools.listed(at).await?;
         Ok(tools)
     }
@@ -111,8 +118,8 @@ impl ToolList {
     }
 
     async fn listed(&self, at: TxId) -> Result<Vec<Family>, ErrorData> {
-        let engine = self.engine.clone();
-        let content = tokio::task::spawn_blocking(move || engine.content(Some(at))).await;
+        let Watcher { engine, principal, .. } = self.watcher.clone();
+        let content = tokio::task::spawn_blocking(move || engine.content(&principal, Some(at))).await;
         match content {
             Ok(content) => Ok(listed_families(&self.toolsets, content.map_err(resources::failed)?)),
             Err(_) => Err(ErrorData::internal_error("a subscription has failed", None)),
@@ -130,8 +137,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     pub(crate) fn start(
-        engine: Arc<Engine>,
-        scope: String,
+        watcher: Watcher,
         peer: Peer<RoleServer>,
         uri: String,
         watched: Watched,
@@ -140,7 +146,7 @@ impl Subscription {
         let stopped = Arc::new(Mutex::new(false));
         let is_stopped = stopped.clone();
         let task = tokio::spawn(async move {
-            let mut log = Log::from(engine, scope, since);
+            let mut log = Log::from(watcher, since);
             while let Ok(transactions) = log.next().await {
                 for seen in &transactions {
                     for notice in notices(&uri, watched, seen) {
@@ -176,31 +182,30 @@ impl Drop for Subscription {
 
 /// A place in the log that moves on.
 struct Log {
-    engine: Arc<Engine>,
-    /// Whose sight decides what is told. Once found, it is followed through renames until another takes the name.
-    scope: String,
+    watcher: Watcher,
+    /// The watcher's scope. Once found, it is followed through renames until another takes the name.
     found: Option<ScopeId>,
     at: TxId,
     grown: tokio::sync::watch::Receiver<TxId>,
 }
 
 impl Log {
-    fn from(engine: Arc<Engine>, scope: String, at: TxId) -> Log {
-        let grown = engine.watch();
-        Log { engine, scope, found: None, at, grown }
+    fn from(watcher: Watcher, at: TxId) -> Log {
+        let grown = watcher.engine.watch();
+        Log { watcher, found: None, at, grown }
     }
 
     /// The transactions after this place, as soon as there are any.
     async fn next(&mut self) -> Result<Vec<Seen>, ErrorData> {
         loop {
-            let (engine, at, scope, found) =
-                (self.engine.clone(), self.at, ScopeName::parse(&self.scope), self.found);
-            // Marked as seen before the log is read: a commit that comes between is then waited for in vain never.
+            let (watcher, at, found) = (self.watcher.clone(), self.at, self.found);
+            // The number is marked as seen before the log is read, so a commit that arrives between the two steps still
+            // wakes the next wait.
             self.grown.borrow_and_update();
             let read = move || {
                 // A restored store may end earlier than the one whose place it took: what comes next there is new.
-                let at = at.min(engine.head()?);
-                Ok::<_, Error>((at, read_on(&engine, at, scope, found)?))
+                let at = at.min(watcher.engine.head()?);
+                Ok::<_, Error>((at, read_on(&watcher, at, found)?))
             };
             match tokio::task::spawn_blocking(read).await {
                 Ok(Ok((at, (transactions, found)))) => {
@@ -230,18 +235,18 @@ struct Seen {
 }
 
 fn read_on(
-    engine: &Engine,
+    Watcher { engine, principal, scope }: &Watcher,
     at: TxId,
-    scope: Option<ScopeName>,
     mut found: Option<ScopeId>,
 ) -> Result<(Vec<Seen>, Option<ScopeId>), Error> {
-    let transactions = engine.transactions_after(at, READ_MAX)?;
+    let scope = ScopeName::parse(scope);
+    let transactions = engine.transactions_after(principal, at, READ_MAX)?;
     let mut seen = Vec::with_capacity(transactions.len());
     if transactions.is_empty() {
         return Ok((seen, found));
     }
     let mut look = |at: TxId| -> Result<Sight, Error> {
-        let snapshot = engine.snapshot_at(Some(at))?;
+        let snapshot = engine.snapshot_at(principal, Some(at))?;
         match scope.as_ref().map(|scope| snapshot.scope(scope)) {
             Some(Ok(scope)) => found = Some(scope),
             // A scope that is not there yet sees nothing yet.

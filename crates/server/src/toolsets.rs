@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kenning_engine::{Content, Engine, Error};
-use kenning_model::TxId;
+use kenning_model::{Principal, TxId};
 use kenning_tools::Family;
 use rmcp::RoleServer;
 use rmcp::service::Peer;
 use tokio::task::JoinHandle;
+
+use crate::Options;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Toolsets {
@@ -56,13 +58,14 @@ impl Told {
         self: &Arc<Self>,
         families: Vec<Family>,
         engine: &Arc<Engine>,
-        toolsets: &Toolsets,
+        options: &Options,
         peer: Peer<RoleServer>,
     ) {
+        let (principal, toolsets) = (&options.principal, &options.toolsets);
         let mut state = self.state();
         state.families = families;
         if state.looking.is_none() && *toolsets == Toolsets::Auto {
-            let look = look(Arc::downgrade(self), engine.clone(), toolsets.clone(), peer);
+            let look = look(Arc::downgrade(self), engine.clone(), principal.clone(), toolsets.clone(), peer);
             state.looking = Some(tokio::spawn(look));
         }
     }
@@ -88,12 +91,19 @@ impl Drop for Told {
     }
 }
 
-async fn look(told: std::sync::Weak<Told>, engine: Arc<Engine>, toolsets: Toolsets, peer: Peer<RoleServer>) {
+async fn look(
+    told: std::sync::Weak<Told>,
+    engine: Arc<Engine>,
+    principal: Arc<Principal>,
+    toolsets: Toolsets,
+    peer: Peer<RoleServer>,
+) {
     let mut at = None;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let store = engine.clone();
-        let Ok(seen) = tokio::task::spawn_blocking(move || content_since(&store, at)).await else { return };
+        let (store, principal) = (engine.clone(), principal.clone());
+        let look = move || content_since(&store, &principal, at);
+        let Ok(seen) = tokio::task::spawn_blocking(look).await else { return };
         let Some(told) = told.upgrade() else { return };
         match seen {
             Ok(Some((head, content))) => {
@@ -111,7 +121,11 @@ async fn look(told: std::sync::Weak<Told>, engine: Arc<Engine>, toolsets: Toolse
 }
 
 /// What there is, if the store has grown since `at`.
-fn content_since(engine: &Engine, at: Option<TxId>) -> Result<Option<(TxId, Content)>, Error> {
+fn content_since(
+    engine: &Engine,
+    principal: &Principal,
+    at: Option<TxId>,
+) -> Result<Option<(TxId, Content)>, Error> {
     // A store is not made by looking whether it has something.
     if !engine.is_there() {
         return Ok(None);
@@ -119,6 +133,6 @@ fn content_since(engine: &Engine, at: Option<TxId>) -> Result<Option<(TxId, Cont
     let head = engine.head()?;
     match at == Some(head) {
         true => Ok(None),
-        false => Ok(Some((head, engine.content(Some(head))?))),
+        false => Ok(Some((head, engine.content(principal, Some(head))?))),
     }
 }

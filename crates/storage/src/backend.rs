@@ -14,7 +14,7 @@ use kenning_model::{
     EntityType, Id, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId, Version,
 };
 
-use crate::Error;
+use crate::{Error, Reach};
 
 pub trait Backend: Send + Sync {
     /// A connection to read with. Reads name the transaction at which they look, so a reader needs no
@@ -123,8 +123,8 @@ pub trait Reader {
     /// Every live record of this type, oldest first: for types of which there are few.
     fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
 
-    /// What documents are live.
-    fn document_kinds(&self, at: TxId) -> Result<DocumentKinds, Error>;
+    /// What documents are live in these scopes, or anywhere.
+    fn document_kinds(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<DocumentKinds, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
     /// A page of the same.
@@ -174,6 +174,8 @@ pub trait Reader {
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error>;
     /// What a scope sees, nearest first; nothing if it is not live.
     fn closure(&self, scope: ScopeId, at: TxId) -> Result<Vec<ScopeId>, Error>;
+    /// Every scope that these namespaces have or ever had, with its namespace. The built-in one is in no table.
+    fn scopes_ever(&self, namespaces: &[Id]) -> Result<Vec<(ScopeId, Id)>, Error>;
     /// The number of the next new scope: one more than any scope ever had.
     fn next_scope(&self) -> Result<ScopeId, Error>;
 
@@ -189,8 +191,8 @@ pub trait Reader {
 
     /// Live triples, newest first.
     fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
-    /// Whether there is any live triple.
-    fn has_triples(&self, at: TxId) -> Result<bool, Error>;
+    /// Whether there is any live triple in these scopes, or anywhere.
+    fn has_triples(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<bool, Error>;
     /// Folded subjects and objects of the newest live triples, so many triples at most.
     fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
@@ -245,22 +247,27 @@ impl From<Stored> for Version {
 /// How much of a transaction is read.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
+    /// What may be seen at all, whatever else is asked for.
+    pub reach: &'a Reach,
     /// Only versions in these scopes, and what belongs to no scope.
     pub scopes: Option<&'a [ScopeId]>,
-    /// Of transactions of this origin everything, whatever the scope.
+    /// Of transactions of this origin everything in reach, whatever the scope.
     pub own: Option<&'a str>,
     /// So many changes at most; the others are counted.
     pub changes_max: usize,
 }
 
 impl View<'_> {
-    pub const WHOLE: View<'static> = View { scopes: None, own: None, changes_max: usize::MAX };
+    pub const WHOLE: View<'static> =
+        View { reach: &Reach::Everything, scopes: None, own: None, changes_max: usize::MAX };
     /// Who did it, when, and what it took back.
-    pub const HEADER: View<'static> = View { scopes: None, own: None, changes_max: 0 };
+    pub const HEADER: View<'static> = View { changes_max: 0, ..View::WHOLE };
 }
 
 /// Which transactions are asked for.
 pub struct Touched<'a> {
+    /// What may be seen at all: of namespaces and scopes, the changes of those in reach.
+    pub reach: &'a Reach,
     pub entity_type: Option<EntityType>,
     /// Those in these scopes, and of what belongs to no scope.
     pub scopes: Option<&'a [ScopeId]>,

@@ -7,6 +7,7 @@ mod backend;
 mod embedded;
 mod error;
 mod group;
+mod reach;
 mod tree;
 mod write;
 
@@ -22,6 +23,7 @@ pub use backend::{
 };
 pub use embedded::{Embedded, STORE_FILE, back_up, restore};
 pub use error::{Applied, Error, Missing};
+pub use reach::Reach;
 pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{
     Committed, EntryPatch, Follows, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope,
@@ -124,12 +126,21 @@ impl Storage {
                 ids.sort_unstable();
                 ids.dedup();
                 ids.reverse();
+                if !query.view.reach.is_everything() {
+                    // Of an id that is out of reach there is no transaction.
+                    let mut seen = Vec::new();
+                    for id in ids {
+                        let tx = reader.transaction(id, query.at, query.view)?;
+                        seen.extend(tx.filter(|tx| !tx.changes.is_empty()).map(|tx| tx.id));
+                    }
+                    ids = seen;
+                }
                 let total = ids.len() as u64;
                 let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
                 (page.collect(), total)
             }
             // Ids are dense, so a page of the whole history needs no look-up.
-            (None, None, None) => {
+            (None, None, None) if query.view.reach.is_everything() => {
                 let total = range.end.0.saturating_sub(range.start.0);
                 let newest = range.end.0 - page.start.min(total);
                 let oldest = range.end.0 - page.end.min(total);
@@ -137,7 +148,7 @@ impl Storage {
             }
             (None, entity_type, scopes) => {
                 let own = query.view.own;
-                let touched = Touched { entity_type, scopes, own, range };
+                let touched = Touched { reach: query.view.reach, entity_type, scopes, own, range };
                 (reader.transactions_with(&touched, page)?, reader.count_transactions_with(&touched)?)
             }
         };

@@ -9,7 +9,7 @@ use kenning_model::{
 };
 
 use crate::backend::{Reader, Stored};
-use crate::{Error, Missing};
+use crate::{Error, Missing, Reach};
 
 /// How many parents may stand above each other between a scope and its namespace's `default`.
 pub const DEPTH_MAX: usize = 16;
@@ -132,14 +132,26 @@ impl Tree {
     }
 
     pub fn name(&self, scope: &Scope) -> ScopeName {
-        let namespace = self.namespaces.get(&scope.namespace).map_or("?", |namespace| &namespace.name);
-        ScopeName::new(namespace, &scope.name)
+        ScopeName::new(self.namespace_named(scope.namespace), &scope.name)
     }
 
     /// What all of its scopes are called.
     pub fn names(&self) -> ScopeNames {
         let name = |scope: &Scope| (scope.number, self.name(scope));
         ScopeNames(self.scopes.values().map(|(_, scope)| name(scope)).collect())
+    }
+
+    /// The name of the namespace with this id.
+    pub(crate) fn namespace_named(&self, id: Id) -> &str {
+        self.namespaces.get(&id).map_or("?", |namespace| &namespace.name)
+    }
+
+    /// The part of the tree that is in reach.
+    pub fn within(mut self, reach: &Reach) -> Tree {
+        self.namespaces.retain(|id, _| reach.sees_namespace(*id));
+        self.scopes.retain(|number, _| reach.sees_scope(*number));
+        self.defaults.retain(|id, _| reach.sees_namespace(*id));
+        self
     }
 
     fn default_of(&self, namespace: Id) -> Option<ScopeId> {
@@ -252,27 +264,36 @@ impl Tree {
         Ok(depth)
     }
 
-    /// Why there is no namespace of this name, and what was meant perhaps.
-    pub(crate) fn unknown_namespace(&self, reader: &dyn Reader, name: &str) -> Result<Error, Error> {
-        let names = self.namespaces.values().map(|namespace| namespace.name.clone());
-        let deleted_by = reader.namespace_deleted_by(name)?;
+    /// Why there is no namespace of this name in reach, and what was meant perhaps.
+    pub(crate) fn unknown_namespace(
+        &self,
+        reader: &dyn Reader,
+        name: &str,
+        reach: &Reach,
+    ) -> Result<Error, Error> {
+        let in_reach = self.namespaces.iter().filter(|(id, _)| reach.sees_namespace(**id));
+        let names = in_reach.map(|(_, namespace)| namespace.name.clone());
+        let was_in_reach = reader.namespace_once_named(name)?.is_some_and(|id| reach.sees_namespace(id));
+        let deleted_by = if was_in_reach { reader.namespace_deleted_by(name)? } else { None };
         Ok(Error::UnknownNamespace { namespace: name.to_owned(), nearest: nearest(name, names), deleted_by })
     }
 }
 
 /// What a scope with this name is as of `at`: by the name that it had then, by the one that it has now, or else by one
 /// that it once had and nobody has now.
-pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId) -> Result<ScopeId, Error> {
-    if let Some(scope) = reader.scope_named(name, at)? {
+/// One that is out of reach is unknown.
+pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId, reach: &Reach) -> Result<ScopeId, Error> {
+    let in_reach = |scope: Option<ScopeId>| scope.filter(|scope| reach.sees_scope(*scope));
+    if let Some(scope) = in_reach(reader.scope_named(name, at)?) {
         return Ok(scope);
     }
     let head = reader.head()?;
-    match reader.scope_named(name, head)? {
+    match in_reach(reader.scope_named(name, head)?) {
         Some(scope) if !reader.closure(scope, at)?.is_empty() => Ok(scope),
         Some(_) => Err(Error::UnknownScope { scope: name.clone(), missing: Missing::NotYet { at } }),
-        None => match reader.scope_once_named(name)? {
-            Some((scope, _)) if is_live(reader, scope, head)? && is_live(reader, scope, at)? => Ok(scope),
-            _ => Err(unknown_scope(reader, name, head)?),
+        None => match in_reach(reader.scope_once_named(name)?.map(|(scope, _)| scope)) {
+            Some(scope) if is_live(reader, scope, head)? && is_live(reader, scope, at)? => Ok(scope),
+            _ => Err(unknown_scope(reader, name, head, reach)?),
         },
     }
 }
@@ -282,28 +303,37 @@ fn is_live(reader: &dyn Reader, scope: ScopeId, at: TxId) -> Result<bool, Error>
 }
 
 /// What the scope is called now that once had this name, if no scope has it any more.
-pub fn renamed_scope(reader: &dyn Reader, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
+pub fn renamed_scope(
+    reader: &dyn Reader,
+    name: &ScopeName,
+    reach: &Reach,
+) -> Result<Option<ScopeName>, Error> {
     let head = reader.head()?;
     if reader.scope_named(name, head)?.is_some() {
         return Ok(None);
     }
     match reader.scope_once_named(name)? {
-        Some((scope, _)) if is_live(reader, scope, head)? => {
+        Some((scope, _)) if reach.sees_scope(scope) && is_live(reader, scope, head)? => {
             Ok(ScopeName::parse(&reader.scope_names(&[scope], head)?.of(scope)))
         }
         _ => Ok(None),
     }
 }
 
-/// Why there is no scope of this name, and what was meant perhaps.
-pub(crate) fn unknown_scope(reader: &dyn Reader, name: &ScopeName, head: TxId) -> Result<Error, Error> {
-    let missing = match reader.scope_once_named(name)? {
+/// Why there is no scope of this name in reach, and what was meant perhaps.
+pub(crate) fn unknown_scope(
+    reader: &dyn Reader,
+    name: &ScopeName,
+    head: TxId,
+    reach: &Reach,
+) -> Result<Error, Error> {
+    let missing = match reader.scope_once_named(name)?.filter(|(scope, _)| reach.sees_scope(*scope)) {
         Some((scope, _)) if !reader.closure(scope, head)?.is_empty() => {
             Missing::Renamed { to: reader.scope_names(&[scope], head)?.of(scope) }
         }
         Some((_, by)) => Missing::Deleted { by },
         None => {
-            let tree = Tree::read(reader, head)?;
+            let tree = Tree::read(reader, head)?.within(reach);
             let names = tree.names().0.into_values().map(|name| name.to_string());
             Missing::Never {
                 nearest: nearest(&name.to_string(), names),

@@ -213,7 +213,13 @@ pub fn listings_come_newest_first_in_pages(backend: &dyn Backend) {
     assert_eq!([page(0..5), page(5..10), page(10..99)].concat(), newest_first);
     assert_eq!(reader.count_entries(&filter).expect("a count"), 2 * MANY);
 
-    let with = |entity_type, scopes| Touched { entity_type, scopes, own: None, range: TxId(2)..TxId(6) };
+    let with = |entity_type, scopes| Touched {
+        reach: &kenning_storage::Reach::Everything,
+        entity_type,
+        scopes,
+        own: None,
+        range: TxId(2)..TxId(6),
+    };
     let page = |touched: &Touched<'_>| reader.transactions_with(touched, 1..3).expect("a page");
     let count = |touched: &Touched<'_>| reader.count_transactions_with(touched).expect("a count");
     for touched in [with(Some(EntityType::Entry), None), with(None, Some(&[HERE])), with(None, None)] {
@@ -504,8 +510,8 @@ fn transaction(number: u64, changes: Vec<Change>) -> Transaction {
     Transaction {
         id: TxId(number),
         at: moment(number as i64),
-        actor: "tester".to_owned(),
-        origin: "here".to_owned(),
+        actor: "tester".into(),
+        origin: "here".into(),
         tool: "test".to_owned(),
         undoes: Vec::new(),
         undone_by: None,

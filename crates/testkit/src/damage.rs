@@ -42,8 +42,8 @@ fn fill(storage: &Storage) {
             digest: format!("digest {number}"),
             reply: Box::new(|committed| format!("transaction {}", committed.tx.id)),
         };
-        let (actor, origin) = ("tester".to_owned(), "here".to_owned());
-        let request = Request { actor, origin, tool: tool.to_owned(), write, keyed: Some(keyed) };
+        let principal = kenning_model::Principal::owner("tester", "here").into();
+        let request = Request { principal, tool: tool.to_owned(), write, keyed: Some(keyed) };
         let tx = storage.commit(request).expect("the write is accepted").tx;
         (tx.id, tx.changes[0].id)
     };

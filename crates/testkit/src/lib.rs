@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use kenning_engine::{DocumentKind, Engine, Format, Intake, Sources};
-use kenning_model::{Id, ScopeId, ScopeName};
+use kenning_model::{Id, Principal, ScopeId, ScopeName};
 use kenning_storage::{NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
 
@@ -33,16 +33,19 @@ pub fn fixed_sources() -> Sources {
     }
 }
 
+/// Who owns the stores of tests.
+pub fn owner() -> Principal {
+    Principal::owner("testkit", "testkit")
+}
+
 pub fn fixed_start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a good moment")
 }
 
 /// Takes files in for all scopes.
 pub fn intake(source: &str) -> Intake {
-    let name = || "testkit".to_owned();
     Intake {
-        actor: name(),
-        origin: name(),
+        principal: owner().into(),
         scope: ScopeId::GLOBAL_DEFAULT,
         source: source.to_owned(),
         kind: DocumentKind::Plain,
@@ -70,13 +73,13 @@ pub fn take_in_with(engine: &Engine, intake: &Intake, path: &str, text: &str) {
 
 /// Makes the scopes with the numbers up to `last`, all in one namespace, in a store that has none.
 pub fn make_scopes(engine: &Engine, last: u32) {
-    let tree = engine.snapshot().and_then(|snapshot| snapshot.tree()).expect("the store can be read");
+    let tree = engine.snapshot(&owner()).and_then(|snapshot| snapshot.tree()).expect("the store can be read");
     if last < 2 || tree.namespace("test").is_some() {
         return;
     }
     let commit = |write: Write| {
-        let (actor, origin, tool) = ("testkit".into(), "testkit".into(), "test".into());
-        let request = Request { actor, origin, tool, write, keyed: None };
+        let (principal, tool) = (owner().into(), "test".into());
+        let request = Request { principal, tool, write, keyed: None };
         engine.commit(request).expect("the scope is made");
     };
     let description = "for a test".to_owned();

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use kenning_engine::{Engine, SectionQuestion, Sight};
+use kenning_engine::{Engine, SectionQuestion};
 use kenning_model::ScopeId;
 use kenning_testkit::corpus::{questions, text};
 use kenning_testkit::measure::{p50, ratio};
@@ -46,8 +46,8 @@ fn main() {
     println!("graph of {} sections read in {:.2} s", DOCUMENTS * SECTIONS, since.elapsed().as_secs_f64());
     let asked = questions(ASKED);
     let bare = p50("bare hybrid search, best 10", ASKED, |at| {
-        let snapshot = engine.snapshot().expect("a snapshot");
-        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+        let sight = snapshot.sight_of(vec![ScopeId::GLOBAL_DEFAULT]);
         let question = SectionQuestion { sight: &sight, text: &asked[at], only: &[], as_written: false };
         snapshot.search_passages(&question, 0..10).expect("an answer");
     });

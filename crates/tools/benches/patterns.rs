@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use kenning_engine::{By, DocumentKind, Engine, Format, Intake, Question, Sight};
+use kenning_engine::{By, DocumentKind, Engine, Format, Intake, Question};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::catalogue::{Fate, catalogue};
@@ -58,8 +58,8 @@ fn measure(many: usize) {
         .sum();
     println!("{:.1} beginners' patterns match a question", total as f64 / ASKED as f64);
     let bare = p50("bare hybrid search, best 10", ASKED, |at| {
-        let snapshot = texts.snapshot().expect("a snapshot");
-        let sight = Sight { at: snapshot.at(), scopes: vec![ScopeId::GLOBAL_DEFAULT] };
+        let snapshot = texts.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+        let sight = snapshot.sight_of(vec![ScopeId::GLOBAL_DEFAULT]);
         let question = Question {
             sight: &sight,
             topic: None,
@@ -114,9 +114,9 @@ fn load(many: usize, patterns: &Engine, texts: &Engine) -> usize {
             pinned: false,
             follows: None,
         };
-        let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
+        let (principal, tool) = (kenning_model::Principal::owner("bench", "bench").into(), "store".into());
         texts
-            .commit(Request { actor, origin, tool, write: Write::Store(entry), keyed: None })
+            .commit(Request { principal, tool, write: Write::Store(entry), keyed: None })
             .expect("it is stored");
         files += 1;
     }

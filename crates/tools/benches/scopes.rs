@@ -129,6 +129,6 @@ fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
 }
 
 fn commit(engine: &Engine, write: Write) {
-    let (actor, origin, tool) = ("bench".into(), "bench".into(), "bench".into());
-    engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is committed");
+    let (principal, tool) = (kenning_model::Principal::owner("bench", "bench").into(), "bench".into());
+    engine.commit(Request { principal, tool, write, keyed: None }).expect("it is committed");
 }

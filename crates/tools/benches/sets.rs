@@ -24,8 +24,8 @@ fn main() {
     for number in 0..ENTRIES {
         let text = text(number);
         let write = Write::Store(NewEntry::new(ScopeId::GLOBAL_DEFAULT, text.title, text.body));
-        let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
-        engine.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is stored");
+        let (principal, tool) = (kenning_model::Principal::owner("bench", "bench").into(), "store".into());
+        engine.commit(Request { principal, tool, write, keyed: None }).expect("it is stored");
     }
     engine.rebuild().expect("the index is built");
     let without = Caller::new(None, "bench".into(), "global:default".into());

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use kenning_engine::Snapshot;
-use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, TxId};
+use kenning_engine::{Sight, Snapshot};
+use kenning_model::{Change, EntityType, Id, Record, ScopeName, TxId};
 use kenning_storage::{Error, Stored, View};
 
 use crate::arguments::unknown_id;
@@ -37,33 +37,31 @@ impl NamedScopes {
 
 /// The records that may be told of: those in some scopes, and those that belong to no scope.
 pub(crate) struct Disclosure {
-    /// None for an owner, who may be told everything.
-    scopes: Option<Vec<ScopeId>>,
+    /// None for a person who looks at the whole history.
+    sight: Option<Sight>,
 }
 
 impl Disclosure {
     /// What one scope sees. A scope that is gone sees nothing, but what took it away can be undone.
     pub(crate) fn of_scope(ctx: &Context<'_>, snapshot: &Snapshot<'_>, named: Option<&str>) -> Disclosure {
-        if ctx.caller.is_owner {
-            return Disclosure { scopes: None };
+        if ctx.caller.has_whole_history {
+            return Disclosure { sight: None };
         }
         let seen = ctx.scope_name(named).and_then(|name| sight(snapshot, &name));
-        Disclosure { scopes: Some(seen.map(|sight| sight.scopes).unwrap_or_default()) }
+        Disclosure { sight: Some(seen.unwrap_or_else(|_| snapshot.sight_of(Vec::new()))) }
     }
 
     /// What the caller's scope sees, and the scopes that the session has named: whoever has named a scope knows of it.
     fn of_session(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Disclosure {
         let mut disclosure = Disclosure::of_scope(ctx, snapshot, None);
-        if let Some(scopes) = &mut disclosure.scopes {
-            let named = ctx.caller.named_scopes.all();
-            let seen = named.iter().filter_map(|name: &ScopeName| sight(snapshot, name).ok());
-            scopes.extend(seen.flat_map(|sight| sight.scopes));
-        }
+        let named = ctx.caller.named_scopes.all();
+        let seen = named.iter().filter_map(|name: &ScopeName| sight(snapshot, name).ok());
+        disclosure.sight = disclosure.sight.map(|own| seen.fold(own, Sight::and));
         disclosure
     }
 
     fn tells_record(&self, record: &Record) -> bool {
-        self.scopes.as_ref().is_none_or(|scopes| record.is_seen_from(scopes))
+        self.sight.as_ref().is_none_or(|sight| sight.sees_record(record))
     }
 
     /// Whether both sides of a change may be told.
@@ -75,7 +73,7 @@ impl Disclosure {
 
 /// Whether this caller made the transaction. The actor is a claimed name and decides nothing.
 pub(crate) fn is_own(ctx: &Context<'_>, snapshot: &Snapshot<'_>, tx: TxId) -> Result<bool, Error> {
-    Ok(snapshot.origin_of(tx)?.as_deref() == Some(&ctx.caller.origin))
+    Ok(snapshot.origin_of(tx)?.as_deref() == Some(&ctx.caller.principal.origin))
 }
 
 /// A refusal, without what the caller may not know: an id out of sight is refused as one that does not exist.
@@ -93,7 +91,7 @@ fn untold(ctx: &Context<'_>, error: &Error) -> Result<Option<Stop>, Error> {
         Error::NotYours { tx, .. } => return stranger(ctx, *tx),
         _ => return Ok(None),
     };
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     for id in entries {
         if let Some(stored) = snapshot.entry(id)?
             && !is_told(ctx, &snapshot, &stored)?
@@ -120,9 +118,10 @@ pub(crate) fn is_told(ctx: &Context<'_>, snapshot: &Snapshot<'_>, stored: &Store
 
 /// What is said of somebody else's transaction that changed nothing in sight: neither the actor nor anything else of it.
 fn stranger(ctx: &Context<'_>, tx: TxId) -> Result<Option<Stop>, Error> {
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     let disclosure = Disclosure::of_session(ctx, &snapshot);
-    let view = View { scopes: disclosure.scopes.as_deref(), own: None, changes_max: 1 };
+    let scopes = disclosure.sight.as_ref().map(Sight::scopes);
+    let view = View { scopes, changes_max: 1, ..View::WHOLE };
     let seen = snapshot.transaction(tx, view)?;
     if seen.is_some_and(|seen| !seen.changes.is_empty()) {
         return Ok(None);

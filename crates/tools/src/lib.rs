@@ -28,7 +28,7 @@ pub use disclosure::NamedScopes;
 pub use dispatch::{Access, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
-pub use sets::{Attached, ResultSets, SETS_FILE};
+pub use sets::{Attached, ResultSets, SETS_FILE, SetsOverHttp};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, definitions, families, renamed_note,
     scope_name, sight,

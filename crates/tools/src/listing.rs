@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use kenning_engine::{Engine, Snapshot};
-use kenning_model::{Timestamp, TxId};
+use kenning_model::{Principal, Timestamp, TxId};
 use kenning_presentation::cursor::Cursor;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,15 +41,25 @@ impl<T> List<T> {
     }
 }
 
+/// A cursor is of use only to the principal that it was given to. The owner's are as they always were.
+fn of_subject(principal: &Principal, name: String) -> String {
+    match principal.is_owner() {
+        true => name,
+        false => format!("{name} for {}", principal.subject),
+    }
+}
+
 impl<'a> Listing<'a> {
     /// `name` says what is listed, arguments included: a cursor goes on only where it came from.
     pub fn begin(
         engine: &'a Engine,
+        principal: &Principal,
         name: String,
         limit: u64,
         cursor: Option<&str>,
         at: Option<TxId>,
     ) -> Result<Listing<'a>, Stop> {
+        let name = of_subject(principal, name);
         let now = engine.now();
         let (at, asked_at, offset) = match cursor {
             None => (at, now, 0),
@@ -58,13 +68,19 @@ impl<'a> Listing<'a> {
                 (Some(cursor.at), cursor.asked_at, cursor.offset)
             }
         };
-        Ok(Listing { engine, snapshot: engine.snapshot_at(at)?, asked_at, name, offset, limit })
+        Ok(Listing { engine, snapshot: engine.snapshot_at(principal, at)?, asked_at, name, offset, limit })
     }
 
     /// The rows of a set that are wanted, as of when it was made.
-    pub(crate) fn pinned(engine: &'a Engine, name: String, page: Pinned) -> Result<Listing<'a>, Stop> {
+    pub(crate) fn pinned(
+        engine: &'a Engine,
+        principal: &Principal,
+        name: String,
+        page: Pinned,
+    ) -> Result<Listing<'a>, Stop> {
         let Pinned { at, asked_at, offset, limit } = page;
-        Ok(Listing { engine, snapshot: engine.snapshot_at(Some(at))?, asked_at, name, offset, limit })
+        let snapshot = engine.snapshot_at(principal, Some(at))?;
+        Ok(Listing { engine, snapshot, asked_at, name, offset, limit })
     }
 
     pub fn rows(&self) -> Range<u64> {

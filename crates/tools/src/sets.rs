@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use kenning_engine::{Engine, Snapshot};
-use kenning_model::{Timestamp, TxId};
+use kenning_model::{Principal, Timestamp, TxId};
 use kenning_presentation::budget::json_bytes;
 use mcp_dual_response::server::{
-    Backing, DualResponseServer, Error, Executor, MemoryStore, PageRequest, Principal, Resource,
-    ResourceStore, ServerBuilder, SqliteStore, sort_rows,
+    Backing, DualResponseServer, Error, EveryoneIs, Executor, MemoryStore, PageRequest,
+    Principal as SetOwner, Resource, ResourceStore, ServerBuilder, SqliteStore, sort_rows,
 };
 use mcp_dual_response::wire::{Page, PageQuery};
 use mcp_dual_response::{BoxError, Column, Row, rusqlite};
@@ -114,10 +114,9 @@ pub(crate) struct Asked {
     pub(crate) arguments: Map<String, Value>,
     /// The caller's own, for arguments that name none.
     pub(crate) scope: String,
-    pub(crate) is_owner: bool,
-    /// Whose own transactions are shown whole; empty in sets of older versions.
-    #[serde(default)]
-    pub(crate) origin: String,
+    pub(crate) has_whole_history: bool,
+    /// Whose rows these are: what they may see is shown, and nobody else can read the set.
+    pub(crate) principal: Principal,
     pub(crate) at: TxId,
     /// Which log that is a transaction of; empty in sets of older versions.
     #[serde(default)]
@@ -142,13 +141,31 @@ pub(crate) struct Pinned {
     pub(crate) limit: u64,
 }
 
+/// How the rows of a server on standard streams are read over HTTP on the same machine.
+#[derive(Clone, Debug)]
+pub struct SetsOverHttp {
+    /// What addresses begin with.
+    pub base_url: String,
+    /// Whose sets can be read: those of the server's own principal, since its readers are on its machine and know the id
+    /// of a set.
+    pub reader: Arc<Principal>,
+}
+
+/// The owner's sets belong to whoever knows their ids, which have 128 random bits; others' to them alone.
+fn set_owner(principal: &Principal) -> SetOwner {
+    match principal.is_owner() {
+        true => SetOwner::anonymous(),
+        false => SetOwner::subject(&principal.subject),
+    }
+}
+
 /// The sets of a store.
 pub struct ResultSets {
     engine: Arc<Engine>,
     /// None keeps them in memory.
     file: Option<PathBuf>,
-    /// What their addresses begin with, where rows are served over HTTP.
-    base_url: Option<String>,
+    /// Where rows are served over HTTP.
+    rest: Option<SetsOverHttp>,
     opened: OnceLock<Opened>,
 }
 
@@ -165,8 +182,8 @@ struct Opened {
 }
 
 impl ResultSets {
-    pub fn new(engine: Arc<Engine>, file: Option<PathBuf>, base_url: Option<String>) -> ResultSets {
-        ResultSets { engine, file, base_url, opened: OnceLock::new() }
+    pub fn new(engine: Arc<Engine>, file: Option<PathBuf>, rest: Option<SetsOverHttp>) -> ResultSets {
+        ResultSets { engine, file, rest, opened: OnceLock::new() }
     }
 
     /// The endpoints for rows, where there are any.
@@ -211,6 +228,7 @@ impl ResultSets {
         resource.columns = columns_of(columns);
         resource.total_count = total_count;
         resource.expires_at = Some(expires_at);
+        resource.owner = set_owner(&asked.principal);
         if let Err(error) = opened.runtime().block_on(opened.store.save(&resource)) {
             // A reply without a link is better than one that waits.
             tracing::warn!("a result set was not kept: {error}");
@@ -222,7 +240,7 @@ impl ResultSets {
     }
 
     /// A page of a set, by its address.
-    pub fn page(&self, uri: &str, query: &PageQuery) -> Result<Page, Stop> {
+    pub fn page(&self, principal: &Principal, uri: &str, query: &PageQuery) -> Result<Page, Stop> {
         let unknown = || {
             let message =
                 "there is no such result set, or no longer; make the call again that gave the address";
@@ -238,7 +256,7 @@ impl ResultSets {
         let id = id.ok_or_else(|| {
             Stop::invalid("`resource`: pass the `resource.uri` of a reply, such as kenning://rows/ID")
         })?;
-        let access = opened.server.access(Principal::anonymous());
+        let access = opened.server.access(set_owner(principal));
         opened.runtime().block_on(access.page(id, query)).map_err(|error| match error {
             Error::NotFound => unknown(),
             Error::Expired => {
@@ -263,7 +281,7 @@ impl ResultSets {
         if self.file.is_some() {
             self.engine.storage().ok()?;
         }
-        let opened = Opened::new(&self.engine, self.file.as_ref(), self.base_url.as_deref())
+        let opened = Opened::new(&self.engine, self.file.as_ref(), self.rest.as_ref())
             .inspect_err(|error| tracing::warn!("no result sets: {error}"))
             .ok()?;
         Some(self.opened.get_or_init(|| opened))
@@ -276,7 +294,11 @@ fn failed(error: &dyn std::error::Error) -> Stop {
 }
 
 impl Opened {
-    fn new(engine: &Arc<Engine>, file: Option<&PathBuf>, base_url: Option<&str>) -> Result<Opened, BoxError> {
+    fn new(
+        engine: &Arc<Engine>,
+        file: Option<&PathBuf>,
+        rest_options: Option<&SetsOverHttp>,
+    ) -> Result<Opened, BoxError> {
         let store = match file {
             Some(file) => durable(file),
             None => Arc::new(MemoryStore::new()),
@@ -295,9 +317,13 @@ impl Opened {
             .page_rows(ROWS_DEFAULT, ROWS_MAX)
             .page_bytes_max(PAGE_BYTES_MAX)
             .build()?;
-        let rest =
-            |url| with(DualResponseServer::builder(url)).page_rows(ROWS_DEFAULT_REST, ROWS_MAX).build();
-        let rest = base_url.map(rest).transpose()?;
+        let rest = |rest: &SetsOverHttp| {
+            with(DualResponseServer::builder(&rest.base_url))
+                .authorizer(EveryoneIs(set_owner(&rest.reader)))
+                .page_rows(ROWS_DEFAULT_REST, ROWS_MAX)
+                .build()
+        };
+        let rest = rest_options.map(rest).transpose()?;
         // Last, since one that is dropped on the way would be waited for. The library waits for its stores; nobody else does.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let known = Cache::builder().max_capacity(1_000).time_to_live(Duration::from_secs(14 * 60)).build();
@@ -420,7 +446,7 @@ impl Executor for Again {
     const NAME: &'static str = "kenning.call";
     const VERSION: u32 = 1;
 
-    async fn execute(&self, asked: &Asked, page: PageRequest, _: &Principal) -> Result<Vec<Row>, BoxError> {
+    async fn execute(&self, asked: &Asked, page: PageRequest, _: &SetOwner) -> Result<Vec<Row>, BoxError> {
         let (engine, sorted, asked) = (self.engine.clone(), self.sorted.clone(), asked.clone());
         let read = move || match page.sort.is_empty() {
             true => read(&engine, &asked, page.offset, page.limit),
@@ -429,7 +455,7 @@ impl Executor for Again {
         Ok(tokio::task::spawn_blocking(read).await?.map_err(Refused)?)
     }
 
-    async fn count(&self, asked: &Asked, _: &Principal) -> Result<u64, BoxError> {
+    async fn count(&self, asked: &Asked, _: &SetOwner) -> Result<u64, BoxError> {
         let (engine, asked) = (self.engine.clone(), asked.clone());
         let all = move || read(&engine, &asked, 0, u64::MAX).map(|rows| rows.len() as u64);
         Ok(tokio::task::spawn_blocking(all).await?.map_err(Refused)?)
@@ -442,13 +468,14 @@ fn read(engine: &Arc<Engine>, asked: &Asked, offset: u64, limit: u64) -> Result<
     let tool = find(&asked.tool).ok_or_else(gone)?;
     // Another store's rows would be no answer to what was asked of this one.
     let is_same = |snapshot: Snapshot<'_>| Ok(Asked::source(&snapshot)? == asked.source);
-    if !engine.snapshot_at(Some(asked.at)).and_then(is_same).unwrap_or(false) {
+    if !engine.snapshot_at(&asked.principal, Some(asked.at)).and_then(is_same).unwrap_or(false) {
         let message = "the result set is of a store that is no longer there; make the call again";
         return Err(Stop::new(Code::NotFound, message).with("error", json!("expired")));
     }
     let caller = Caller {
-        is_owner: asked.is_owner,
-        ..Caller::new(Some("rows"), asked.origin.clone(), asked.scope.clone())
+        has_whole_history: asked.has_whole_history,
+        principal: Arc::new(asked.principal.clone()),
+        ..Caller::new(None, String::new(), asked.scope.clone())
     };
     let mut rows: Vec<Row> = Vec::new();
     while (rows.len() as u64) < limit {

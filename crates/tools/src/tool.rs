@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{CallKind, Engine, Error, Sight, Snapshot, Ticket};
-use kenning_model::{Change, EntityType, ScopeId, ScopeName, TxId, is_name};
+use kenning_model::{Change, EntityType, Principal, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::budget::take_rows;
 use kenning_presentation::text::{clean, cut, quote};
 use kenning_presentation::{Ask, Block, Content, Link, Reply};
@@ -153,8 +153,7 @@ pub fn families() -> impl Iterator<Item = &'static str> {
 /// Who calls: decides the actor in the log, what is "own", and the scope when a call names none.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub actor: String,
-    pub origin: String,
+    pub principal: Arc<Principal>,
     pub scope: String,
     /// Whether anyone has said which scope; otherwise it is `global:default`.
     pub has_scope: bool,
@@ -166,8 +165,8 @@ pub struct Caller {
     pub project: Arc<Project>,
     /// What refusals may speak of besides what the scope sees.
     pub named_scopes: Arc<NamedScopes>,
-    /// Whoever owns the data sees the history of every scope.
-    pub is_owner: bool,
+    /// Whether the history of every scope is shown that the principal may read, and not only of what the scope sees.
+    pub has_whole_history: bool,
     /// Whether the graph may be used.
     pub has_graph: bool,
     /// What was found for them and may be read piece by piece.
@@ -188,26 +187,30 @@ const ACTOR_BYTES_MAX: usize = 64;
 impl Caller {
     /// A name for what belongs together, made from the origin and no way back to it; it opens nothing.
     pub fn session(&self) -> String {
-        data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.origin))[..16])
+        data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.principal.origin))[..16])
     }
 
-    /// Without a name of their own, callers are `local`.
+    /// The owner of the store.
     pub fn new(actor: Option<&str>, origin: String, scope: String) -> Caller {
+        Caller::of(&Principal::owner("", origin), actor, scope)
+    }
+
+    /// A principal under the name that it gives itself. Without one, callers are `local`.
+    pub fn of(principal: &Principal, actor: Option<&str>, scope: String) -> Caller {
         let actor = clean(actor.unwrap_or_default()).replace(['\n', '\t'], " ");
         let actor = match actor.trim() {
             "" => "local".to_owned(),
             actor => cut(actor, ACTOR_BYTES_MAX),
         };
         Caller {
-            actor,
-            origin,
+            principal: Arc::new(Principal { actor, ..principal.clone() }),
             scope,
             has_scope: true,
             told_no_scope: Arc::default(),
             refusal: None,
             project: Arc::default(),
             named_scopes: Arc::default(),
-            is_owner: false,
+            has_whole_history: false,
             has_graph: true,
             scratch: Arc::default(),
             sets: None,
@@ -220,7 +223,7 @@ impl Caller {
 
     /// The same caller in the scope that its project has at this moment.
     pub fn placed(self, finder: &ScopeFinder, engine: &Engine) -> Caller {
-        let (scope, project) = finder.find(engine);
+        let (scope, project) = finder.find(engine, &self.principal);
         Caller {
             scope: scope.scope(),
             has_scope: !matches!(scope, DefaultScope::Nothing { .. }),
@@ -248,6 +251,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// What the caller may see of the store now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot<'a>, Error> {
+        self.engine.snapshot(&self.caller.principal)
+    }
+
     /// A page of a list: where the cursor says, or where the rows of a set are wanted.
     pub(crate) fn listing(
         &self,
@@ -257,8 +265,8 @@ impl<'a> Context<'a> {
         at: Option<TxId>,
     ) -> Result<Listing<'a>, Stop> {
         match self.page {
-            Some(page) => Listing::pinned(self.engine, name, page),
-            None => Listing::begin(self.engine, name, limit, cursor, at),
+            Some(page) => Listing::pinned(self.engine, &self.caller.principal, name, page),
+            None => Listing::begin(self.engine, &self.caller.principal, name, limit, cursor, at),
         }
     }
 
@@ -289,8 +297,8 @@ impl<'a> Context<'a> {
             tool: T::NAME.to_owned(),
             arguments,
             scope: self.caller.scope.clone(),
-            is_owner: self.caller.is_owner,
-            origin: self.caller.origin.clone(),
+            has_whole_history: self.caller.has_whole_history,
+            principal: (*self.caller.principal).clone(),
             at: listing.snapshot.at(),
             source: Asked::source(&listing.snapshot).ok()?,
             asked_at: listing.asked_at,
@@ -326,7 +334,7 @@ impl Context<'_> {
         if name == ScopeName::global_default() {
             return Ok(name);
         }
-        let Some(now) = self.engine.snapshot()?.renamed(&name)? else { return Ok(name) };
+        let Some(now) = self.snapshot()?.renamed(&name)? else { return Ok(name) };
         self.note(match named {
             Some(_) => format!("Scope `{name}` is called `{now}` now."),
             None => renamed_note(&name.to_string(), &now.to_string()),
@@ -337,7 +345,7 @@ impl Context<'_> {
     /// What is wrong with the name of a namespace where a scope is meant, if it is one.
     fn name_scopes(&self, text: &str) -> Option<Stop> {
         const NAMED_MAX: usize = 8;
-        let tree = self.engine.snapshot().ok()?.tree().ok()?;
+        let tree = self.snapshot().ok()?.tree().ok()?;
         let (id, namespace) = tree.namespace(text)?;
         let all: Vec<String> =
             tree.scopes(id).map(|(_, scope)| format!("`{}:{}`", namespace.name, scope.name)).collect();
@@ -367,7 +375,7 @@ impl Context<'_> {
 
     /// The scope that a call writes to.
     pub(crate) fn scope(&self, named: Option<&str>) -> Result<ScopeId, Stop> {
-        self.scope_in(&self.engine.snapshot()?, named)
+        self.scope_in(&self.snapshot()?, named)
     }
 
     /// As `scope`, for a tool that has a snapshot for other questions too.
@@ -390,7 +398,7 @@ impl Context<'_> {
 
     /// A scope that was made from a project may be named in that project's files.
     pub(crate) fn trust(&self, scope: &ScopeName) {
-        if let Err(error) = self.caller.project.trust(self.engine, scope) {
+        if let Err(error) = self.caller.project.trust(self.engine, &self.caller.principal, scope) {
             tracing::warn!("that this project made `{scope}` can't be noted: {error}");
         }
     }
@@ -398,7 +406,7 @@ impl Context<'_> {
     /// Whether this very call was made before, under the same key.
     pub(crate) fn is_repeated(&self) -> Result<bool, Stop> {
         let Some((key, digest)) = &self.key else { return Ok(false) };
-        let known = self.engine.storage()?.reader()?.recall(&self.caller.actor, key)?;
+        let known = self.engine.storage()?.reader()?.recall(&self.caller.principal.key_owner(), key)?;
         Ok(known.is_some_and(|known| known.tool == self.tool && known.digest == *digest))
     }
 
@@ -416,13 +424,8 @@ impl Context<'_> {
             };
             Keyed { key, digest, reply: Box::new(reply) }
         });
-        let request = Request {
-            actor: self.caller.actor.clone(),
-            origin: self.caller.origin.clone(),
-            tool: self.tool.to_owned(),
-            write,
-            keyed,
-        };
+        let request =
+            Request { principal: self.caller.principal.clone(), tool: self.tool.to_owned(), write, keyed };
         let committed = match &self.caller.turn {
             Some(turn) => self.engine.commit_in_turn(request, turn),
             None => self.engine.commit(request),

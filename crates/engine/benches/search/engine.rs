@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use kenning_engine::{By, Engine, Question, Sight};
+use kenning_engine::{By, Engine, Question};
 use kenning_model::ScopeId;
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::corpus::{SCOPES, Text, corpus, questions, text, visible};
@@ -79,16 +79,16 @@ fn ids(scopes: &[u32]) -> Vec<ScopeId> {
 }
 
 fn load(engine: &Engine, entries: Vec<NewEntry>) {
-    let (actor, origin, tool) = ("bench".into(), "bench".into(), "store".into());
+    let (principal, tool) = (kenning_model::Principal::owner("bench", "bench").into(), "store".into());
     engine
-        .commit(Request { actor, origin, tool, write: Write::StoreAll(entries), keyed: None })
+        .commit(Request { principal, tool, write: Write::StoreAll(entries), keyed: None })
         .expect("a write");
 }
 
 fn ask(engine: &Engine, text: &str, scopes: &[ScopeId]) {
     let content = Some(text);
-    let snapshot = engine.snapshot().expect("a snapshot");
-    let sight = Sight { at: snapshot.at(), scopes: scopes.to_vec() };
+    let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
+    let sight = snapshot.sight_of(scopes.to_vec());
     let question = Question {
         sight: &sight,
         topic: None,

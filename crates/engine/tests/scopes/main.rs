@@ -97,8 +97,8 @@ impl Run {
             self.check_preview(who, wish, &expected);
         }
         let head = self.model.head();
-        let (actor, origin) = caller(who);
-        let request = Request { actor, origin, tool: "test".into(), write, keyed: None };
+        let principal = caller(who).into();
+        let request = Request { principal, tool: "test".into(), write, keyed: None };
         match (expected, self.engine.commit(request)) {
             (Err(expected), Err(error)) => {
                 assert_eq!(Refused::of(&error), expected, "{op:?} after transaction {head}: {error}");
@@ -152,8 +152,8 @@ impl Run {
     }
 
     fn check_preview(&self, who: usize, wish: &UndoWish, expected: &Result<Draft, Refused>) {
-        let (actor, origin) = caller(who);
-        let plan = UndoPlan { wish: wish.clone(), actor: &actor, origin: &origin };
+        let principal = caller(who);
+        let plan = UndoPlan { wish: wish.clone(), principal: &principal };
         let planned = self.engine.storage().expect("it is open").plan_undo(&plan);
         match (planned, expected) {
             (Ok(planned), Ok(draft)) => {
@@ -171,12 +171,15 @@ impl Run {
     /// whole.
     fn check(&self, at: usize, from: &prop::sample::Index) {
         let state = &self.model.states[at];
-        let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let snapshot = self
+            .engine
+            .snapshot_at(&kenning_testkit::owner(), Some(TxId(at as u64)))
+            .expect("an earlier transaction");
         self.check_tree(&snapshot, state);
         self.check_names(&snapshot, at, from);
         for scope in self.model.scopes_ever() {
             let sight = snapshot.sight(scope).expect("readable");
-            let closure = &sight.scopes;
+            let closure = sight.scopes();
             assert_eq!(*closure, state.closure(scope), "what {scope:?} sees as of {at}");
             if !closure.is_empty() {
                 self.check_content(&snapshot, state, &sight);
@@ -233,7 +236,7 @@ impl Run {
     }
 
     fn check_content(&self, snapshot: &Snapshot<'_>, state: &State, sight: &Sight) {
-        let closure = &sight.scopes;
+        let closure = sight.scopes();
         let entries = state.seen(EntityType::Entry, closure);
         let found = snapshot.search(&question(sight), ALL).expect("readable");
         assert_eq!(found.total as usize, entries.len());
@@ -264,13 +267,19 @@ impl Run {
     fn check_touched(&self, at: usize, closure: &[ScopeId]) {
         let reader = self.engine.storage().and_then(|storage| storage.reader()).expect("readable");
         let range = TxId(1)..TxId(at as u64 + 1);
-        let touched = Touched { entity_type: None, scopes: Some(closure), own: None, range };
+        let touched = Touched {
+            reach: &kenning_storage::Reach::Everything,
+            entity_type: None,
+            scopes: Some(closure),
+            own: None,
+            range,
+        };
         let found = reader.transactions_with(&touched, ALL).expect("readable");
         assert_eq!(numbers(&found), self.in_sight(at, closure, None), "from {closure:?} as of {at}");
     }
 
     fn check_history(&self, snapshot: &Snapshot<'_>, at: usize, closure: &[ScopeId]) {
-        let view = |changes_max| View { scopes: Some(closure), own: None, changes_max };
+        let view = |changes_max| View { scopes: Some(closure), changes_max, ..View::WHOLE };
         let history = |id: Option<Id>, changes_max: usize, page| {
             snapshot.history(id, None, TxId::EMPTY, view(changes_max), page).expect("readable")
         };
@@ -303,12 +312,15 @@ impl Run {
 
     /// The index, which is fed change by change, finds by words all that is in sight and nothing else.
     fn check_search(&self, at: usize) {
-        let snapshot = self.engine.snapshot_at(Some(TxId(at as u64))).expect("an earlier transaction");
+        let snapshot = self
+            .engine
+            .snapshot_at(&kenning_testkit::owner(), Some(TxId(at as u64)))
+            .expect("an earlier transaction");
         let state = &self.model.states[at];
         for place in state.places() {
             let closure = state.closure(place.number);
             let entries = state.seen(EntityType::Entry, &closure);
-            let sight = Sight { at: snapshot.at(), scopes: closure };
+            let sight = snapshot.sight_of(closure);
             for word in WORDS {
                 let asked = Question { content: Some(word), ..question(&sight) };
                 let found = snapshot.search(&asked, ALL).expect("readable");
@@ -325,14 +337,14 @@ impl Run {
 
     /// What holds whatever the model says.
     fn check_invariants(&self) {
-        let snapshot = self.engine.snapshot().expect("readable");
+        let snapshot = self.engine.snapshot(&kenning_testkit::owner()).expect("readable");
         assert_eq!(snapshot.at().0 as usize, self.model.head(), "a write that is refused leaves nothing");
         let tree = snapshot.tree().expect("readable");
         let mut live = BTreeMap::new();
         for (namespace, _) in tree.namespaces() {
             for (_, scope) in tree.scopes(namespace) {
                 live.insert(scope.number, tree.name(scope));
-                assert!(!snapshot.sight(scope.number).expect("readable").scopes.is_empty(), "{scope:?}");
+                assert!(!snapshot.sight(scope.number).expect("readable").scopes().is_empty(), "{scope:?}");
             }
         }
         assert_eq!(live.values().collect::<BTreeSet<_>>().len(), live.len(), "each name once: {live:?}");
@@ -349,8 +361,8 @@ impl Run {
     }
 }
 
-fn caller(who: usize) -> (String, String) {
-    (format!("actor {who}"), format!("session {who}"))
+fn caller(who: usize) -> kenning_model::Principal {
+    kenning_model::Principal::owner(format!("actor {who}"), format!("session {who}"))
 }
 
 fn question(sight: &Sight) -> Question<'_> {

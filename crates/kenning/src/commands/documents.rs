@@ -36,7 +36,7 @@ pub fn run(config: &Config, documents: Documents) -> anyhow::Result<Outcome> {
         return Err(usage(refusal.message.clone()));
     }
     let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
-    let snapshot = engine.snapshot()?;
+    let snapshot = engine.snapshot(&caller.principal)?;
     let number = snapshot.scope(&scope)?;
     let sources = snapshot.document_sources(number)?;
     let Some(source) = &documents.source else {
@@ -84,8 +84,8 @@ fn remove(
 ) -> anyhow::Result<()> {
     let caller = config.caller(engine);
     let write = Write::DeleteDocuments { ids: found.iter().map(|(id, _)| *id).collect() };
-    let (actor, origin, tool) = (caller.actor, caller.origin, "documents".to_owned());
-    let tx = engine.commit(Request { actor, origin, tool, write, keyed: None })?.tx.id;
+    let (principal, tool) = (caller.principal, "documents".to_owned());
+    let tx = engine.commit(Request { principal, tool, write, keyed: None })?.tx.id;
     let many = found.len();
     print(&match as_json {
         true => json!({"source": source, "removed": many, "tx_id": tx.0}).to_string(),

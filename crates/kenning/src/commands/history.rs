@@ -34,6 +34,6 @@ pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
     arguments.insert("id".to_owned(), json!(history.id));
     arguments.insert("since_tx_id".to_owned(), json!(history.since));
     arguments.insert("cursor".to_owned(), json!(history.cursor));
-    let with_rights = |caller| Caller { is_owner: history.all, ..caller };
+    let with_rights = |caller| Caller { has_whole_history: history.all, ..caller };
     print_reply(&run_tool_as(config, with_rights, "history", arguments)?, history.json)
 }

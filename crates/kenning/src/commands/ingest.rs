@@ -139,7 +139,7 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     let scope = scope_name(&caller.scope).map_err(|stop| usage(stop.message))?;
     let (scope, sources) = match ingest.dry_run && !engine.is_there() {
         false => {
-            let snapshot = engine.snapshot()?;
+            let snapshot = engine.snapshot(&caller.principal)?;
             let scope = snapshot.scope(&scope)?;
             (scope, snapshot.document_sources(scope)?)
         }
@@ -152,8 +152,7 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
     let chosen = source::choose(directory, ingest.source.as_deref(), ingest.moved, &sources)?;
     let doc_tag = ingest.doc_tag.or(chosen.default_tag).unwrap_or_else(|| chosen.name.clone());
     let intake = Intake {
-        actor: caller.actor,
-        origin: caller.origin,
+        principal: caller.principal,
         scope,
         source: chosen.name,
         kind: ingest.kind.map(DocumentKind::from).or(chosen.kind).unwrap_or(DocumentKind::Plain),
@@ -280,9 +279,10 @@ impl Run<'_> {
     ) -> anyhow::Result<Vec<(String, String)>> {
         let hidden = match (self.intake.kind, self.dry_run) {
             (DocumentKind::Plain, _) => Vec::new(),
-            (DocumentKind::Pattern, false) => {
-                self.engine.snapshot()?.patterns_of_one_id(self.intake.scope, &self.intake.source)?
-            }
+            (DocumentKind::Pattern, false) => self
+                .engine
+                .snapshot(&self.intake.principal)?
+                .patterns_of_one_id(self.intake.scope, &self.intake.source)?,
             // What is there already is not looked at.
             (DocumentKind::Pattern, true) => {
                 let hidden = |(id, paths): (String, BTreeSet<String>)| -> Vec<OfOneId> {
@@ -467,9 +467,10 @@ mod tests {
 
         fn run(&self) -> Run<'_> {
             let root = self.dir.path().join("docs").canonicalize().expect("a path");
-            let [actor, origin, source, doc_tag] = ["me", "here", "docs", "docs"].map(str::to_owned);
+            let [source, doc_tag] = ["docs", "docs"].map(str::to_owned);
+            let principal = kenning_model::Principal::owner("me", "here").into();
             let (scope, kind) = (ScopeId::GLOBAL_DEFAULT, DocumentKind::Plain);
-            let intake = Intake { actor, origin, scope, source, kind, doc_tag, root: root_of(&root) };
+            let intake = Intake { principal, scope, source, kind, doc_tag, root: root_of(&root) };
             Run {
                 engine: &self.engine,
                 intake,

@@ -30,7 +30,7 @@ pub fn run(config: &Config, scopes: Scopes) -> anyhow::Result<Outcome> {
         return print_reply(&run_tool(config, "get_namespaces", arguments)?, true);
     }
     let engine = config.engine()?;
-    let snapshot = engine.snapshot()?;
+    let snapshot = engine.snapshot(&config.principal())?;
     let tree = snapshot.tree()?;
     let counts = Counts {
         entries: snapshot.count_by_scope(EntityType::Entry)?,

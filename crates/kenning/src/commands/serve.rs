@@ -1,9 +1,13 @@
 //! `kenning serve`
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use clap::Args;
-use kenning_server::RowsListener;
+use kenning_engine::Engine;
+use kenning_model::{DEFAULT, Principal, Right, ScopeName};
+use kenning_server::{Options, RowsListener};
 
 use super::{Outcome, usage};
 use crate::config::Config;
@@ -13,10 +17,16 @@ pub struct Serve {
     /// Also serve the rows behind replies over HTTP, here; a loopback address such as 127.0.0.1:8788
     #[arg(long, env = "KENNING_ROWS_LISTEN", value_name = "ADDR")]
     rows_listen: Option<SocketAddr>,
+    /// Reach these namespaces alone, each with a right (read, write, share, admin): acme,docs=read [default right: admin]
+    #[arg(long, env = "KENNING_NAMESPACES", value_name = "NAME[=RIGHT],…", value_delimiter = ',')]
+    namespaces: Vec<String>,
 }
 
 pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
-    let (engine, options) = (config.engine()?, config.options()?);
+    let (engine, mut options) = (config.engine()?, config.options()?);
+    if !serve.namespaces.is_empty() {
+        confine(&engine, &mut options, &serve.namespaces)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let store = engine.clone();
     let served = runtime.block_on(async {
@@ -44,6 +54,29 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     store.close();
     served?;
     Ok(Outcome::Done)
+}
+
+/// Keeps all calls to some namespaces. They are known by their ids from here on, so a rename changes nothing.
+fn confine(engine: &Engine, options: &mut Options, namespaces: &[String]) -> anyhow::Result<()> {
+    let tree = engine.snapshot(&options.principal)?.tree()?;
+    let mut rights = BTreeMap::new();
+    for namespace in namespaces {
+        let (name, right) = namespace.split_once('=').unwrap_or((namespace, Right::Admin.as_str()));
+        let Some(right) = Right::parse(right.trim()) else {
+            return Err(usage(format!(
+                "`--namespaces`: there is no right `{right}`; a right is read, write, share or admin"
+            )));
+        };
+        let Some((id, _)) = tree.namespace(name.trim()) else {
+            return Err(usage(format!(
+                "`--namespaces`: there is no namespace `{name}`; make it with `kenning call create_namespace`"
+            )));
+        };
+        rights.insert(id, right);
+        options.project.fallback.get_or_insert_with(|| ScopeName::new(name.trim(), DEFAULT));
+    }
+    options.principal = Arc::new(Principal::confined("", options.principal.origin.clone(), rights));
+    Ok(())
 }
 
 /// Past a file size limit the system sends a signal that kills; with a handler the write fails instead, and the

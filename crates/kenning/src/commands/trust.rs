@@ -39,7 +39,8 @@ pub fn run(config: &Config, trust: Trust) -> anyhow::Result<Outcome> {
     }
     let scope = scope_name(name).map_err(|stop| usage(stop.message))?;
     let engine = config.engine()?;
-    let (_, project) = config.scope_finder().find(&engine);
+    let principal = config.principal();
+    let (_, project) = config.scope_finder().find(&engine, &principal);
     if trust.remove {
         let many = project.distrust(engine.dir(), &scope, trust.all)?;
         if many == 0 {
@@ -54,7 +55,7 @@ pub fn run(config: &Config, trust: Trust) -> anyhow::Result<Outcome> {
     }
     // Trust may come before the first write.
     std::fs::create_dir_all(engine.dir())?;
-    project.trust(&engine, &scope)?;
+    project.trust(&engine, &principal, &scope)?;
     print(&format!("The files of this project may name `{scope}` from now on"))?;
     Ok(Outcome::Done)
 }

@@ -31,6 +31,6 @@ pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     arguments.insert("any_actor".to_owned(), json!(true));
     // Only what changed nothing elsewhere, if a scope is named.
     arguments.insert("scope".to_owned(), json!(config.named_scope()));
-    let with_rights = |caller| Caller { is_owner: true, ..caller };
+    let with_rights = |caller| Caller { has_whole_history: true, ..caller };
     print_reply(&run_tool_as(config, with_rights, "undo", arguments)?, undo.json)
 }

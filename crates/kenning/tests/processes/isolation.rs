@@ -95,6 +95,124 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     }
 }
 
+/// Principals that may do something in some namespaces, as `--namespaces` says it.
+/// The second of each are their names, old ones too, and the third is the scope of calls that name none.
+const PRINCIPALS: [(&str, &[&str], &str); 3] = [
+    ("acme", &["acme"], "acme:shop"),
+    ("beta=write,global=read", &["beta", "global"], "beta:worker"),
+    ("omega=read", &["omega", "zeta"], "omega:default"),
+];
+
+/// Whatever scope a call names, and by whatever id it asks: a server that is confined to some namespaces shows nothing of
+/// the others, and changes nothing there.
+#[test]
+fn a_principal_reaches_no_other_namespace() {
+    let store = TempStore::new();
+    let mut author = start(store.path(), Era::Modern, "isolation");
+    let world = World::build(&mut author, store.path());
+    author.finish().expect("the server ends");
+    let rows = rows();
+    for (granted, namespaces, home) in PRINCIPALS {
+        let mut command = server(store.path());
+        command.args(["--toolsets", "all", "--namespaces", granted, "--scope", home]);
+        let mut client = Client::start(command, Era::Modern, "isolation").expect("the server starts");
+        let listed = Listed::ask(&mut client);
+        let own = Asker::of_server(home, &mut client, &[]);
+        let named = world.now().names().chain(GONE).map(Asker::naming);
+        let mut has_shown = false;
+        for asker in named.chain([own]) {
+            let of_principal = OfPrincipal { world: &world, namespaces, granted };
+            for row in &rows {
+                // Such a call is answered for the server's own scope, whatever scope the asker would name.
+                if matches!(row.answers, Answers::OfServer(_)) && !asker.is_default {
+                    continue;
+                }
+                for call in listed.calls(row, &world, &asker) {
+                    let mut asking = Asking { client: &mut client, world: &world, asker: &asker };
+                    has_shown |= of_principal.check(&mut asking, &call);
+                }
+            }
+        }
+        assert!(has_shown, "{granted} sees what is theirs");
+        check_foreign_writes(&mut client, &world, namespaces, granted);
+        client.finish().expect("the server ends");
+    }
+    let mut owner = start(store.path(), Era::Modern, "owner");
+    let newest = crate::call(&mut owner, "history", json!({"limit": 100, "since_tx_id": world.head}));
+    for item in newest["items"].as_array().expect("a list") {
+        let is_taken_back = item["tool"] == "undo" || item["undone_by"].is_u64();
+        assert!(is_taken_back, "a principal has left something behind: {item}");
+    }
+}
+
+/// What a principal may see, beside what the test knows of the world.
+struct OfPrincipal<'a> {
+    world: &'a World,
+    namespaces: &'a [&'a str],
+    granted: &'a str,
+}
+
+impl OfPrincipal<'_> {
+    /// Whether something that was stored is shown. None of it, no id and no name is of another namespace.
+    fn check(&self, asking: &mut Asking<'_>, call: &Call<'_>) -> bool {
+        let replies = asking.pages(call);
+        let from = &asking.asker.name;
+        let asked = format!("{} {} from {from} as {}", call.method, call.params, self.granted);
+        let within = self.world.within_namespaces(from, call.reach, self.namespaces);
+        let ever = self.world.within_namespaces(from, Reach::Changes(None), self.namespaces);
+        let unseen = self.world.ids_outside(self.namespaces);
+        let sent = call.params.to_string();
+        let mut has_shown = false;
+        for reply in &replies {
+            let named = unseen.iter().find(|id| reply.contains(**id) && !sent.contains(**id));
+            assert_eq!(named, None, "{asked} names it: {reply}");
+            let named = self.world.names_outside(self.namespaces).into_iter().find(|name| {
+                let quoted = [format!("`{name}`"), format!("\"{name}\"")];
+                // Whoever gave a name may hear it again.
+                quoted.iter().any(|name| reply.contains(name)) && name != from && !sent.contains(name)
+            });
+            assert_eq!(named, None, "{asked} names a scope of another namespace: {reply}");
+            for marker in markers(reply) {
+                let is_known = within.iter().chain(&ever).any(|word| word.starts_with(marker));
+                assert!(is_known, "{asked} shows {marker}: {reply}");
+                has_shown = true;
+            }
+        }
+        has_shown
+    }
+}
+
+/// Writes by the ids and numbers of others are refused in the words in which those of nothing at all are.
+fn check_foreign_writes(client: &mut Client, world: &World, namespaces: &[&str], granted: &str) {
+    let nothing = "ZZZZZZZZZZ";
+    for id in world.ids_outside(namespaces) {
+        let calls = |id: &str| {
+            [
+                ("update", json!({"id": id, "content": "taken over", "expected_version": 77})),
+                ("update_knowledge", json!({"id": id, "content": "taken over"})),
+                ("delete", json!({"id": id})),
+                ("delete", json!({"id": id, "entity_type": "triple"})),
+                ("delete_knowledge", json!({"id": id})),
+                ("resolve_knowledge_collision", json!({"active_id": id, "suppressed_ids": []})),
+                ("history", json!({"id": id})),
+                ("query", json!({"ids": [id]})),
+            ]
+        };
+        for ((tool, foreign), (_, unknown)) in calls(id).into_iter().zip(calls(nothing)) {
+            let mut answer =
+                |arguments: Value| client.call(tool, arguments).expect("the server answers").to_string();
+            let foreign = answer(foreign).replace(id, nothing);
+            assert_eq!(foreign, answer(unknown), "{tool} of {id} as {granted}");
+        }
+    }
+    for tx in 1..=world.head {
+        let planned = client.call("undo", json!({"tx_id": tx, "any_actor": true, "dry_run": true}));
+        let planned = planned.expect("the server answers").to_string();
+        let named = world.ids_outside(namespaces).into_iter().find(|id| planned.contains(*id));
+        assert_eq!(named, None, "undo of {tx} as {granted}: {planned}");
+    }
+}
+
 #[test]
 fn a_cursor_of_another_scope_is_refused() {
     let store = TempStore::new();

@@ -113,9 +113,9 @@ fn load(dir: &Path, cycle: u64) {
         NewEntry { tags, ..NewEntry::new(ScopeId::GLOBAL_DEFAULT, topic, content) }
     };
     let entries = (cycle * LOADED..(cycle + 1) * LOADED).map(entry).collect();
-    let (actor, origin, tool) = ("loader".into(), "here".into(), "store".into());
+    let (principal, tool) = (kenning_model::Principal::owner("loader", "here").into(), "store".into());
     engine
-        .commit(Request { actor, origin, tool, write: Write::StoreAll(entries), keyed: None })
+        .commit(Request { principal, tool, write: Write::StoreAll(entries), keyed: None })
         .expect("the store can be written");
 }
 

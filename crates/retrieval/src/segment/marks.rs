@@ -79,9 +79,9 @@ impl Marked {
 }
 
 impl Segment {
-    /// Hands the key of every text with this mark that was live when the segment was written to `each`, the newest
-    /// first where there are many.
-    pub(crate) fn marked(&self, mark: u32, each: &mut dyn FnMut(u64)) -> Result<(), Error> {
+    /// Hands the key of every text with this mark that is in one of the groups and was live when the segment was written
+    /// to `each`, the newest first where there are many. Texts of other groups take nobody's place.
+    pub(crate) fn marked(&self, mark: u32, groups: &[u32], each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let marked = self.marks()?;
         if !marked.may_have(mark) {
             return Ok(());
@@ -90,7 +90,8 @@ impl Segment {
         let bytes = from + 8 * u64::from(near.start)..from + 8 * u64::from(near.end);
         self.file.read(bytes, |bytes| {
             let pairs = format::numbers(bytes);
-            let same = pairs.as_chunks::<2>().0.iter().filter(|pair| pair[0] == mark);
+            let is_wanted = |doc: Doc| groups.contains(&self.group_of(doc));
+            let same = pairs.as_chunks::<2>().0.iter().filter(|pair| pair[0] == mark && is_wanted(pair[1]));
             same.rev().take(SAME_MAX as usize).for_each(|[_, doc]| each(self.keys[*doc as usize]));
         })
     }

@@ -62,6 +62,11 @@ struct Group {
 }
 
 impl Segment {
+    fn group_of(&self, doc: Doc) -> u32 {
+        let after = self.groups.partition_point(|group| group.docs.start <= doc);
+        self.groups[..after].last().map_or(u32::MAX, |group| group.group)
+    }
+
     pub(crate) fn open(dir: &Path, name: &str, identity: &str) -> Result<Segment, Error> {
         let file = Pages::open(&dir.join(format!("{name}.words")))?;
         let sections = format::Sections::read(&file)?;

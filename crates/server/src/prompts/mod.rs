@@ -105,16 +105,16 @@ pub(crate) fn complete(
         "topic" => {
             // What was typed for the other argument decides where to look.
             let given = request.context.as_ref().and_then(|context| context.arguments.as_ref()?.get(SCOPE));
-            topics(engine, given.map_or(&caller.scope, |scope| scope), &typed).map_err(failed)?
+            topics(engine, caller, given.map_or(&caller.scope, |scope| scope), &typed).map_err(failed)?
         }
-        SCOPE => scopes(engine, &typed).map_err(failed)?,
+        SCOPE => scopes(engine, caller, &typed).map_err(failed)?,
         _ => Vec::new(),
     };
     completed(values)
 }
 
-fn topics(engine: &Engine, scope: &str, typed: &str) -> Result<Vec<String>, Stop> {
-    let snapshot = engine.snapshot()?;
+fn topics(engine: &Engine, caller: &Caller, scope: &str, typed: &str) -> Result<Vec<String>, Stop> {
+    let snapshot = engine.snapshot(&caller.principal)?;
     // Where there is no such scope there is nothing to offer, and whoever is still typing needs no error.
     let Ok(sight) = scope_name(scope).and_then(|name| sight(&snapshot, &name)) else {
         return Ok(Vec::new());
@@ -124,8 +124,8 @@ fn topics(engine: &Engine, scope: &str, typed: &str) -> Result<Vec<String>, Stop
     Ok(topics.iter().map(|topic| text::clean(topic)).collect())
 }
 
-fn scopes(engine: &Engine, typed: &str) -> Result<Vec<String>, Stop> {
-    let tree = engine.snapshot()?.tree()?;
+fn scopes(engine: &Engine, caller: &Caller, typed: &str) -> Result<Vec<String>, Stop> {
+    let tree = engine.snapshot(&caller.principal)?.tree()?;
     let names = tree.names().0.into_values().map(|name| name.to_string());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(typed)).collect();
     names.sort();

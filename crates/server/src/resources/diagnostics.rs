@@ -28,7 +28,7 @@ pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents
         let usage = json!({"tools": caller.usage.counted(), "passages_evicted": caller.scratch.evictions()});
         return Ok(Some(ResourceContents::text(usage.to_string(), uri).with_mime_type(MIME_TYPE)));
     }
-    match caller.scratch.trace(&caller.origin, handle) {
+    match caller.scratch.trace(&caller.principal.origin, handle) {
         Some(trace) => Ok(Some(ResourceContents::text(&*trace, uri).with_mime_type(MIME_TYPE))),
         None => Err(super::not_found(uri)),
     }

@@ -100,13 +100,14 @@ pub(crate) fn read(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String
 fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     let scope = scope_name(uri.scope.as_deref().unwrap_or(&caller.scope))?;
     let limit = uri.limit.unwrap_or(LIMIT_DEFAULT);
-    let listing = Listing::begin(engine, uri.listing(&scope), limit, uri.cursor.as_deref(), uri.as_of_tx_id)?;
+    let (name, cursor) = (uri.listing(&scope), uri.cursor.as_deref());
+    let listing = Listing::begin(engine, &caller.principal, name, limit, cursor, uri.as_of_tx_id)?;
     let (snapshot, at) = (&listing.snapshot, listing.snapshot.at());
     let sight = sight(snapshot, &scope)?;
     match uri.place {
         Place::Entry(id) => {
             let stored = snapshot.entry(id)?;
-            let is_seen = |stored: &&Stored| stored.record.is_seen_from(&sight.scopes);
+            let is_seen = |stored: &&Stored| sight.sees_record(&stored.record);
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
             match items.is_empty() {
                 false => body(uri, at, items, None),
@@ -139,7 +140,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
         }
         Place::Transactions => {
             let since = uri.since_tx_id.unwrap_or_default();
-            let view = TransactionItem::view(Some(&sight.scopes));
+            let view = TransactionItem::view(Some(&sight));
             let (transactions, total) = snapshot.history(None, None, since, view, listing.rows())?;
             let items = transaction_items(snapshot, &transactions)?;
             let items = take_rows(items, ROWS_BYTES_MAX, TransactionItem::cut_to_fit);
@@ -248,7 +249,7 @@ pub(crate) struct Sight {
 
 impl Sight {
     pub(crate) fn of(scope: ScopeId, snapshot: &Snapshot<'_>) -> Result<Sight, Error> {
-        let scopes = snapshot.sight(scope)?.scopes;
+        let scopes = snapshot.sight(scope)?.scopes().to_vec();
         Ok(Sight { names: snapshot.scope_names(&scopes)?, scopes })
     }
 

@@ -64,7 +64,8 @@ impl Rows {
 
     pub(crate) fn read(&self, caller: &Caller) -> Result<String, ErrorData> {
         let Some(sets) = &caller.sets else { return Err(not_found(&self.uri)) };
-        let page: wire::Page = sets.page(&self.set, &self.query).map_err(|stop| refused(stop, &self.uri))?;
+        let page: wire::Page =
+            sets.page(&caller.principal, &self.set, &self.query).map_err(|stop| refused(stop, &self.uri))?;
         serde_json::to_string(&page).map_err(|_| ErrorData::internal_error("the rows can't be written", None))
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents
     let passage = path
         .split_once('/')
         .filter(|(session, _)| *session == caller.session())
-        .and_then(|(_, handle)| caller.scratch.get(&caller.origin, handle));
+        .and_then(|(_, handle)| caller.scratch.get(&caller.principal.origin, handle));
     let Some(passage) = passage else { return Err(super::not_found(uri)) };
     let shown = &passage.text[..passage.text.floor_char_boundary(READ_BYTES_MAX)];
     let mut meta = MetaObject::new();

@@ -185,10 +185,12 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
     }
 
-    fn document_kinds(&self, at: TxId) -> Result<DocumentKinds, Error> {
+    fn document_kinds(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<DocumentKinds, Error> {
+        let within = within(scopes);
         let has = |condition: &str| {
             let sql = format!(
-                "SELECT EXISTS (SELECT 1 FROM document WHERE {condition} AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))"
+                "SELECT EXISTS (SELECT 1 FROM document
+                 WHERE {condition} AND {within} AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))"
             );
             Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
         };
@@ -368,6 +370,16 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         sees.map_or(Ok(Vec::new()), |sees| parted(&sees))
     }
 
+    fn scopes_ever(&self, namespaces: &[Id]) -> Result<Vec<(ScopeId, Id)>, Error> {
+        let sql = "SELECT DISTINCT number FROM scope WHERE namespace = ?1";
+        let mut scopes = Vec::new();
+        for namespace in namespaces {
+            let numbers = self.rows(sql, params![namespace.as_str()], |row| row.get(0).map(ScopeId))?;
+            scopes.extend(numbers.into_iter().map(|number| (number, *namespace)));
+        }
+        Ok(scopes)
+    }
+
     fn next_scope(&self) -> Result<ScopeId, Error> {
         let built_in = ScopeId::GLOBAL_DEFAULT.0;
         let newest = self.row("SELECT max(number) FROM scope", [], |row| row.get::<_, Option<u32>>(0))?;
@@ -442,10 +454,12 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         self.page_of(&Versions::triples(filter), page)
     }
 
-    fn has_triples(&self, at: TxId) -> Result<bool, Error> {
-        let sql =
-            "SELECT EXISTS (SELECT 1 FROM triple WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))";
-        Ok(self.row(sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+    fn has_triples(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<bool, Error> {
+        let sql = format!(
+            "SELECT EXISTS (SELECT 1 FROM triple WHERE {} AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))",
+            within(scopes)
+        );
+        Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
     }
 
     fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error> {
@@ -487,29 +501,41 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             return Ok(None);
         }
         // The header, and so many changes: what is not shown is looked at only so far, since a transaction may have
-        // changed all there is.
-        let rows_max = view.changes_max.saturating_mul(LOOKED_AT).saturating_add(1).min(i64::MAX as usize);
+        // changed all there is. Whoever may not see everything is not told how much there is that they can't see, so for
+        // them every change is looked at.
+        let is_counted = !view.reach.is_everything() && view.changes_max > 0;
+        let rows_max = match is_counted {
+            true => i64::MAX as usize,
+            false => view.changes_max.saturating_mul(LOOKED_AT).saturating_add(1).min(i64::MAX as usize),
+        };
         let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq LIMIT ?2");
         let rows = self.rows(&sql, params![id.0, rows_max], LogRow::read)?;
         let Some((first, rest)) = rows.split_first() else { return Ok(None) };
         let header = first.header()?;
         let mut changes = Vec::with_capacity(rest.len().min(view.changes_max));
         let is_own = view.own == Some(first.id.as_str());
-        let is_seen =
+        let is_asked_for =
             |record: &Record| is_own || view.scopes.is_none_or(|scopes| record.is_seen_from(scopes));
+        let mut not_shown = 0;
         for row in rest {
-            if changes.len() == view.changes_max {
+            if changes.len() == view.changes_max && !is_counted {
                 break;
             }
             let entity_type = entity_type_of(row.kind)
                 .ok_or_else(|| Error::damaged(format!("transaction {id} has a change of no known type")))?;
             let entity = row.id()?;
+            let is_seen = |record: &Record| is_asked_for(record) && view.reach.sees(entity, record);
             let closed = self.version(entity_type, entity, "v.tx_to = ?2", id)?;
             let before = closed.map(Version::from).filter(|closed| is_seen(&closed.record));
             let after = row.record()?.filter(is_seen);
             // Of whole transactions nothing is left out, whatever a damaged table says.
-            if is_own || view.scopes.is_none() || before.is_some() || after.is_some() {
-                changes.push(Change { entity_type, id: entity, before, after });
+            let is_whole = view.reach.is_everything() && (is_own || view.scopes.is_none());
+            if !is_whole && before.is_none() && after.is_none() {
+                continue;
+            }
+            match changes.len() < view.changes_max {
+                true => changes.push(Change { entity_type, id: entity, before, after }),
+                false => not_shown += 1,
             }
         }
         Ok(Some(Transaction {
@@ -520,7 +546,10 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             tool: header.tool,
             undoes: header.undoes,
             undone_by: self.undone_by(id, at)?,
-            left_out: (header.changes as usize).saturating_sub(changes.len()),
+            left_out: match is_counted {
+                true => not_shown,
+                false => (header.changes as usize).saturating_sub(changes.len()),
+            },
             changes,
         }))
     }
@@ -584,6 +613,11 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 }
 
+/// As `in_scopes`, where all scopes may be meant.
+fn within(scopes: Option<&[ScopeId]>) -> String {
+    scopes.map_or_else(|| "1".to_owned(), in_scopes)
+}
+
 fn in_scopes(scopes: &[ScopeId]) -> String {
     let numbers: Vec<String> = scopes.iter().map(|scope| scope.0.to_string()).collect();
     format!("scope IN ({})", numbers.join(", "))
@@ -598,13 +632,37 @@ fn touched_sql(touched: &Touched<'_>) -> String {
         kinds.push(HEADER.to_string());
     }
     let mut sql = format!("tx_id FROM touched WHERE kind IN ({})", kinds.join(", "));
-    let within = match touched.scopes {
-        Some(scopes) => in_scopes(&[ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect::<Vec<_>>()),
-        None => "1".to_owned(),
+    let condition = match (touched.reach.scopes(), touched.scopes) {
+        // The parameter stands in every form of the statement.
+        (None, None) => "(1 OR origin = ?3)".to_owned(),
+        (None, Some(scopes)) => {
+            let scopes: Vec<ScopeId> = [ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect();
+            format!("({} OR origin = ?3)", in_scopes(&scopes))
+        }
+        (Some(reach), asked) => {
+            let asked = touched.reach.within(asked.unwrap_or(&reach).to_vec());
+            format!(
+                "({} OR (origin = ?3 AND {}) OR (scope = {NO_SCOPE} AND tx_id IN ({})))",
+                in_scopes(&asked),
+                in_scopes(&reach),
+                changes_of_namespaces(&touched.reach.namespaces().unwrap_or_default())
+            )
+        }
     };
-    sql.push_str(&format!(" AND ({within} OR origin = ?3)"));
+    sql.push_str(&format!(" AND {condition}"));
     sql.push_str(" AND tx_id >= ?1 AND tx_id < ?2");
     sql
+}
+
+/// The transactions that changed these namespaces or their scopes.
+fn changes_of_namespaces(namespaces: &[Id]) -> String {
+    let ids: Vec<String> = namespaces.iter().map(|id| format!("'{id}'")).collect();
+    let ids = ids.join(", ");
+    format!(
+        "SELECT tx_from FROM namespace WHERE id IN ({ids}) UNION SELECT tx_to FROM namespace WHERE id IN ({ids})
+         UNION SELECT tx_from FROM scope WHERE namespace IN ({ids})
+         UNION SELECT tx_to FROM scope WHERE namespace IN ({ids})"
+    )
 }
 
 /// Scopes of `global` name a namespace that has no row.

@@ -11,15 +11,17 @@ mod undo;
 
 use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use kenning_model::{
-    Change, EntityType, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId,
+    Change, EntityType, Id, Namespace, Principal, Record, ScopeId, ScopeName, ScopeNames, Timestamp,
+    Transaction, TxId,
 };
 
 use crate::backend::{Backend, Pending, Reader, Remembered, Stored, View};
 use crate::group::Answers;
 use crate::tree::Tree;
-use crate::{Error, KEY_KEPT, KEY_KEPT_TRANSACTIONS, KEYS_FORGOTTEN, Sources};
+use crate::{Error, KEY_KEPT, KEY_KEPT_TRANSACTIONS, KEYS_FORGOTTEN, Reach, Sources};
 
 pub use document::{NewDocument, NewSection};
 pub use entry::{EntryPatch, Follows, NewEntry};
@@ -76,8 +78,7 @@ pub enum Write {
 }
 
 pub struct Request {
-    pub actor: String,
-    pub origin: String,
+    pub principal: Arc<Principal>,
     pub tool: String,
     pub write: Write,
     pub keyed: Option<Keyed>,
@@ -129,6 +130,21 @@ struct Plan<'a> {
     now: Timestamp,
     actor: &'a str,
     origin: &'a str,
+    /// What the principal may see and change.
+    reach: Reach,
+}
+
+impl<'a> Plan<'a> {
+    fn new(
+        reader: &'a dyn Reader,
+        sources: &'a Sources,
+        head: TxId,
+        now: Timestamp,
+        principal: &'a Principal,
+    ) -> Result<Plan<'a>, Error> {
+        let reach = Reach::of(principal, reader)?;
+        Ok(Plan { reader, sources, head, now, actor: &principal.actor, origin: &principal.origin, reach })
+    }
 }
 
 /// Commits a batch: every request is planned on what those before it wrote, then all become durable together.
@@ -150,15 +166,10 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
             if let Some(known) = recalled(pending.reader(), request)? {
                 return Ok(Planned::Known(known));
             }
-            let plan = Plan {
-                reader: pending.reader(),
-                sources,
-                head,
-                now,
-                actor: &request.actor,
-                origin: &request.origin,
-            };
-            plan.draft(&request.write).map(Planned::New)
+            let plan = Plan::new(pending.reader(), sources, head, now, &request.principal)?;
+            let draft = plan.draft(&request.write)?;
+            plan.reach.check(&draft.changes, plan.reader, head)?;
+            Ok(Planned::New(draft))
         }))
         .unwrap_or_else(|_| Err(Error::Bug { what: format!("`{}` panicked while planning", request.tool) }));
         let draft = match planned {
@@ -184,8 +195,8 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                 let tx = Transaction {
                     id: head,
                     at: now,
-                    actor: request.actor.clone(),
-                    origin: request.origin.clone(),
+                    actor: request.principal.actor.clone(),
+                    origin: request.principal.origin.clone(),
                     tool: request.tool.clone(),
                     undoes: draft.undoes,
                     undone_by: None,
@@ -214,7 +225,7 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
             let value =
                 Remembered { tool: request.tool.clone(), digest: keyed.digest.clone(), reply, at: now };
             forget_old_keys(&mut *pending, head, now)?;
-            pending.remember(&request.actor, &keyed.key, &value)?;
+            pending.remember(&request.principal.key_owner(), &keyed.key, &value)?;
             wrote = true;
         }
         answers.push(Ok(committed));
@@ -260,15 +271,15 @@ enum Planned {
 
 fn recalled(reader: &dyn Reader, request: &Request) -> Result<Option<Committed>, Error> {
     let Some(keyed) = &request.keyed else { return Ok(None) };
-    let Some(known) = reader.recall(&request.actor, &keyed.key)? else { return Ok(None) };
+    let Some(known) = reader.recall(&request.principal.key_owner(), &keyed.key)? else { return Ok(None) };
     if known.tool != request.tool || known.digest != keyed.digest {
         return Err(Error::KeyReused { tool: known.tool });
     }
     let tx = Transaction {
         id: TxId::EMPTY,
         at: known.at,
-        actor: request.actor.clone(),
-        origin: request.origin.clone(),
+        actor: request.principal.actor.clone(),
+        origin: request.principal.origin.clone(),
         tool: known.tool,
         undoes: Vec::new(),
         undone_by: None,
@@ -308,8 +319,11 @@ impl Plan<'_> {
         }
     }
 
+    /// What is live under an id and in reach; anything else is unknown.
     fn live(&self, entity_type: EntityType, id: Id) -> Result<Stored, Error> {
-        self.reader.record(entity_type, id, self.head)?.ok_or(Error::UnknownId { entity_type, id })
+        let stored = self.reader.record(entity_type, id, self.head)?;
+        let in_reach = stored.filter(|stored| self.reach.sees(id, &stored.record));
+        in_reach.ok_or(Error::UnknownId { entity_type, id })
     }
 
     fn delete(&self, entity_type: EntityType, id: Id) -> Result<Draft, Error> {
@@ -348,13 +362,14 @@ pub(crate) fn preview_undo(
 ) -> Result<Transaction, Error> {
     let now = (sources.now)();
     let head = reader.head()?;
-    let plan = Plan { reader, sources, head, now, actor: request.actor, origin: request.origin };
+    let plan = Plan::new(reader, sources, head, now, request.principal)?;
     let draft = plan.undo(&request.wish)?;
+    plan.reach.check(&draft.changes, reader, head)?;
     Ok(Transaction {
         id: head.next(),
         at: now,
-        actor: request.actor.to_owned(),
-        origin: request.origin.to_owned(),
+        actor: request.principal.actor.clone(),
+        origin: request.principal.origin.clone(),
         tool: "undo".to_owned(),
         undoes: draft.undoes,
         undone_by: None,

@@ -22,6 +22,11 @@ pub struct NamespacePatch {
 
 impl Plan<'_> {
     pub(super) fn create_namespace(&self, new: &NewNamespace) -> Result<Draft, Error> {
+        // Whether the name is taken is told to the owner alone.
+        if !self.reach.is_everything() {
+            let what = "only the owner of the store makes namespaces".to_owned();
+            return Err(Error::Forbidden { what });
+        }
         let tree = self.tree()?;
         free(&tree, &new.name)?;
         let namespace = Namespace {
@@ -58,6 +63,10 @@ impl Plan<'_> {
         };
         let mut namespace = current.clone();
         if let Some(new) = patch.name.as_ref().filter(|new| **new != namespace.name) {
+            if !self.reach.is_everything() {
+                let what = "only the owner of the store renames namespaces".to_owned();
+                return Err(Error::Forbidden { what });
+            }
             free(&tree, new)?;
             namespace.name.clone_from(new);
         }
@@ -90,9 +99,9 @@ impl Plan<'_> {
         if name == GLOBAL {
             return Err(Error::Invalid { what: format!("`{GLOBAL}` is built in and can't be {done}") });
         }
-        match tree.namespace(name) {
+        match tree.namespace(name).filter(|(id, _)| self.reach.sees_namespace(*id)) {
             Some((id, _)) => Ok(id),
-            None => Err(tree.unknown_namespace(self.reader, name)?),
+            None => Err(tree.unknown_namespace(self.reader, name, &self.reach)?),
         }
     }
 }

@@ -28,8 +28,9 @@ pub struct ScopePatch {
 impl Plan<'_> {
     pub(super) fn create_scope(&self, new: &NewScope) -> Result<Draft, Error> {
         let tree = self.tree()?;
-        let Some((namespace, _)) = tree.namespace(&new.name.namespace) else {
-            return Err(tree.unknown_namespace(self.reader, &new.name.namespace)?);
+        let found = tree.namespace(&new.name.namespace).filter(|(id, _)| self.reach.sees_namespace(*id));
+        let Some((namespace, _)) = found else {
+            return Err(tree.unknown_namespace(self.reader, &new.name.namespace, &self.reach)?);
         };
         free(&tree, &new.name)?;
         let scope = Scope {
@@ -112,9 +113,9 @@ impl Plan<'_> {
     }
 
     fn found<'t>(&self, tree: &'t Tree, name: &ScopeName) -> Result<(kenning_model::Id, &'t Scope), Error> {
-        match tree.scope(name) {
+        match tree.scope(name).filter(|(_, scope)| self.reach.sees_scope(scope.number)) {
             Some(found) => Ok(found),
-            None => Err(unknown_scope(self.reader, name, self.head)?),
+            None => Err(unknown_scope(self.reader, name, self.head, &self.reach)?),
         }
     }
 

@@ -34,8 +34,8 @@ impl Plan<'_> {
     pub(super) fn relate(&self, new: &NewTriple, on_conflict: OnConflict) -> Result<Draft, Error> {
         let (subject, predicate, object) = (fold(&new.subject), fold(&new.predicate), fold(&new.object));
         self.check_scope(new.scope)?;
-        // Facts that say otherwise are looked for in all that the scope sees.
-        let closure = self.reader.closure(new.scope, self.head)?;
+        // Facts that say otherwise are looked for in all that the scope and the principal see.
+        let closure = self.reach.within(self.reader.closure(new.scope, self.head)?);
         let siblings = TripleFilter {
             scopes: &closure,
             at: self.head,

@@ -3,7 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use kenning_model::{Change, EntityType, Id, Record, ScopeId, ScopeName, Transaction, TxId, Version};
+use kenning_model::{
+    Change, EntityType, Id, Principal, Record, ScopeId, ScopeName, Transaction, TxId, Version,
+};
 
 use super::{Draft, Plan};
 use crate::Error;
@@ -27,8 +29,15 @@ pub struct UndoWish {
 /// The question `what would this undo do?`.
 pub struct UndoPlan<'a> {
     pub wish: UndoWish,
-    pub actor: &'a str,
-    pub origin: &'a str,
+    pub principal: &'a Principal,
+}
+
+/// How much of a transaction is in reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Nothing,
+    Some,
+    Everything,
 }
 
 impl Plan<'_> {
@@ -97,7 +106,8 @@ impl Plan<'_> {
         let mut later = BTreeSet::new();
         for entity_type in [EntityType::Namespace, EntityType::Scope] {
             let range = oldest.next()..self.head.next();
-            let touched = Touched { entity_type: Some(entity_type), scopes: None, own: None, range };
+            let (entity_type, scopes, own) = (Some(entity_type), None, None);
+            let touched = Touched { reach: &self.reach, entity_type, scopes, own, range };
             later.extend(self.reader.transactions_with(&touched, 0..NAMED_MAX as u64)?);
         }
         let named: Vec<String> =
@@ -157,8 +167,17 @@ impl Plan<'_> {
     }
 
     fn undoable(&self, id: TxId, wish: &UndoWish) -> Result<Transaction, Error> {
-        let unknown = Error::UnknownTx { tx: id, head: self.head };
-        let tx = self.reader.transaction(id, self.head, View::WHOLE)?.ok_or(unknown)?;
+        let unknown = || Error::UnknownTx { tx: id, head: self.head };
+        let tx = self.reader.transaction(id, self.head, View::WHOLE)?.ok_or_else(unknown)?;
+        match self.part_in_reach(&tx) {
+            Part::Nothing => return Err(unknown()),
+            Part::Some => {
+                let what =
+                    format!("transaction {id} also changes what you can't see, so it can't be undone by you");
+                return Err(Error::Forbidden { what });
+            }
+            Part::Everything => {}
+        }
         if let Some((within, scope)) = &wish.within
             && !is_within(&tx, *within)
         {
@@ -168,9 +187,29 @@ impl Plan<'_> {
         if !wish.any_actor && tx.origin != self.origin {
             return Err(Error::NotYours { tx: id, actor: tx.actor });
         }
+        if tx.origin != self.origin {
+            self.reach.check_foreign_undo(&tx.changes)?;
+        }
         match tx.undone_by {
             Some(by) => Err(Error::AlreadyUndone { tx: id, by }),
             None => Ok(tx),
+        }
+    }
+
+    /// How much of a transaction the principal may see.
+    fn part_in_reach(&self, tx: &Transaction) -> Part {
+        if self.reach.is_everything() {
+            return Part::Everything;
+        }
+        let is_seen = |change: &Change| {
+            let before = change.before.iter().map(|before| &before.record);
+            before.chain(&change.after).all(|record| self.reach.sees(change.id, record))
+        };
+        let seen = tx.changes.iter().filter(|change| is_seen(change)).count();
+        match seen {
+            0 => Part::Nothing,
+            many if many == tx.changes.len() => Part::Everything,
+            _ => Part::Some,
         }
     }
 
@@ -189,7 +228,9 @@ impl Plan<'_> {
             before = id;
             let tx = self.reader.transaction(id, self.head, View::WHOLE)?;
             let tx = tx.ok_or_else(|| Error::damaged(format!("transaction {id} is missing")))?;
-            let is_wanted = wish.within.as_ref().is_none_or(|(within, _)| is_within(&tx, *within));
+            let is_wanted = wish.within.as_ref().is_none_or(|(within, _)| is_within(&tx, *within))
+                && self.part_in_reach(&tx) == Part::Everything
+                && (tx.origin == self.origin || self.reach.check_foreign_undo(&tx.changes).is_ok());
             if is_wanted && tx.undoes.is_empty() && tx.undone_by.is_none() {
                 found.push(tx);
             }

@@ -36,8 +36,8 @@ fn request(number: usize) -> Request {
         pinned: false,
         follows: None,
     };
-    let (actor, origin, tool) = ("tester".to_owned(), "here".to_owned(), "store".to_owned());
-    Request { actor, origin, tool, write: Write::Store(entry), keyed: None }
+    let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "store".to_owned());
+    Request { principal, tool, write: Write::Store(entry), keyed: None }
 }
 
 fn head(storage: &Storage) -> u64 {

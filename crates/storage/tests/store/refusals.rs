@@ -35,8 +35,8 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
     {
         let storage = store.storage();
         let write = |write| {
-            let (actor, origin, tool) = ("tester".into(), "here".into(), "test".into());
-            storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written").tx
+            let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "test".into());
+            storage.commit(Request { principal, tool, write, keyed: None }).expect("it is written").tx
         };
         let scope = ScopeId::GLOBAL_DEFAULT;
         let id = write(Write::Store(NewEntry::new(scope, "deploys", "Blue-green."))).changes[0].id;
@@ -67,6 +67,7 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
     assert_eq!(damages, []);
     let seen = [ScopeId::GLOBAL_DEFAULT];
     let touched = Touched {
+        reach: &kenning_storage::Reach::Everything,
         entity_type: Some(EntityType::Entry),
         scopes: Some(&seen),
         own: None,
@@ -100,9 +101,9 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
             hash: "hash".to_owned(),
             sections: Vec::new(),
         };
-        let (actor, origin, tool) = ("tester".into(), "here".into(), "ingest".into());
+        let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "ingest".into());
         let write = Write::PutDocument(Box::new(document));
-        storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written");
+        storage.commit(Request { principal, tool, write, keyed: None }).expect("it is written");
     }
     {
         let conn = Connection::open(&path).expect("the store opens");
@@ -117,7 +118,8 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
     let mut damages = Vec::new();
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
     assert_eq!(damages, []);
-    let kinds = storage.reader().and_then(|reader| reader.document_kinds(TxId(1))).expect("it is known");
+    let kinds =
+        storage.reader().and_then(|reader| reader.document_kinds(TxId(1), None)).expect("it is known");
     assert_eq!(kinds, DocumentKinds { plain: true, ..DocumentKinds::default() });
 }
 
@@ -130,9 +132,9 @@ fn a_store_from_before_entries_were_pinned_is_taken_over() {
     let store = TempStore::new();
     let scope = ScopeId::GLOBAL_DEFAULT;
     let write = |storage: &Storage, entry| {
-        let (actor, origin, tool) = ("tester".into(), "here".into(), "store".into());
+        let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "store".into());
         let write = Write::Store(entry);
-        storage.commit(Request { actor, origin, tool, write, keyed: None }).expect("it is written").tx
+        storage.commit(Request { principal, tool, write, keyed: None }).expect("it is written").tx
     };
     let old = write(&store.storage(), NewEntry::new(scope, "deploys", "Blue-green.")).changes[0].id;
     {

@@ -144,7 +144,8 @@ fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_
     let deletion = wrote(&storage, Write::DeleteScope { name: name("emca:site") }).id;
     for text in ["acme:web", "acme:site", "emca:site"] {
         let reader = storage.reader().expect("a reader");
-        let error = find_scope(&*reader, &name(text), head(&storage)).expect_err("it is gone");
+        let error = find_scope(&*reader, &name(text), head(&storage), &kenning_storage::Reach::Everything)
+            .expect_err("it is gone");
         let is_told = |missing: &Missing| *missing == Missing::Deleted { by: deletion };
         assert!(matches!(&error, Error::UnknownScope { missing, .. } if is_told(missing)), "{error:?}");
     }
@@ -172,8 +173,8 @@ pub fn commit(storage: &Storage, write: Write) -> Result<Transaction, Error> {
 }
 
 pub fn commit_as(storage: &Storage, who: &str, write: Write) -> Result<Transaction, Error> {
-    let (actor, origin, tool) = (who.to_owned(), who.to_owned(), "test".to_owned());
-    storage.commit(Request { actor, origin, tool, write, keyed: None }).map(|done| done.tx)
+    let (principal, tool) = (kenning_model::Principal::owner(who, who).into(), "test".to_owned());
+    storage.commit(Request { principal, tool, write, keyed: None }).map(|done| done.tx)
 }
 
 pub fn wrote(storage: &Storage, write: Write) -> Transaction {
@@ -220,7 +221,8 @@ pub fn name(text: &str) -> ScopeName {
 
 pub fn scope_of(storage: &Storage, text: &str) -> ScopeId {
     let reader = storage.reader().expect("a reader");
-    find_scope(&*reader, &name(text), head(storage)).expect("the scope is there")
+    find_scope(&*reader, &name(text), head(storage), &kenning_storage::Reach::Everything)
+        .expect("the scope is there")
 }
 
 pub fn count_in(storage: &Storage, scope: ScopeId) -> u64 {

@@ -69,8 +69,7 @@ impl Acknowledged {
             reply: Box::new(reply),
         });
         Request {
-            actor: "tester".to_owned(),
-            origin: format!("origin {}", step % 3),
+            principal: kenning_model::Principal::owner("tester", format!("origin {}", step % 3)).into(),
             tool: tool.to_owned(),
             write: self.write(step),
             keyed,
@@ -102,7 +101,7 @@ impl Acknowledged {
             source: None,
             confidence: Some(0.5),
         };
-        let undo = |tx| Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: false, within: None });
+        let undo = |tx| Write::Undo(UndoWish { target: UndoTarget::Tx(tx), any_actor: true, within: None });
         let name = format!("round{round}");
         match step % ROUND {
             0 => Write::Store(entry("Deploys", format!("Blue-green since round {round}."))),

@@ -61,7 +61,7 @@ pub fn patterns_are_told_from_other_documents(backend: &dyn Backend) {
     log.write(&[(1, None)]);
     log.write(&[(2, None), (3, Some(document(HERE, "wiki", "README.md", "")))]);
     let reader = reader(backend);
-    let kinds = |at| reader.document_kinds(TxId(at)).expect("it is known");
+    let kinds = |at| reader.document_kinds(TxId(at), None).expect("it is known");
     let expected = [
         (false, false, false),
         (true, false, false),

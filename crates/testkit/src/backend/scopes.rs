@@ -202,8 +202,9 @@ pub fn a_view_shows_what_is_in_its_scopes(backend: &dyn Backend) {
     ]);
     let reader = reader(backend);
     let seen = |scopes: Option<&[ScopeId]>, changes_max| {
-        let seen =
-            reader.transaction(TxId(2), TxId(2), View { scopes, own: None, changes_max }).expect("an answer");
+        let seen = reader
+            .transaction(TxId(2), TxId(2), View { scopes, changes_max, ..View::WHOLE })
+            .expect("an answer");
         let Transaction { changes, left_out, .. } = seen.expect("transaction 2");
         assert_eq!(changes.len() + left_out, moved.changes.len(), "what is not shown is counted");
         changes
@@ -219,7 +220,7 @@ pub fn a_view_shows_what_is_in_its_scopes(backend: &dyn Backend) {
     assert_eq!(seen(Some(&[HERE]), 2), [gone, third.clone()], "the first ones");
     assert_eq!(seen(None, 3), moved.changes[..3]);
     assert_eq!(seen(None, 0), []);
-    let own = View { scopes: Some(&[]), own: Some("here"), changes_max: usize::MAX };
+    let own = View { scopes: Some(&[]), own: Some("here"), ..View::WHOLE };
     let whole = reader.transaction(TxId(2), TxId(2), own).expect("an answer").expect("transaction 2");
     assert_eq!(whole.changes, moved.changes, "of one's own everything is seen");
     let others = View { own: Some("there"), ..own };
@@ -241,7 +242,13 @@ pub fn transactions_are_found_by_scope(backend: &dyn Backend) {
     commit(backend, &[Transaction { undoes: vec![TxId(1)], ..transaction(7, Vec::new()) }]);
     let reader = reader(backend);
     let found = |entity_type, scopes: Option<&[ScopeId]>, range: (u64, u64)| -> Vec<u64> {
-        let touched = Touched { entity_type, scopes, own: None, range: TxId(range.0)..TxId(range.1) };
+        let touched = Touched {
+            reach: &kenning_storage::Reach::Everything,
+            entity_type,
+            scopes,
+            own: None,
+            range: TxId(range.0)..TxId(range.1),
+        };
         let all = reader.transactions_with(&touched, ALL).expect("a page");
         assert_eq!(reader.count_transactions_with(&touched).expect("a count"), all.len() as u64);
         let pages = [0..2, 2..3, 3..9].map(|page| reader.transactions_with(&touched, page).expect("a page"));

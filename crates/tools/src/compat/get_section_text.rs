@@ -64,12 +64,12 @@ impl Tool for GetSectionText {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let bytes_max = input.max_bytes_per.map_or(BYTES_DEFAULT, |bytes| bytes.0) as usize;
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
         let (mut results, mut missing) = (Vec::new(), Vec::new());
         for name in &input.section_ids.0 {
             let stored = match Id::parse(name) {
-                Some(id) => snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&sight.scopes)),
+                Some(id) => snapshot.section(id)?.filter(|stored| sight.sees_record(&stored.record)),
                 None => None,
             };
             let Some(section) = stored.as_ref().and_then(|stored| stored.record.as_section()) else {

@@ -82,6 +82,7 @@ impl Tool for SearchSections {
         let cursor = input.cursor.map(|cursor| cursor.0);
         let listing = Listing::begin(
             ctx.engine,
+            &ctx.caller.principal,
             format!("search_sections {} {:?} {top_k} {filters:?}", ctx.caller.scope, input.query.0),
             input.page_size.map_or(PAGE_SIZE_DEFAULT, |size| size.0),
             cursor.as_deref(),

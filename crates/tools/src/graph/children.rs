@@ -37,6 +37,7 @@ impl Tool for Children {
         let parent = input.parent_id.0;
         let listing = Listing::begin(
             ctx.engine,
+            &ctx.caller.principal,
             format!("graph.children {} {parent:?} {:?}", ctx.caller.scope, scope.labels()),
             input.page_size.map_or(PAGE_SIZE_DEFAULT, |size| size.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),

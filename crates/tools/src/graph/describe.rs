@@ -42,7 +42,7 @@ impl Tool for Describe {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let (nodes, missing) = seen.look(|view| {
             let (found, missing) = seen.find_all(&view, &input.node_ids.0);

@@ -35,7 +35,7 @@ impl Tool for EntitiesForSections {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let labels = input.labels.map(|labels| labels.0).unwrap_or_default();
         let many = input.max_per_section.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;

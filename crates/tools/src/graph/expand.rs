@@ -68,6 +68,7 @@ impl Tool for Expand {
         let scope = input.scope.unwrap_or_default();
         let listing = Listing::begin(
             ctx.engine,
+            &ctx.caller.principal,
             format!(
                 "graph.expand {} {:?} {rel_types:?} {direction:?} {hops} {:?}",
                 ctx.caller.scope,

@@ -30,7 +30,7 @@ impl Tool for Parents {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let mut sheet = Sheet::default();
         let mut missing = Vec::new();

@@ -61,7 +61,7 @@ impl Tool for Paths {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let hops = input.max_hops.map_or(HOPS_DEFAULT, |hops| hops.0) as u8;
         let many = input.max_paths.map_or(PATHS_DEFAULT, |many| many.0) as usize;

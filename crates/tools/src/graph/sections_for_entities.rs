@@ -34,7 +34,7 @@ impl Tool for SectionsForEntities {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let many = input.max_per.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;
         let mut sheet = Sheet::default();

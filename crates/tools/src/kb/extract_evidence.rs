@@ -136,7 +136,7 @@ impl Tool for ExtractEvidence {
             input.include_context_tokens,
             input.options.unwrap_or_default().scoring,
         );
-        let quotes = quotes(ctx, &ctx.engine.snapshot()?, &input.question.0, &passages, &wanted)?;
+        let quotes = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
         Ok(Output { doubt: doubt(&quotes, &wanted), quotes })
     }
 

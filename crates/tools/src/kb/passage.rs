@@ -23,7 +23,7 @@ pub(super) fn keep(
     id: Id,
     section: &Section,
 ) -> Result<(String, Arc<Passage>), Stop> {
-    let (scratch, owner) = (&ctx.caller.scratch, &ctx.caller.origin);
+    let (scratch, owner) = (&ctx.caller.scratch, &ctx.caller.principal.origin);
     if let Some(kept) = scratch.kept(owner, id, section.version) {
         return Ok(kept);
     }
@@ -37,7 +37,7 @@ pub(super) fn keep(
 /// The passage of this handle, or a new one of the section with this id, which other tools give out.
 pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(String, Arc<Passage>), Stop> {
     scope.check(ctx)?;
-    let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.origin, name) {
+    let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.principal.origin, name) {
         Some(kept) => (name.to_owned(), kept),
         None => of_section(ctx, name)?.ok_or_else(|| {
             let shown = kenning_presentation::text::quote(name, 64);
@@ -60,9 +60,9 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
 
 fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passage>)>, Stop> {
     let Some(id) = Id::parse(name) else { return Ok(None) };
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
-    let stored = snapshot.section(id)?.filter(|stored| stored.record.is_seen_from(&sight.scopes));
+    let stored = snapshot.section(id)?.filter(|stored| sight.sees_record(&stored.record));
     let section = stored.as_ref().and_then(|stored| stored.record.as_section());
     section.map(|section| keep(ctx, &snapshot, id, section)).transpose()
 }

@@ -90,7 +90,7 @@ impl Tool for RetrieveEvidence {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let options = input.options.unwrap_or_default();
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
         let manner = Manner {
             max_per_doc: options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0),
@@ -99,7 +99,12 @@ impl Tool for RetrieveEvidence {
         };
         let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
-        let found = sought.find(&snapshot, &input.question.0, top_k * CANDIDATES_PER_SECTION)?;
+        // The seed's own algorithm quotes from the best sections alone; ours lets the quotes of more sections compete.
+        let many = match options.scoring {
+            Some(HowScored::Overlap) => top_k,
+            _ => top_k * CANDIDATES_PER_SECTION,
+        };
+        let found = sought.find(&snapshot, &input.question.0, many)?;
         let candidates = candidates(ctx, &snapshot, &found)?;
         let wanted = Wanted {
             passages: top_k,

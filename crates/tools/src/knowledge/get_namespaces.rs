@@ -76,7 +76,7 @@ impl Tool for GetNamespaces {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let tree = snapshot.tree()?;
         let asked = input.namespace.map(|name| current_name(ctx, &snapshot, name.0)).transpose()?;
         let style = input.style.unwrap_or_default();

@@ -141,7 +141,7 @@ impl Tool for GetTaskContext {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let sight = sight(&snapshot, &scope)?;
         let now = ctx.engine.now();
         let queries = &input.queries.0;

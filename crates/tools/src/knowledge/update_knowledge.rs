@@ -85,10 +85,10 @@ fn alike(ctx: &Context<'_>, id: Id, patch: &EntryPatch) -> Result<Vec<SimilarEnt
     if patch.topic.is_none() && patch.content.is_none() {
         return Ok(Vec::new());
     }
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     let Some(stored) = snapshot.entry(id)? else { return Ok(Vec::new()) };
     let Some(entry) = stored.record.as_entry() else { return Ok(Vec::new()) };
-    let within = sight(&snapshot, &ctx.scope_name(None)?)?.scopes;
+    let within = sight(&snapshot, &ctx.scope_name(None)?)?;
     let text = NewText {
         scope: patch.scope.unwrap_or(entry.scope),
         topic: patch.topic.as_deref().unwrap_or(&entry.topic),

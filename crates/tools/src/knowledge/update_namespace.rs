@@ -41,7 +41,7 @@ impl Tool for UpdateNamespace {
         if patch.name.is_none() && patch.description.is_none() {
             return Err(Stop::invalid("nothing to update: give `new_name` or `description`"));
         }
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let name = current_name(ctx, &snapshot, input.name.0)?;
         drop(snapshot);
         if let Some(new) = patch.name.as_ref().filter(|new| **new != name) {

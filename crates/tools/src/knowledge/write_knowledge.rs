@@ -40,7 +40,7 @@ impl Tool for WriteKnowledge {
     type Output = EntryOutput;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<EntryOutput, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let new = NewEntry {
             context: Some(input.context.0),

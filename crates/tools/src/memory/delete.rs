@@ -51,7 +51,7 @@ pub(crate) struct Output {
 
 /// An id of a triple that was taken for that of an entry.
 fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     if snapshot.entry(id)?.is_some() {
         return Ok(());
     }

@@ -103,22 +103,24 @@ impl Tool for History {
         )?;
         let snapshot = &listing.snapshot;
         let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;
-        let scopes = match ctx.caller.is_owner {
+        let sight = match ctx.caller.has_whole_history {
             true => None,
-            false => Some(sight(snapshot, &scope)?.scopes),
+            false => Some(sight(snapshot, &scope)?),
         };
         // What the caller wrote is theirs to see, wherever it went.
-        let own = ctx.caller.origin.as_str();
+        let own = ctx.caller.principal.origin.as_str();
         let view = match ctx.page {
-            Some(_) => View { scopes: scopes.as_deref(), own: Some(own), changes_max: SET_CHANGES_MAX },
-            None => View { own: Some(own), ..TransactionItem::view(scopes.as_deref()) },
+            Some(_) => {
+                View { own: Some(own), changes_max: SET_CHANGES_MAX, ..TransactionItem::view(sight.as_ref()) }
+            }
+            None => View { own: Some(own), ..TransactionItem::view(sight.as_ref()) },
         };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
         if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
             return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), asked));
         }
         let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
-        let (actor, asked) = (ctx.caller.actor.as_str(), scope.to_string());
+        let (actor, asked) = (ctx.caller.principal.actor.as_str(), scope.to_string());
         let item = |item: TransactionItem| match full {
             true => Item::Full(Box::new(item)),
             false => Item::Lean(Box::new(LeanTransaction::new(item, actor, &asked))),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kenning_engine::Snapshot;
+use kenning_engine::{Sight, Snapshot};
 use kenning_model::{
     Change, DEFAULT, Document, EntityType, Entry, Id, Namespace, Record, Scope, ScopeId, ScopeNames, Status,
     TaskSize, Timestamp, Transaction, Triple,
@@ -748,9 +748,9 @@ pub struct TransactionItem {
 }
 
 impl TransactionItem {
-    /// So much of a transaction is shown to who sees these scopes.
-    pub fn view(scopes: Option<&[ScopeId]>) -> View<'_> {
-        View { scopes, own: None, changes_max: CHANGES_MAX }
+    /// So much of a transaction is shown to a caller with this sight, or with that of all scopes.
+    pub fn view(sight: Option<&Sight>) -> View<'_> {
+        View { scopes: sight.map(Sight::scopes), changes_max: CHANGES_MAX, ..View::WHOLE }
     }
 
     fn new(tx: &Transaction, names: &ScopeNames, now: Timestamp) -> TransactionItem {

@@ -164,7 +164,7 @@ impl Tool for Query {
         let words = [asked.topic.as_deref(), asked.content.as_deref()];
         let ids = input.ids.map(|ids| ids.0);
         let narrowed = Narrowed {
-            own: input.own_only.unwrap_or(false).then(|| ctx.caller.origin.clone()),
+            own: input.own_only.unwrap_or(false).then(|| ctx.caller.principal.origin.clone()),
             since: input.since.map(|moment| moment.0),
             until: input.until.map(|moment| moment.0),
         };
@@ -321,7 +321,7 @@ fn named(
     let mut hits = Vec::new();
     for text in ids {
         let stored = Id::parse(text).map(|id| snapshot.entry(id)).transpose()?.flatten();
-        let seen = stored.filter(|stored| stored.record.is_seen_from(&sight.scopes));
+        let seen = stored.filter(|stored| sight.sees_record(&stored.record));
         let Some(stored) = seen else { return Err(unknown_id(EntityType::Entry, text)) };
         hits.push(EntryHit { stored, explanation: None });
     }

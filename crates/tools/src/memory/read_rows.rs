@@ -65,7 +65,7 @@ impl Tool for ReadRows {
         query.limit = input.limit.map(|limit| limit.0);
         query.sort = input.sort.iter().map(By::sort).collect();
         let Page { data, total_count, returned_count, offset, has_next, next_offset, .. } =
-            sets.page(&input.resource.0, &query)?;
+            sets.page(&ctx.caller.principal, &input.resource.0, &query)?;
         Ok(Output { data, total_count, returned_count, offset, has_next, next_offset })
     }
 

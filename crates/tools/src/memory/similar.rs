@@ -1,6 +1,6 @@
 //! What a new text nearly repeats, or says something else about: shown with every write of an entry.
 
-use kenning_engine::{Similar, Snapshot};
+use kenning_engine::{Sight, Similar, Snapshot};
 use kenning_model::{Id, Record, ScopeId};
 use kenning_presentation::text::{clean, cut};
 use schemars::JsonSchema;
@@ -38,7 +38,7 @@ pub(crate) struct NewText<'a> {
     /// What it is no news to be like: itself, and the entry that it follows.
     pub(crate) except: &'a [Id],
     /// What the caller sees, where that may be less than what the scope sees.
-    pub(crate) within: Option<&'a [ScopeId]>,
+    pub(crate) within: Option<&'a Sight>,
 }
 
 /// The entries in sight that are like a text. A hint must not stand in the way of a write, so a failed search finds nothing.
@@ -48,8 +48,11 @@ pub(crate) fn similar(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<
 
 fn find(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Result<Vec<SimilarEntry>, Stop> {
     let NewText { scope, topic, content, except, within } = *new;
-    let mut sight = snapshot.sight(scope)?;
-    sight.scopes.retain(|scope| within.is_none_or(|within| within.contains(scope)));
+    let sight = snapshot.sight(scope)?;
+    let sight = match within {
+        Some(within) => sight.within(within.scopes()),
+        None => sight,
+    };
     let mut similar = Vec::new();
     for id in ctx.engine.similar(snapshot, &Similar { sight: &sight, topic, content, except })? {
         if let Some(stored) = snapshot.entry(id)?

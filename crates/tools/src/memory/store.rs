@@ -107,7 +107,7 @@ impl Tool for Store {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let follows = input.follows.as_ref().map(|id| parse_id(EntityType::Entry, &id.0)).transpose()?;
         let (new, similar) = input.prepare(ctx, &snapshot, scope, follows.map(Follows::Entry));

@@ -162,7 +162,7 @@ impl Tool for StoreMany {
     type Output = Output;
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let common = input.scope.as_ref().map(|scope| scope.0.as_str());
         let (mut entries, mut alike) = (Vec::new(), Vec::new());
         for (index, entry) in input.entries.0.into_iter().enumerate() {

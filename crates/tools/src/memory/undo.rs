@@ -83,17 +83,17 @@ impl Tool for Undo {
             None => None,
             Some(scope) => {
                 let name = ctx.scope_name(Some(&scope.0))?;
-                Some((ctx.engine.snapshot()?.scope(&name)?, name))
+                Some((ctx.snapshot()?.scope(&name)?, name))
             }
         };
         let wish = UndoWish { target, any_actor: input.any_actor.unwrap_or(false), within };
         if input.dry_run.unwrap_or(false) {
-            let (actor, origin) = (&ctx.caller.actor, &ctx.caller.origin);
-            let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, actor, origin });
+            let principal = &ctx.caller.principal;
+            let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, principal });
             let planned = planned.map_err(|error| refusal(ctx, error))?;
             return previewed(ctx, named, planned);
         }
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let is_own = match wish.target {
             UndoTarget::Tx(tx) if wish.any_actor => is_own(ctx, &snapshot, tx)?,
             _ => !wish.any_actor,
@@ -157,7 +157,7 @@ fn summary(tx: &Transaction, is_told: impl Fn(&&Change) -> bool) -> Output {
 
 /// Of others' changes only those are shown that the caller's scope sees.
 fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Result<Output, Stop> {
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     let mut all_own = true;
     for undone in &tx.undoes {
         all_own &= is_own(ctx, &snapshot, *undone)?;

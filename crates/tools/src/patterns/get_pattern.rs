@@ -170,7 +170,7 @@ impl Tool for GetPattern {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Details>, Stop> {
         let format = Format::from(input.format.unwrap_or_default());
         let id = input.id.map(|id| id.0.trim().to_owned()).unwrap_or_default();
-        let snapshot = ctx.engine.snapshot()?;
+        let snapshot = ctx.snapshot()?;
         let sight = sight(ctx, &snapshot)?;
         let stored = match id.is_empty() {
             true => None,

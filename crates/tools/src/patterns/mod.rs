@@ -157,6 +157,6 @@ fn moment(at: kenning_model::Timestamp) -> String {
 
 /// The whole catalogue as the caller sees it now.
 fn overview(ctx: &Context<'_>, category: Option<&str>) -> Result<Overview, Stop> {
-    let snapshot = ctx.engine.snapshot()?;
+    let snapshot = ctx.snapshot()?;
     Ok(snapshot.catalogue(&sight(ctx, &snapshot)?, category)?)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kenning_engine::{Engine, Error};
-use kenning_model::{ScopeId, ScopeName, TxId};
+use kenning_model::{Principal, ScopeId, ScopeName, TxId};
 
 use crate::tool::renamed_note;
 use crate::{Code, Stop};
@@ -36,12 +36,16 @@ pub struct ProjectSettings {
     pub working_dir: Option<PathBuf>,
     /// Nobody's project.
     pub home: Option<PathBuf>,
+    /// Where calls go if neither the user nor the project names a scope; else to `global:default`. A server that is
+    /// confined to some namespaces has one of their scopes.
+    pub fallback: Option<ScopeName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
     Flag,
     Environment,
+    Namespaces,
 }
 
 impl NamedBy {
@@ -49,6 +53,7 @@ impl NamedBy {
         match self {
             NamedBy::Flag => "--scope",
             NamedBy::Environment => "KENNING_SCOPE",
+            NamedBy::Namespaces => "--namespaces",
         }
     }
 }
@@ -105,18 +110,18 @@ impl DefaultScope {
     }
 
     /// For the instructions: where calls go that name no scope, where that is said, and how to change it.
-    pub fn about(&self, engine: &Engine) -> String {
+    pub fn about(&self, engine: &Engine, principal: &Principal) -> String {
         let goes_to = |scope: &str| format!("Calls that name no `scope` go to `{scope}`.");
         let elsewhere = "Calls that name no `scope` read `global:default` and may not write:";
         match self {
             DefaultScope::Named { scope, by } => {
                 let by = by.as_str();
-                match renamed(engine, ScopeName::parse(scope)) {
+                match renamed(engine, principal, ScopeName::parse(scope)) {
                     Some(now) => format!("{} {}", goes_to(&now), renamed_note(scope, &now)),
                     None => format!("{} This scope was set with `{by}`.", goes_to(scope)),
                 }
             }
-            DefaultScope::Found { scope, file } => match renamed(engine, Some(scope.clone())) {
+            DefaultScope::Found { scope, file } => match renamed(engine, principal, Some(scope.clone())) {
                 Some(now) => format!("{} {}", goes_to(&now), renamed_note(&scope.to_string(), &now)),
                 None => {
                     let scope = scope.to_string();
@@ -142,9 +147,9 @@ impl DefaultScope {
 
 /// What a scope is called now, if not as its configured name says. A store that is not there is not made for this, and
 /// one that can't be read is left to the calls.
-fn renamed(engine: &Engine, name: Option<ScopeName>) -> Option<String> {
+fn renamed(engine: &Engine, principal: &Principal, name: Option<ScopeName>) -> Option<String> {
     let name = name.filter(|name| *name != ScopeName::global_default())?;
-    let snapshot = engine.is_there().then(|| engine.snapshot().ok())??;
+    let snapshot = engine.is_there().then(|| engine.snapshot(principal).ok())??;
     Some(snapshot.renamed(&name).ok()??.to_string())
 }
 
@@ -164,8 +169,8 @@ struct Part {
 
 impl Project {
     /// Lets this project name a scope in its files from now on.
-    pub fn trust(&self, engine: &Engine, scope: &ScopeName) -> io::Result<()> {
-        let snapshot = engine.is_there().then(|| engine.snapshot().ok()).flatten();
+    pub fn trust(&self, engine: &Engine, principal: &Principal, scope: &ScopeName) -> io::Result<()> {
+        let snapshot = engine.is_there().then(|| engine.snapshot(principal).ok()).flatten();
         let number = snapshot.and_then(|snapshot| trust::number(&snapshot, scope).ok()).flatten();
         let trust = Trust::read(engine.dir());
         for identity in self.meant_for(scope) {
@@ -247,7 +252,7 @@ impl ScopeFinder {
     }
 
     /// The scope at this moment, and the project that it is for.
-    pub fn find(&self, engine: &Engine) -> (DefaultScope, Arc<Project>) {
+    pub fn find(&self, engine: &Engine, principal: &Principal) -> (DefaultScope, Arc<Project>) {
         let mut state = self.state();
         // A scope that the user has named does not change with the files.
         let is_current =
@@ -260,7 +265,12 @@ impl ScopeFinder {
         let project = looked.project.clone();
         let scope = match &self.settings.named {
             Some((scope, by)) => DefaultScope::Named { scope: scope.clone(), by: *by },
-            None => looked.decide(engine),
+            None => match (looked.decide(engine, principal), &self.settings.fallback) {
+                (DefaultScope::Nothing { .. }, Some(scope)) => {
+                    DefaultScope::Named { scope: scope.to_string(), by: NamedBy::Namespaces }
+                }
+                (decided, _) => decided,
+            },
         };
         (scope, project)
     }
@@ -297,7 +307,7 @@ impl ScopeFinder {
 }
 
 impl Looked {
-    fn decide(&mut self, engine: &Engine) -> DefaultScope {
+    fn decide(&mut self, engine: &Engine, principal: &Principal) -> DefaultScope {
         let parts = &self.project.parts;
         let mut found: Vec<(ScopeName, String)> = Vec::new();
         for Part { line, .. } in parts {
@@ -317,7 +327,7 @@ impl Looked {
         if scope == ScopeName::global_default() {
             return DefaultScope::Found { scope, file };
         }
-        let snapshot = engine.is_there().then(|| engine.snapshot()).transpose();
+        let snapshot = engine.is_there().then(|| engine.snapshot(principal)).transpose();
         let at = snapshot.as_ref().ok().and_then(|snapshot| Some(snapshot.as_ref()?.at()));
         if let Some(decided) = &self.decided
             && decided.at == at
@@ -330,7 +340,7 @@ impl Looked {
             let names = |part: &&Part| part.line.scope.as_ref() == Some(&scope);
             let projects: Vec<Identity> =
                 parts.iter().filter(names).flat_map(|part| part.identities.clone()).collect();
-            let snapshot = engine.snapshot()?;
+            let snapshot = engine.snapshot(principal)?;
             Trust::read(engine.dir()).allows(&snapshot, &projects, number)
         };
         let number = snapshot.and_then(|snapshot| match snapshot {

@@ -253,17 +253,17 @@ fn a_file_that_cannot_be_read_is_begun_anew() {
 #[test]
 fn a_sample_is_a_fiftieth_of_the_whole() {
     let place = Place::new();
-    let (actor, origin) = ("me".to_owned(), "here".to_owned());
+    let principal = Arc::new(kenning_model::Principal::owner("me", "here"));
     for number in 0..10_000 {
         let scope = kenning_model::ScopeId::GLOBAL_DEFAULT;
         let content =
             format!("The common fact, number {number}, has a sentence of usual length and another one.");
         let entry = kenning_storage::NewEntry::new(scope, format!("topic {number}"), content);
         let write = kenning_storage::Write::Store(entry);
-        let (actor, origin, tool) = (actor.clone(), origin.clone(), "store".to_owned());
+        let (principal, tool) = (Arc::clone(&principal), "store".to_owned());
         place
             .engine
-            .commit(kenning_storage::Request { actor, origin, tool, write, keyed: None })
+            .commit(kenning_storage::Request { principal, tool, write, keyed: None })
             .expect("it is stored");
     }
     let reply = place.reply("query", json!({"content": "common fact"}));

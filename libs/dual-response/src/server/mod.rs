@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 
 pub use access::Access;
-pub use authorizer::{Authorizer, IdIsEnough, Right};
+pub use authorizer::{Authorizer, EveryoneIs, IdIsEnough, Right};
 pub use create::NewResource;
 pub use error::{Error, ErrorCode, StoreError};
 pub use executor::Executor;

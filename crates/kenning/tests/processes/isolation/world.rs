@@ -171,6 +171,29 @@ impl World {
         self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
     }
 
+    /// The same for a principal that may read some namespaces and no others.
+    pub fn within_namespaces(&self, name: &str, reach: Reach, namespaces: &[&str]) -> BTreeSet<&str> {
+        let at = reach.at().unwrap_or(u64::MAX);
+        let tree = self.at(at);
+        let seen = self.asked_from(name, tree).map(|scope| tree.sees(scope)).unwrap_or_default();
+        let is_granted = |scope: &Scope| {
+            let named = self.trees.iter().find_map(|(_, tree)| tree.0.get(scope));
+            named.is_some_and(|place| namespaces.contains(&first_name(&place.name)))
+        };
+        let is_fitting =
+            |life: &Life| seen.contains(&life.scope) && is_granted(&life.scope) && reach.has(life, at);
+        let is_seen = |mark: &&Mark| mark.lives.iter().any(is_fitting);
+        self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
+    }
+
+    /// Every name that a scope of another namespace has or had. `global` is named by the server's own words.
+    pub fn names_outside(&self, namespaces: &[&str]) -> BTreeSet<&str> {
+        let places = self.trees.iter().flat_map(|(_, tree)| tree.names());
+        places
+            .filter(|name| !namespaces.contains(&first_name(name)) && first_name(name) != "global")
+            .collect()
+    }
+
     /// Where whoever asks from the scope of this name may hear that there is more, and how much at most: entries of other
     /// scopes of the namespace, and documents and facts in sight.
     pub fn elsewhere(&self, name: &str, reach: Reach) -> BTreeMap<&str, usize> {
@@ -236,6 +259,19 @@ impl World {
         &ids(false) - &ids(true)
     }
 
+    /// The ids of all that never was in one of these namespaces.
+    pub fn ids_outside(&self, namespaces: &[&str]) -> BTreeSet<&str> {
+        let is_inside = |life: &Life| {
+            let place = self.trees.iter().find_map(|(_, tree)| tree.0.get(&life.scope));
+            place.is_some_and(|place| namespaces.contains(&first_name(&place.name)))
+        };
+        let ids = |inside: bool| {
+            let marks = self.marks.iter().filter(move |mark| mark.lives.iter().any(is_inside) == inside);
+            marks.map(|mark| mark.id.as_str()).collect::<BTreeSet<&str>>()
+        };
+        &ids(false) - &ids(true)
+    }
+
     /// One word cut short must not pass for another.
     fn check_words(&self) {
         for (at, one) in self.marks.iter().enumerate() {
@@ -245,6 +281,10 @@ impl World {
             }
         }
     }
+}
+
+fn first_name(scope: &str) -> &str {
+    scope.split_once(':').map_or(scope, |(namespace, _)| namespace)
 }
 
 /// The words in a reply that tell where a text was written, whole or cut short.

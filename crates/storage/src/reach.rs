@@ -1,0 +1,165 @@
+//! What a principal may see and change: the one place that decides it.
+
+use std::collections::BTreeMap;
+
+use kenning_model::{Change, Grants, Id, Namespace, Principal, Record, Right, Scope, ScopeId, TxId};
+
+use crate::Error;
+use crate::backend::Reader;
+use crate::tree::Tree;
+
+/// The namespaces that a principal has rights in, with every scope that they have or ever had. Rights are those of today,
+/// also for a question about the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The owner's.
+    Everything,
+    Some {
+        rights: BTreeMap<Id, Right>,
+        /// A scope never moves to another namespace.
+        scopes: BTreeMap<ScopeId, Id>,
+    },
+}
+
+impl Reach {
+    pub fn of(principal: &Principal, reader: &dyn Reader) -> Result<Reach, Error> {
+        let Grants::Namespaces(rights) = &principal.grants else { return Ok(Reach::Everything) };
+        let namespaces: Vec<Id> = rights.keys().copied().collect();
+        let mut scopes: BTreeMap<ScopeId, Id> = reader.scopes_ever(&namespaces)?.into_iter().collect();
+        if rights.contains_key(&Namespace::GLOBAL_ID) {
+            scopes.insert(ScopeId::GLOBAL_DEFAULT, Namespace::GLOBAL_ID);
+        }
+        Ok(Reach::Some { rights: rights.clone(), scopes })
+    }
+
+    pub fn is_everything(&self) -> bool {
+        *self == Reach::Everything
+    }
+
+    pub fn sees_scope(&self, scope: ScopeId) -> bool {
+        match self {
+            Reach::Everything => true,
+            Reach::Some { scopes, .. } => scopes.contains_key(&scope),
+        }
+    }
+
+    pub fn sees_namespace(&self, namespace: Id) -> bool {
+        match self {
+            Reach::Everything => true,
+            Reach::Some { rights, .. } => rights.contains_key(&namespace),
+        }
+    }
+
+    /// Whether a version of an id may be seen. That of a namespace needs the id, which the record does not have.
+    pub fn sees(&self, id: Id, record: &Record) -> bool {
+        match record {
+            Record::Namespace(_) => self.sees_namespace(id),
+            Record::Scope(scope) => self.sees_scope(scope.number),
+            record => record.scope().is_none_or(|scope| self.sees_scope(scope)),
+        }
+    }
+
+    /// The scopes of a list that may be seen, in their order.
+    pub fn within(&self, scopes: Vec<ScopeId>) -> Vec<ScopeId> {
+        match self {
+            Reach::Everything => scopes,
+            Reach::Some { .. } => scopes.into_iter().filter(|scope| self.sees_scope(*scope)).collect(),
+        }
+    }
+
+    /// Every scope that may be seen, for a question that is asked of all of them; none stands for all there are.
+    pub fn scopes(&self) -> Option<Vec<ScopeId>> {
+        match self {
+            Reach::Everything => None,
+            Reach::Some { scopes, .. } => Some(scopes.keys().copied().collect()),
+        }
+    }
+
+    pub(crate) fn namespaces(&self) -> Option<Vec<Id>> {
+        match self {
+            Reach::Everything => None,
+            Reach::Some { rights, .. } => Some(rights.keys().copied().collect()),
+        }
+    }
+
+    /// Refuses a transaction that changes what the principal may not change. Whatever a plan forgot is found here.
+    /// What can't be seen is refused as if it did not exist.
+    pub(crate) fn check(&self, changes: &[Change], reader: &dyn Reader, head: TxId) -> Result<(), Error> {
+        let Reach::Some { rights, scopes } = self else { return Ok(()) };
+        let tree = Tree::read(reader, head)?;
+        for change in changes {
+            let before = change.before.as_ref().map(|before| &before.record);
+            let unknown = || Error::UnknownId { entity_type: change.entity_type, id: change.id };
+            for record in before.into_iter().chain(&change.after) {
+                let (namespace, needed) = match record {
+                    Record::Namespace(after) => {
+                        check_namespace(before, after)?;
+                        (change.id, Right::Admin)
+                    }
+                    Record::Scope(scope) => (scope.namespace, Right::Admin),
+                    record => {
+                        let scope = record.scope().ok_or_else(unknown)?;
+                        (*scopes.get(&scope).ok_or_else(unknown)?, needed_in(&tree, scope))
+                    }
+                };
+                let right = rights.get(&namespace).ok_or_else(unknown)?;
+                if *right < needed {
+                    return Err(Error::Forbidden { what: refusal(&tree, record, namespace, needed) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to take back what others wrote where the principal is no administrator.
+    pub(crate) fn check_foreign_undo(&self, changes: &[Change]) -> Result<(), Error> {
+        let Reach::Some { rights, scopes } = self else { return Ok(()) };
+        for change in changes {
+            let before = change.before.as_ref().map(|before| &before.record);
+            for record in before.into_iter().chain(&change.after) {
+                let namespace = match record {
+                    Record::Namespace(_) => Some(change.id),
+                    Record::Scope(scope) => Some(scope.namespace),
+                    record => record.scope().and_then(|scope| scopes.get(&scope).copied()),
+                };
+                if namespace.and_then(|namespace| rights.get(&namespace)) != Some(&Right::Admin) {
+                    let what = "taking back what others wrote needs the right `admin` in every namespace that it touches";
+                    return Err(Error::Forbidden { what: what.to_owned() });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names of namespaces belong to the whole store: whether one is taken would tell of namespaces that can't be seen.
+fn check_namespace(before: Option<&Record>, after: &Namespace) -> Result<(), Error> {
+    let is_same_name = before.and_then(Record::as_namespace).is_some_and(|before| before.name == after.name);
+    if is_same_name {
+        return Ok(());
+    }
+    let what = "only the owner of the store makes and renames namespaces".to_owned();
+    Err(Error::Forbidden { what })
+}
+
+/// What is written to a scope that others inherit from reaches all of them.
+fn needed_in(tree: &Tree, scope: ScopeId) -> Right {
+    let is_default = |scope: &Scope| scope.name == kenning_model::DEFAULT;
+    let has_heirs = tree.get(scope).is_some_and(is_default) || tree.children(scope).next().is_some();
+    if has_heirs { Right::Share } else { Right::Write }
+}
+
+fn refusal(tree: &Tree, record: &Record, namespace: Id, needed: Right) -> String {
+    let namespace = tree.namespace_named(namespace);
+    let right = needed.as_str();
+    match record.scope().and_then(|scope| tree.get(scope)) {
+        Some(scope) if needed == Right::Share => format!(
+            "writing to `{}` needs the right `{right}` in `{namespace}`, because other scopes inherit from it",
+            tree.name(scope)
+        ),
+        Some(scope) => {
+            format!("writing to `{}` needs the right `{right}` in `{namespace}`", tree.name(scope))
+        }
+        None => format!("changing namespaces and scopes needs the right `{right}` in `{namespace}`"),
+    }
+}
