@@ -6,6 +6,7 @@ mod documents;
 mod lenient;
 mod long_sections;
 mod patterns;
+mod principals;
 mod published;
 mod session;
 mod sets;
