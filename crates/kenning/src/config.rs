@@ -285,6 +285,18 @@ mod tests {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             page.push_str(&format!("| `kenning {}` | {about} |\n", command.get_name()));
         }
+        page.push_str(
+            "\n## Options of single commands\n\n| command | option | environment | |\n|---|---|---|---|\n",
+        );
+        for command in Arguments::command().get_subcommands() {
+            for option in command.get_arguments().filter(|option| option.get_long().is_some()) {
+                let name = option.get_long().expect("filtered");
+                let variable = option.get_env().and_then(|name| name.to_str());
+                let variable = variable.map(|name| format!("`{name}`")).unwrap_or_default();
+                let about = option.get_help().map(ToString::to_string).unwrap_or_default();
+                page.push_str(&format!("| `{}` | `--{name}` | {variable} | {about} |\n", command.get_name()));
+            }
+        }
         let path = "../../docs/config.md";
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(path, &page).expect("the page can be rewritten");

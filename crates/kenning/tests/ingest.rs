@@ -136,7 +136,10 @@ fn the_format_of_plain_text_can_be_said() {
     let place = Place::new();
     place.write("notes.txt", "# Phones of the help desk\nIts extension is 4711.\n");
     place.ingest(&[]);
-    assert!(place.quoted("which extension has the help desk?").contains("# Phones of the help desk"), "it is plain text");
+    assert!(
+        place.quoted("which extension has the help desk?").contains("# Phones of the help desk"),
+        "it is plain text"
+    );
     assert_eq!(
         place.ingest(&["--format", "md"])["written"],
         json!(["notes.txt"]),
