@@ -87,3 +87,28 @@ fn a_search_ends_at_its_deadline() {
     let in_time = engine.until(Instant::now() + std::time::Duration::from_secs(60));
     assert_eq!(search(&in_time, By::Words, "harbour").expect("an answer").1, 1);
 }
+
+/// Where `before744` is known, `before74` is another name. Where it is not, it may be mistyped.
+#[test]
+fn a_word_with_digits_stands_for_itself() {
+    let place = TempStore::in_memory();
+    let engine = place.engine();
+    make_scopes(&engine, 2);
+    for number in 0..=744 {
+        store(&engine, HERE, "order", &format!("Says before{number}."));
+        store(&engine, HERE, "order", &format!("Says after{number}."));
+    }
+    let found = |words: &str| -> Vec<String> {
+        let (hits, _) = search(&engine, By::WordsAndMeaning, words).expect("an answer");
+        let content = |hit: &EntryHit| hit.stored.record.as_entry().expect("an entry").content.clone();
+        hits.iter().map(content).collect()
+    };
+    for number in [7, 74, 99, 300, 744] {
+        assert_eq!(found(&format!("before{number}"))[0], format!("Says before{number}."));
+    }
+    for number in 0..4 {
+        store(&engine, HERE, "calls", &format!("From parallel{number}."));
+    }
+    assert_eq!(found("parallel3")[0], "From parallel3.");
+    assert!(found("before7443").contains(&"Says before744.".to_owned()));
+}

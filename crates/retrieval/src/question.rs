@@ -372,7 +372,9 @@ impl Index {
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 4;
         const WEIGHT: f32 = 0.9;
-        if term.chars().count() < CHARS_MIN {
+        // A word with digits names one thing: where `job744` is known, `job74` is another and no misspelling of it.
+        let names_one_thing = !variants.is_empty() && term.contains(|c: char| c.is_ascii_digit());
+        if term.chars().count() < CHARS_MIN || names_one_thing {
             return Ok(());
         }
         let likeness_min = if variants.is_empty() { DICE_MIN } else { DICE_MIN_KNOWN };

@@ -95,9 +95,6 @@ pub(crate) fn counted(frequency: Frequency, title_only: bool) -> f32 {
 const UNITS: f32 = 262_144.0;
 /// Texts whose cosines differ by less than this differ by little more than rounding.
 const APART_MIN: f64 = 0.01;
-/// Meaning counts fully when the nearest text stands out from the others by this much. Without this bar the chance differences
-/// between texts that are all alike would outweigh a word that only one of them has.
-const DENSE_FULL: f64 = 0.10;
 
 /// The cosine of what may not be seen: no two vectors have it.
 pub(crate) const HIDDEN: f32 = -4.0;
@@ -140,7 +137,7 @@ impl Spread {
         let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
         // Where all are equally near, meaning says nothing.
         let says = f64::from(self.nearest) - mean > APART_MIN && f64::from(exact) > mean;
-        let per_cosine = if says { 1.0 / (f64::from(exact) - mean).max(DENSE_FULL) } else { 0.0 };
+        let per_cosine = if says { 1.0 / (f64::from(exact) - mean) } else { 0.0 };
         let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
         // Where there is nothing but words, the best of them is as good as it gets.
         let full = if with_dense { self.lexical_max.max(LEXICAL_FULL * weight) } else { self.lexical_max };
@@ -172,19 +169,5 @@ impl Fusion {
     #[inline]
     pub fn total(&self, lexical: f32, cosine: f32) -> f32 {
         (1.0 - self.dense_weight) * self.lexical(lexical) + self.dense_weight * self.dense(cosine)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_decides_between_texts_that_mean_nearly_the_same() {
-        let (lexical, cosines) = ([2.0, 2.0, 2.0, 3.0], [0.50, 0.47, 0.46, 0.46]);
-        let fusion = Spread::of(&lexical, &cosines).fusion(0.50, true, 3.0);
-        let totals: Vec<f32> =
-            lexical.iter().zip(cosines).map(|(lexical, cosine)| fusion.total(*lexical, cosine)).collect();
-        assert!(totals[..3].iter().all(|total| *total < totals[3]), "{totals:?}");
     }
 }

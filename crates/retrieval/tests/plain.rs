@@ -256,9 +256,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let seen: Vec<usize> = (0..live.len()).filter(|at| live[*at].is_seen(asked)).collect();
     let mean = seen.iter().map(|at| cosines[*at]).sum::<f64>() / (seen.len() as f64).max(1.0);
     let nearest = seen.iter().map(|at| cosines[*at]).fold(f64::MIN, f64::max);
-    // Meaning counts fully when the nearest text stands out by this much.
-    let full = (nearest - mean).max(0.10);
-    let dense = |at: usize| if nearest - mean > 0.01 { (cosines[at] - mean) / full } else { 0.0 };
+    let dense = |at: usize| if nearest - mean > 0.01 { (cosines[at] - mean) / (nearest - mean) } else { 0.0 };
     if (nearest - mean - 0.01).abs() < 0.01 {
         return None;
     }
