@@ -8,7 +8,7 @@ mod tiny;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kenning_engine::{By, Embedder, Engine, Found, Question, Sight};
+use kenning_engine::{By, Embedder, Engine, Found, Question};
 use kenning_model::{Id, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
