@@ -34,6 +34,29 @@ impl Tree {
         Ok(tree)
     }
 
+    /// All namespaces, and of the scopes those of these names with everything that they inherit from. The cost does not
+    /// grow with the number of scopes.
+    pub(crate) fn around(reader: &dyn Reader, names: &[ScopeName], at: TxId) -> Result<Tree, Error> {
+        let mut tree = Tree::built_in();
+        for Stored { id, record, .. } in reader.live(EntityType::Namespace, at)? {
+            tree.set(id, record);
+        }
+        for name in names {
+            let Some(named) = reader.scope_named(name, at)? else { continue };
+            for scope in reader.closure(named, at)? {
+                if tree.scopes.contains_key(&scope) {
+                    continue;
+                }
+                let id = reader.scope_id(scope)?;
+                let found = id.map(|id| reader.record(EntityType::Scope, id, at)).transpose()?.flatten();
+                let Stored { id, record, .. } =
+                    found.ok_or_else(|| Error::damaged(format!("scope {} is missing", scope.0)))?;
+                tree.set(id, record);
+            }
+        }
+        Ok(tree)
+    }
+
     /// The scopes of one namespace, and nothing else but what is built in.
     pub(crate) fn of_scopes(scopes: impl IntoIterator<Item = (Id, Scope)>) -> Tree {
         let mut tree = Tree::built_in();

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kenning_model::{EntityType, Id, Record, ScopeId, Status, Timestamp, TxId, fold};
-use rusqlite::{Connection, params};
+use kenning_model::{DEFAULT, EntityType, Id, Record, Scope, ScopeId, Status, Timestamp, TxId, fold};
+use rusqlite::{Connection, Params, params};
 
 use super::failed;
 use super::log::{HEADER, LogRow, kind_of};
@@ -35,11 +35,15 @@ pub(super) struct Derived<'a> {
     tx: TxId,
     origin: String,
     touched: BTreeSet<(u32, i64)>,
+    /// How many versions of scopes were closed, and the scopes that were opened.
+    closed_scopes: usize,
+    opened_scopes: Vec<Scope>,
 }
 
 impl<'a> Derived<'a> {
     pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId, origin: &str) -> Derived<'a> {
-        Derived { conn, schema, tx, origin: origin.to_owned(), touched: BTreeSet::new() }
+        let (origin, touched) = (origin.to_owned(), BTreeSet::new());
+        Derived { conn, schema, tx, origin, touched, closed_scopes: 0, opened_scopes: Vec::new() }
     }
 
     pub(super) fn undo(&self, undoes: &[TxId]) -> Result<(), Error> {
@@ -63,6 +67,7 @@ impl<'a> Derived<'a> {
         let mut rows = update.query(params![self.tx.0, id]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             self.touched.insert((row.get(0).map_err(failed)?, kind_of(entity_type)));
+            self.closed_scopes += usize::from(entity_type == EntityType::Scope);
         }
         Ok(())
     }
@@ -71,6 +76,7 @@ impl<'a> Derived<'a> {
     pub(super) fn open(&mut self, seq: u32, id: &str, record: &Record) -> Result<(), Error> {
         let scope = record.scope().map_or(NO_SCOPE, |scope| scope.0);
         self.touched.insert((scope, kind_of(record.entity_type())));
+        self.opened_scopes.extend(record.as_scope().cloned());
         let insert = |columns: &str| {
             let sql = format!(
                 "INSERT INTO {}.{} VALUES (?1, ?2, NULL, ?3, {columns})",
@@ -125,8 +131,11 @@ impl<'a> Derived<'a> {
         if self.touched.is_empty() && self.tx != TxId::EMPTY {
             self.touched.insert((NO_SCOPE, HEADER));
         }
-        if self.touched.contains(&(NO_SCOPE, kind_of(EntityType::Scope))) {
-            self.close_over()?;
+        match &self.opened_scopes[..] {
+            [] if self.closed_scopes == 0 => {}
+            // No other scope changed, so none can inherit from this one yet.
+            [made] if self.closed_scopes == 0 && made.name != DEFAULT => self.close_over_new(made)?,
+            _ => self.close_over()?,
         }
         let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3, ?4)", self.schema);
         let mut insert = self.conn.prepare_cached(&sql).map_err(failed)?;
@@ -157,12 +166,31 @@ impl<'a> Derived<'a> {
                 close.execute(params![self.tx.0, scope]).map_err(failed)?;
             }
             for (scope, sees) in after.iter().filter(|(scope, sees)| before.get(scope) != Some(sees)) {
-                let sql = format!("INSERT INTO {}.closure VALUES (?1, ?2, NULL, ?3)", self.schema);
-                let mut open = self.conn.prepare_cached(&sql).map_err(failed)?;
-                open.execute(params![scope, self.tx.0, sees]).map_err(failed)?;
+                self.open_closure(*scope, sees)?;
             }
         }
         Ok(())
+    }
+
+    /// Works out what one new scope sees. Of the other scopes it reads those alone that this one inherits from.
+    fn close_over_new(&self, made: &Scope) -> Result<(), Error> {
+        let default = params![made.namespace.as_str(), DEFAULT];
+        let mut scopes = self.live_scopes("v.namespace = ?1 AND v.name = ?2", default)?;
+        let (mut next, mut known) = (vec![made.number], BTreeSet::new());
+        while let Some(number) = next.pop() {
+            if known.insert(number) {
+                let found = self.live_scopes("v.number = ?1", params![number.0])?;
+                next.extend(found.iter().flat_map(|(_, scope)| &scope.parents));
+                scopes.extend(found);
+            }
+        }
+        self.open_closure(made.number.0, &joined(&Tree::of_scopes(scopes).closure(made)))
+    }
+
+    fn open_closure(&self, scope: u32, sees: &str) -> Result<(), Error> {
+        let sql = format!("INSERT INTO {}.closure VALUES (?1, ?2, NULL, ?3)", self.schema);
+        let mut open = self.conn.prepare_cached(&sql).map_err(failed)?;
+        open.execute(params![scope, self.tx.0, sees]).map(drop).map_err(failed)
     }
 
     /// As the table has it.
@@ -179,13 +207,19 @@ impl<'a> Derived<'a> {
 
     /// As the scopes of the namespace say.
     fn closures_now(&self, namespace: &str) -> Result<BTreeMap<u32, String>, Error> {
+        let tree = Tree::of_scopes(self.live_scopes("v.namespace = ?1", params![namespace])?);
+        let namespace = Id::parse(namespace).ok_or_else(|| Error::damaged("a namespace has no id"))?;
+        Ok(tree.scopes(namespace).map(|(_, scope)| (scope.number.0, joined(&tree.closure(scope)))).collect())
+    }
+
+    fn live_scopes(&self, condition: &str, params: impl Params) -> Result<Vec<(Id, Scope)>, Error> {
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM {}.scope AS v JOIN main.log ON log.tx_id = v.tx_from AND log.seq = v.seq
-             WHERE v.tx_to IS NULL AND v.namespace = ?1",
+             WHERE v.tx_to IS NULL AND {condition}",
             self.schema
         );
         let mut select = self.conn.prepare_cached(&sql).map_err(failed)?;
-        let mut rows = select.query(params![namespace]).map_err(failed)?;
+        let mut rows = select.query(params).map_err(failed)?;
         let mut scopes = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             let row = LogRow::read(row).map_err(failed)?;
@@ -193,9 +227,7 @@ impl<'a> Derived<'a> {
                 scopes.push((id, scope));
             }
         }
-        let tree = Tree::of_scopes(scopes);
-        let namespace = Id::parse(namespace).ok_or_else(|| Error::damaged("a namespace has no id"))?;
-        Ok(tree.scopes(namespace).map(|(_, scope)| (scope.number.0, joined(&tree.closure(scope)))).collect())
+        Ok(scopes)
     }
 }
 

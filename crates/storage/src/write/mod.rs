@@ -106,7 +106,7 @@ pub struct Committed {
     pub existing: Option<Stored>,
     /// What the scopes of all these are called.
     pub names: ScopeNames,
-    /// The scopes as they are now, after a change of them.
+    /// The scopes as they are now, after a change of them; for a new scope those alone that it inherits from.
     pub tree: Option<Tree>,
     /// The remembered reply, when the idempotency key was seen before.
     pub again: Option<String>,

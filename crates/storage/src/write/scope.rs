@@ -27,7 +27,11 @@ pub struct ScopePatch {
 
 impl Plan<'_> {
     pub(super) fn create_scope(&self, new: &NewScope) -> Result<Draft, Error> {
-        let tree = self.tree()?;
+        // Nothing inherits from a new scope yet, so only what stands above it can make it unsound.
+        let default = ScopeName::new(&new.name.namespace, DEFAULT);
+        let near: Vec<ScopeName> =
+            [default, new.name.clone()].into_iter().chain(new.parents.clone()).collect();
+        let tree = Tree::around(self.reader, &near, self.head)?;
         let found = tree.namespace(&new.name.namespace).filter(|(id, _)| self.reach.sees_namespace(*id));
         let Some((namespace, _)) = found else {
             return Err(tree.unknown_namespace(self.reader, &new.name.namespace, &self.reach)?);

@@ -132,6 +132,38 @@ fn the_number_of_a_scope_that_is_gone_is_never_given_again() {
 }
 
 #[test]
+fn a_new_scope_is_planned_from_those_alone_that_it_inherits_from() {
+    let store = TempStore::in_memory();
+    let storage = open(&store, 0);
+    make_namespace(&storage, "acme");
+    (0..20).for_each(|number| drop(make_scope(&storage, &format!("acme:project-{number}"))));
+    let below = |text: &str, parents: &[&str]| {
+        let parents = parents.iter().map(|parent| name(parent)).collect();
+        Write::CreateScope(NewScope { parents, ..new_scope(text) })
+    };
+    wrote(&storage, below("acme:left", &["acme:project-3"]));
+    wrote(&storage, below("acme:right", &["acme:project-4", "acme:project-3"]));
+    let write = below("acme:web", &["acme:left", "acme:right"]);
+    let (principal, tool) = (kenning_model::Principal::owner("tester", "tester").into(), "test".to_owned());
+    let made = storage.commit(Request { principal, tool, write, keyed: None });
+    let tree = made.expect("the scope is made").tree.expect("the scopes are told");
+    let names: Vec<String> = tree.names().0.into_values().map(|name| name.to_string()).collect();
+    let near = ["acme:default", "acme:left", "acme:project-3", "acme:project-4", "acme:right", "acme:web"];
+    let mut read: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| *name != "global:default").collect();
+    read.sort_unstable();
+    assert_eq!(read, near);
+    let sees = ["web", "left", "right", "project-3", "project-4", "default"];
+    let mut sees: Vec<ScopeId> =
+        sees.iter().map(|name| scope_of(&storage, &format!("acme:{name}"))).collect();
+    sees.push(ScopeId::GLOBAL_DEFAULT);
+    let reader = storage.reader().expect("the store can be read");
+    assert_eq!(reader.closure(sees[0], head(&storage)).expect("a closure"), sees);
+    drop(reader);
+    check_sound(&storage);
+}
+
+#[test]
 fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_for() {
     let store = TempStore::new();
     let storage = open(&store, 0);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::file;
 
 /// How a project is known again in another session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub(super) struct Identity {
     /// The git directory that all worktrees share; without git the directory itself. Canonical.
     pub(super) path: PathBuf,

@@ -1,6 +1,7 @@
 //! Which scopes a project may name in its files: a list beside the store, because what one user allows on one machine
 //! is nothing that the log should carry elsewhere.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -52,14 +53,15 @@ impl Trust {
                 String::new()
             }
         };
-        let mut facts: Vec<Fact> = Vec::new();
-        // A line that was cut short by a crash is no fact.
-        for fact in text.lines().filter_map(|line| serde_json::from_str::<Fact>(line).ok()) {
-            facts.retain(|known| known.project != fact.project || known.scope != fact.scope);
-            if !fact.removed {
+        let (mut facts, mut known) = (Vec::new(), HashSet::new());
+        // The last fact about a project and a scope holds. A line that was cut short by a crash is no fact.
+        for fact in text.lines().rev().filter_map(|line| serde_json::from_str::<Fact>(line).ok()) {
+            let is_last = known.insert((fact.project.clone(), fact.scope.clone()));
+            if is_last && !fact.removed {
                 facts.push(fact);
             }
         }
+        facts.reverse();
         Trust { file, facts }
     }
 
