@@ -44,6 +44,8 @@ const FOLLOWED: usize = 64;
 const IN_MEMORY_MAX: u64 = 20_000;
 /// After a load this many transactions are worth a segment: documents have about eight sections.
 const SETTLED_MIN: u64 = TAIL_MAX as u64 / 8;
+/// And so are fewer transactions with this much text: one file can be one section of thousands of passages.
+const SETTLED_BYTES: usize = 256 * 1024;
 /// So few new texts are embedded while a question waits for them, however slow that is.
 const EMBEDDED_AT_ONCE: usize = 8;
 /// How long a command waits for another process that is building.
@@ -504,10 +506,10 @@ impl Indexed {
     pub(crate) fn settle(&self, reader: &dyn Reader) -> Result<(), Error> {
         let head = reader.head()?;
         let settled = self.directory.at().map_err(Failed::from).and_then(|at| {
-            match head.0.saturating_sub(at) >= SETTLED_MIN {
-                true => self.build(reader, head, PATIENCE).map(drop),
-                false => Ok(()),
+            if head.0.saturating_sub(at) >= SETTLED_MIN || self.has_much_text(reader, TxId(at), head)? {
+                self.build(reader, head, PATIENCE)?;
             }
+            Ok(())
         });
         match settled {
             // The next question mends what it can't read, or does without.
@@ -518,6 +520,17 @@ impl Indexed {
             Err(Failed::Busy) => Ok(()),
             settled => Ok(settled?),
         }
+    }
+
+    /// Whether the sections that changed after `at` have so much text that reading them would be felt.
+    fn has_much_text(&self, reader: &dyn Reader, at: TxId, head: TxId) -> Result<bool, Error> {
+        let mut bytes = 0;
+        reader.changes(&[self.of], at.next()..head.next(), &mut |_, _, _, after| {
+            if let Some(Record::Section(section)) = after {
+                bytes += section.text.len();
+            }
+        })?;
+        Ok(bytes >= SETTLED_BYTES)
     }
 
     /// Has segments written in the background. False when that is going on or was asked for just now.

@@ -17,7 +17,7 @@ use kenning_model::{EntityType, Id, ScopeId, Timestamp, TxId};
 use kenning_storage::{
     EntryPatch, NewEntry, NewTriple, OnConflict, Request, STORE_FILE, UndoTarget, UndoWish, Write,
 };
-use kenning_testkit::{TempStore, fixed_start, make_scopes, scrambled};
+use kenning_testkit::{TempStore, fixed_start, make_scopes, scrambled, take_in};
 
 /// So many changes in memory are worth a segment; see `indexed.rs`.
 const SEGMENT_WORTH: usize = 512;
@@ -804,4 +804,18 @@ fn a_builder_that_stands_still_holds_no_question_up() {
         assert!(since.elapsed() < LONG, "the log is never read");
     }
     assert_same(&answers(&second), &expected, "with the builder still standing");
+}
+
+#[test]
+fn one_long_file_is_in_the_index_on_disk_before_anyone_asks() {
+    let store = TempStore::in_memory();
+    let engine = engine(store.path(), 1);
+    let passages = || store.path().join(INDEX_DIR).join("passages").join("manifest").exists();
+    take_in(&engine, "docs", "short.md", "# Tomatoes\n\nThey want sun.\n");
+    engine.settle().expect("the index can be written");
+    assert!(!passages(), "a few words are read when somebody asks");
+    // One transaction and one section, as long as 300 passages.
+    take_in(&engine, "docs", "long.md", &"They want sun and water.\n".repeat(12_000));
+    engine.settle().expect("the index can be written");
+    assert!(passages(), "the next question would have to read all of it");
 }
