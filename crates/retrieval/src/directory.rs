@@ -341,4 +341,43 @@ mod tests {
         assert!(matches!(writer.append(&tail, to(2)), Err(Error::Damaged { .. })));
         assert_eq!(directory.at().expect("readable"), 0, "the first transaction is not skipped");
     }
+
+    #[test]
+    fn any_segment_of_good_pages_is_opened_or_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let directory = Directory::new(dir.path().to_owned(), Arc::default());
+        let stop = AtomicBool::new(false);
+        let writer = directory.lock(&stop).expect("writable").expect("nobody else writes");
+        let (mut tail, _) = writer.begin().expect("readable");
+        for at in 1..4 {
+            let document = Document { body: "some words of a text", ..Document::default() };
+            let prepared = Prepared::new(&document, &Embedder::Table);
+            let version = Version { group: 0, limits: Limits::NONE, marks: vec![7], prepared };
+            tail.change(at, at % 2, at > 2, Some(version));
+        }
+        writer.append(&tail, Reached { at: 3, source: "this log".to_owned() }).expect("writable");
+        let name = directory.manifest().expect("readable").segments.remove(0);
+        let path = dir.path().join(format!("{name}.words"));
+        let file = Pages::open(&path).expect("a segment");
+        let example = file.read(0..file.len(), <[u8]>::to_vec).expect("readable");
+        kenning_testkit::fuzz::run("segment", &[example], |input| {
+            // The checksums are right, so that the decoders see what was damaged.
+            let mut pages = PagesWriter::create(&path).expect("writable");
+            pages.write(input).and_then(|()| pages.finish()).expect("writable");
+            if let Ok(segment) = Segment::open(dir.path(), &name, Embedder::Table.identity()) {
+                let _ = segment.closings();
+            }
+        });
+    }
+
+    #[test]
+    fn any_manifest_is_read_or_refused() {
+        let reached = Reached { at: 42, source: "0123456789abcdef 01234567".to_owned() };
+        let segments = vec!["47a16064a0de5468".to_owned(), "25e075319c2484c4".to_owned()];
+        let example = Manifest { reached, next_place: 7, segments };
+        assert_eq!(Manifest::parse(&example.text()), Some(example.clone()));
+        kenning_testkit::fuzz::run("manifest", &[example.text()], |input| {
+            let _ = Manifest::parse(&String::from_utf8_lossy(input));
+        });
+    }
 }

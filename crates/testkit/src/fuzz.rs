@@ -13,7 +13,8 @@ const BYTES_MAX: usize = 4096;
 const CASE_MAX: Duration = Duration::from_secs(5);
 
 /// Calls `target` with damaged examples. Panics, with the seed and the input, if the target does or is slow.
-pub fn run(name: &str, examples: &[&str], target: impl Fn(&[u8])) {
+pub fn run(name: &str, examples: &[impl AsRef<[u8]>], target: impl Fn(&[u8])) {
+    let examples: Vec<&[u8]> = examples.iter().map(AsRef::as_ref).collect();
     let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let seconds: Option<u64> = std::env::var("FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let since = Instant::now();
@@ -28,7 +29,7 @@ pub fn run(name: &str, examples: &[&str], target: impl Fn(&[u8])) {
             break;
         }
         cases += 1;
-        let input = damaged(examples, &mut random);
+        let input = damaged(&examples, &mut random);
         let began = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| target(&input)));
         let took = began.elapsed();
@@ -80,8 +81,8 @@ const ODDITIES: [&[u8]; 24] = [
     b" ",
 ];
 
-fn damaged(examples: &[&str], random: &mut Random) -> Vec<u8> {
-    let mut input = examples[random.below(examples.len())].as_bytes().to_vec();
+fn damaged(examples: &[&[u8]], random: &mut Random) -> Vec<u8> {
+    let mut input = examples[random.below(examples.len())].to_vec();
     for _ in 0..=random.below(8) {
         let at = random.below(input.len() + 1);
         let end = (at + random.below(40)).min(input.len());
@@ -97,7 +98,7 @@ fn damaged(examples: &[&str], random: &mut Random) -> Vec<u8> {
                 input.splice(at..at, piece.repeat(1 + random.below(30)));
             }
             4 => {
-                let other = examples[random.below(examples.len())].as_bytes();
+                let other = examples[random.below(examples.len())];
                 let from = random.below(other.len());
                 input.splice(at..end, other[from..].iter().copied());
             }
