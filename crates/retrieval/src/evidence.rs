@@ -1,7 +1,7 @@
 //! The sentences that answer a question, out of the texts that were found. No model: the same question and the same
 //! texts give the same quotes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -363,25 +363,34 @@ fn windows_of(
 }
 
 /// The best of some windows, which come best first. Windows do not overlap, and what a better one says is not said again.
-fn chosen(mut windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+fn chosen(windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let mut chosen: Vec<Quote> = Vec::new();
     let mut said: HashSet<String> = HashSet::new();
-    let mut many: HashMap<usize, usize> = HashMap::new();
+    // Of each source the windows that are left, best first and numbered as they came, and how many were chosen. Only the
+    // first of each can be the next.
+    let mut left: Vec<(VecDeque<(usize, Quote)>, usize)> =
+        sources.iter().map(|_| Default::default()).collect();
+    for (number, window) in windows.into_iter().enumerate() {
+        left[window.source].0.push_back((number, window));
+    }
     while chosen.len() < most.quotes {
-        let worth = |window: &Quote| {
-            let before = many.get(&window.source).copied().unwrap_or(0);
-            let has_room = before > 0 || many.len() < most.sources;
-            has_room.then_some(window.score - AGAIN * before as f32)
-        };
-        let worths = windows.iter().enumerate().filter_map(|(at, window)| Some((at, worth(window)?)));
-        // Of equals the first.
-        let Some((at, worth)) = worths.reduce(|best, next| if next.1 > best.1 { next } else { best }) else {
-            break;
-        };
+        let quoted = left.iter().filter(|(_, many)| *many > 0).count();
+        let firsts = left.iter().filter_map(|(windows, many)| {
+            let (number, window) = windows.front()?;
+            let has_room = *many > 0 || quoted < most.sources;
+            has_room.then_some((window.score - AGAIN * *many as f32, *number, window.source))
+        });
+        // Of equals the one that came first.
+        let best = firsts.reduce(|best, next| {
+            let is_better = next.0 > best.0 || (next.0 == best.0 && next.1 < best.1);
+            if is_better { next } else { best }
+        });
+        let Some((worth, _, source)) = best else { break };
         if chosen.first().is_some_and(|best| worth < best.score * WORTH_MIN) {
             break;
         }
-        let window = windows.remove(at);
+        let (windows, many) = &mut left[source];
+        let Some((_, window)) = windows.pop_front() else { break };
         let best_share = chosen.iter().map(|quote| quote.share).fold(0.0, f32::max);
         if window.share < best_share * SHARE_MIN {
             continue;
@@ -394,7 +403,7 @@ fn chosen(mut windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Qu
         let text = &sources[window.source].text[window.range.clone()];
         let mut is_new = || said.insert(text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase());
         if !chosen.iter().any(meets) && is_new() {
-            *many.entry(window.source).or_default() += 1;
+            *many += 1;
             chosen.push(window);
         }
     }
@@ -621,12 +630,16 @@ fn sentence_ends(line: &str) -> Vec<usize> {
             continue;
         }
         let closed = line[end..].trim_start_matches(['"', '\'', ')', ']', '”', '’']);
+        // First, so that no word is read again for each of the marks in it.
+        if !closed.starts_with(char::is_whitespace) {
+            continue;
+        }
         let word = line[..end].rsplit(char::is_whitespace).next().unwrap_or_default();
         let bare = word.trim_start_matches(['(', '"', '[']);
         let goes_on =
             GO_ON.iter().any(|known| known.eq_ignore_ascii_case(bare) && (*known != "No." || bare == *known))
                 || (word.len() == 2 && word.starts_with(char::is_uppercase));
-        if closed.starts_with(char::is_whitespace) && !goes_on {
+        if !goes_on {
             ends.push(line.len() - closed.len());
         }
     }
@@ -858,5 +871,23 @@ mod tests {
         assert_eq!(lead_of("Default"), Some(".. confval:: cache"));
         assert_eq!(lead_of("Plain"), None);
         assert_eq!(lead_of("Rules"), None);
+    }
+    /// With work by the square of the texts this would take minutes.
+    #[test]
+    fn of_many_equal_windows_one_is_chosen_and_the_best_of_the_others() {
+        let equal = "A port. ".repeat(60_000);
+        let marks = ".".repeat(200_000);
+        let sources =
+            [equal.as_str(), marks.as_str(), "This port is open."].map(|text| Source::new("", text));
+        let question = "which port";
+        let most = Most { bytes: 20, ..Most::default() };
+        let found = windows(question, &rarities(question), &sources, most);
+        let shown: Vec<&str> =
+            found.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
+        assert_eq!(
+            shown,
+            ["A port. A port.", "A port.", "This port is open."],
+            "the last of them stands alone"
+        );
     }
 }

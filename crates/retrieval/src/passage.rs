@@ -26,7 +26,8 @@ pub fn passage_ranges(text: &str) -> Vec<Range<usize>> {
             let cut = start + words_end(&text[start..sentence.end], WORDS_MAX);
             ranges.push(start..cut);
             start = cut;
-            words = words_in(&text[start..sentence.end]);
+            // Whether there are more than fit is all that matters, so a long sentence is not read to its end at each cut.
+            words = words_up_to(&text[start..sentence.end], WORDS_MAX + 1);
         }
     }
     ranges.push(start..text.len());
@@ -59,7 +60,25 @@ fn sentences(text: &str) -> Vec<(Range<usize>, usize)> {
 
 /// A character of a script without blanks counts as a word.
 fn words_in(text: &str) -> usize {
-    text.split_whitespace().map(|word| word.chars().filter(|c| is_unspaced(*c)).count().max(1)).sum()
+    words_up_to(text, usize::MAX)
+}
+
+/// As `words_in`, but counts no further than `most`.
+fn words_up_to(text: &str, most: usize) -> usize {
+    let mut words = 0;
+    // How many characters of such a script the word has that is being read.
+    let mut unspaced: Option<usize> = None;
+    for c in text.chars() {
+        if c.is_whitespace() {
+            words += unspaced.take().map_or(0, |many| many.max(1));
+        } else {
+            *unspaced.get_or_insert(0) += usize::from(is_unspaced(c));
+        }
+        if words + unspaced.unwrap_or(0) >= most {
+            return most;
+        }
+    }
+    words + unspaced.map_or(0, |many| many.max(1))
 }
 
 /// Where the first so many words end.
@@ -86,7 +105,7 @@ fn words_end(text: &str, many: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::passages;
+    use super::{passages, words_in, words_up_to};
 
     #[test]
     fn short_texts_are_one_passage_and_long_ones_are_cut_at_sentences() {
@@ -102,5 +121,16 @@ mod tests {
         let endless = "word ".repeat(400);
         let lengths: Vec<usize> = passages(&endless).iter().map(|p| p.split(' ').count()).collect();
         assert_eq!(lengths, [160, 160, 80]);
+    }
+    #[test]
+    fn words_are_counted_no_further_than_needed() {
+        for (text, expected) in
+            [("", 0), ("  ", 0), (" one two ", 2), ("重启 abc", 3), ("a重b c", 2), ("重", 1)]
+        {
+            assert_eq!(words_in(text), expected, "{text}");
+            for most in 0..5 {
+                assert_eq!(words_up_to(text, most), expected.min(most), "{text}");
+            }
+        }
     }
 }
