@@ -362,7 +362,9 @@ impl std::fmt::Debug for ResultSets {
 
 /// The store in a file; where that can't be read it is put aside, since only links are in it.
 fn durable(file: &Path) -> Arc<dyn ResourceStore> {
-    let open = || -> Result<SqliteStore, BoxError> { Ok(SqliteStore::from_connection(connection(file)?)?) };
+    let open = || -> Result<SqliteStore, BoxError> {
+        Ok(SqliteStore::from_connection(connection(file)?)?.write_behind())
+    };
     let opened = open().or_else(|error| {
         tracing::warn!("{SETS_FILE} can't be read and is begun anew: {error}");
         for name in [SETS_FILE.to_owned(), format!("{SETS_FILE}-wal"), format!("{SETS_FILE}-shm")] {

@@ -8,7 +8,7 @@ mod memory {
 
 mod sqlite {
     use mcp_dual_response::rusqlite::Connection;
-    use mcp_dual_response::server::{ResourceStore, SqliteStore};
+    use mcp_dual_response::server::{Backing, Resource, ResourceStore, SqliteStore};
 
     mcp_dual_response::store_tests!(async {
         SqliteStore::from_connection(Connection::open_in_memory().unwrap()).unwrap()
@@ -31,14 +31,34 @@ mod sqlite {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("rows.db");
         let (one, other) = (SqliteStore::open(&file).unwrap(), SqliteStore::open(&file).unwrap());
-        let resource = mcp_dual_response::server::Resource::new(
-            "abc",
-            mcp_dual_response::server::Backing::Snapshot,
-            mcp_dual_response::jiff::Timestamp::UNIX_EPOCH,
-        );
+        let resource = resource("abc");
         one.save(&resource).await.unwrap();
         assert_eq!(other.get("abc").await.unwrap(), Some(resource));
         assert!(one.is_durable());
+    }
+
+    fn resource(id: &str) -> Resource {
+        Resource::new(id, Backing::Snapshot, mcp_dual_response::jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    #[tokio::test]
+    async fn a_store_that_writes_behind_does_not_wait_for_the_file_and_shows_what_it_was_given() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rows.db");
+        let store = SqliteStore::open(&file).unwrap().write_behind();
+        let other = Connection::open(&file).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        // With the file locked, a save that is waited for would fail.
+        for number in 0..64 {
+            store.save(&resource(&number.to_string())).await.unwrap();
+        }
+        other.execute_batch("COMMIT").unwrap();
+        assert_eq!(store.get("0").await.unwrap(), Some(resource("0")));
+        assert_eq!(store.get("63").await.unwrap(), Some(resource("63")));
+        store.save(&resource("last")).await.unwrap();
+        store.close().await.unwrap();
+        let again = SqliteStore::open(&file).unwrap();
+        assert_eq!(again.get("last").await.unwrap(), Some(resource("last")));
     }
 }
 

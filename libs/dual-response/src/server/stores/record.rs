@@ -12,6 +12,7 @@ use crate::server::{Principal, Resource, StoreError};
 pub(super) const COLUMNS: &str = "id, owner_tenant, owner_subject, name, backing, columns, sample, total_count, \
      metadata, created_at, expires_at, access_count, last_accessed_at, schema_version";
 
+#[derive(Debug)]
 pub(super) struct Record {
     pub(super) id: String,
     pub(super) owner_tenant: Option<String>,

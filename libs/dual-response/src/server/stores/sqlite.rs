@@ -1,7 +1,7 @@
 //! Resources in a SQLite file: they outlive the process, and several processes may share them.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -42,12 +42,22 @@ CREATE TABLE IF NOT EXISTS dual_row (
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// How long it waits between two tries where SQLite does not wait itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// So many resources may wait to be written.
+const UNSAVED_MAX: usize = 64;
 
 /// Keeps resources in a SQLite database, in the tables `dual_resource` and `dual_row`.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
+    shared: Arc<Shared>,
+    is_behind: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
     /// None once closed.
-    connection: Arc<Mutex<Option<Connection>>>,
+    connection: Mutex<Option<Connection>>,
+    /// What is not in the file yet, where nobody waits for that.
+    unsaved: Mutex<Vec<Record>>,
 }
 
 impl SqliteStore {
@@ -65,7 +75,14 @@ impl SqliteStore {
     pub fn from_connection(connection: Connection) -> Result<Self, StoreError> {
         connection.pragma_update(None, "foreign_keys", true).map_err(unavailable)?;
         connection.execute_batch(SCHEMA).map_err(unavailable)?;
-        Ok(Self { connection: Arc::new(Mutex::new(Some(connection))) })
+        let shared = Shared { connection: Mutex::new(Some(connection)), unsaved: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), is_behind: false })
+    }
+
+    /// The same store, whose `save` does not wait for the file. Whoever uses this store sees what was saved all the same;
+    /// other processes see it a moment later. What can't be written is logged, and is not there.
+    pub fn write_behind(self) -> Self {
+        Self { is_behind: true, ..self }
     }
 
     /// Runs a step where it may wait for a disk.
@@ -73,13 +90,87 @@ impl SqliteStore {
         &self,
         step: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let connection = self.connection.clone();
-        let run = move || {
-            // A step that panicked rolled its transaction back, so the connection is as it was.
-            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            step(connection.as_mut().ok_or_else(|| unavailable("the store is closed"))?)
-        };
-        tokio::task::spawn_blocking(run).await.map_err(unavailable)?
+        let shared = self.shared.clone();
+        tokio::task::spawn_blocking(move || shared.run(step)).await.map_err(unavailable)?
+    }
+
+    /// Notes a resource to be written. Gives it back where so many wait that somebody has to wait for the file.
+    fn save_later(&self, record: Record) -> Option<Record> {
+        let mut unsaved = locked(&self.shared.unsaved);
+        if !self.is_behind || unsaved.len() >= UNSAVED_MAX {
+            return Some(record);
+        }
+        unsaved.push(record);
+        // Where others wait already, the thread that writes them takes this one too.
+        if unsaved.len() == 1 {
+            let shared = self.shared.clone();
+            drop(tokio::task::spawn_blocking(move || shared.run(|_| Ok(()))));
+        }
+        None
+    }
+}
+
+impl Shared {
+    /// Runs a step after everything that was saved before it.
+    fn run<T>(&self, step: impl FnOnce(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        // A step that panicked rolled its transaction back, so the connection is as it was.
+        let mut connection = locked(&self.connection);
+        let connection = connection.as_mut().ok_or_else(|| unavailable("the store is closed"))?;
+        let unsaved = std::mem::take(&mut *locked(&self.unsaved));
+        if !unsaved.is_empty()
+            && let Err(error) = insert_all(connection, &unsaved)
+        {
+            tracing::warn!(%error, "{} resources could not be saved", unsaved.len());
+        }
+        step(connection)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What still waits when the program ends. A store that was closed has written it.
+        let _ = self.run(|_| Ok(()));
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn insert_all(connection: &mut Connection, records: &[Record]) -> Result<(), StoreError> {
+    let tx = connection.transaction().map_err(unavailable)?;
+    for record in records {
+        insert(&tx, record)?;
+    }
+    tx.commit().map_err(unavailable)
+}
+
+fn insert(connection: &Connection, record: &Record) -> Result<(), StoreError> {
+    let sql = format!(
+        "INSERT INTO dual_resource ({COLUMNS}) VALUES (:id, :owner_tenant, :owner_subject, :name, :backing, \
+         :columns, :sample, :total_count, :metadata, :created_at, :expires_at, :access_count, \
+         :last_accessed_at, :schema_version) ON CONFLICT DO NOTHING"
+    );
+    let mut insert = connection.prepare_cached(&sql).map_err(unavailable)?;
+    let inserted = insert.execute(named_params! {
+        ":id": record.id,
+        ":owner_tenant": record.owner_tenant,
+        ":owner_subject": record.owner_subject,
+        ":name": record.name,
+        ":backing": record.backing,
+        ":columns": record.columns,
+        ":sample": record.sample,
+        ":total_count": record.total_count,
+        ":metadata": record.metadata,
+        ":created_at": record.created_at,
+        ":expires_at": record.expires_at,
+        ":access_count": record.access_count,
+        ":last_accessed_at": record.last_accessed_at,
+        ":schema_version": record.schema_version,
+    });
+    match inserted.map_err(unavailable)? {
+        0 => Err(StoreError::Taken { id: record.id.clone() }),
+        _ => Ok(()),
     }
 }
 
@@ -87,35 +178,10 @@ impl SqliteStore {
 impl ResourceStore for SqliteStore {
     async fn save(&self, resource: &Resource) -> Result<(), StoreError> {
         let record = Record::of(resource)?;
-        self.with(move |connection| {
-            let sql = format!(
-                "INSERT INTO dual_resource ({COLUMNS}) VALUES (:id, :owner_tenant, :owner_subject, :name, :backing, \
-                 :columns, :sample, :total_count, :metadata, :created_at, :expires_at, :access_count, \
-                 :last_accessed_at, :schema_version) ON CONFLICT DO NOTHING"
-            );
-            let mut insert = connection.prepare_cached(&sql).map_err(unavailable)?;
-            let inserted = insert.execute(named_params! {
-                ":id": record.id,
-                ":owner_tenant": record.owner_tenant,
-                ":owner_subject": record.owner_subject,
-                ":name": record.name,
-                ":backing": record.backing,
-                ":columns": record.columns,
-                ":sample": record.sample,
-                ":total_count": record.total_count,
-                ":metadata": record.metadata,
-                ":created_at": record.created_at,
-                ":expires_at": record.expires_at,
-                ":access_count": record.access_count,
-                ":last_accessed_at": record.last_accessed_at,
-                ":schema_version": record.schema_version,
-            });
-            match inserted.map_err(unavailable)? {
-                0 => Err(StoreError::Taken { id: record.id }),
-                _ => Ok(()),
-            }
-        })
-        .await
+        match self.save_later(record) {
+            Some(record) => self.with(move |connection| insert(connection, &record)).await,
+            None => Ok(()),
+        }
     }
 
     async fn get(&self, id: &str) -> Result<Option<Resource>, StoreError> {
@@ -178,10 +244,14 @@ impl ResourceStore for SqliteStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        let connection = self.connection.clone();
-        let close = move || match connection.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(open) => open.close().map_err(|(_, error)| unavailable(error)),
-            None => Ok(()),
+        let shared = self.shared.clone();
+        let close = move || {
+            // One that is closed has nothing to save.
+            let _ = shared.run(|_| Ok(()));
+            match locked(&shared.connection).take() {
+                Some(open) => open.close().map_err(|(_, error)| unavailable(error)),
+                None => Ok(()),
+            }
         };
         tokio::task::spawn_blocking(close).await.map_err(unavailable)?
     }
