@@ -17,7 +17,7 @@ use crate::postings::{Frequency, Link, count_links, link_to};
 use crate::related::related;
 use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, Worth, counted};
 use crate::search::{By, Question, in_part};
-use crate::trigrams::{dice, trigram_bits, trigrams};
+use crate::trigrams::{dice, dice_max, trigram_bit, trigram_bits, trigrams};
 use crate::vectors::Quantised;
 
 /// So many related words of a word are sought; more add noise and reading.
@@ -379,6 +379,7 @@ impl Index {
         }
         let likeness_min = if variants.is_empty() { DICE_MIN } else { DICE_MIN_KNOWN };
         let (asked, bits) = (trigrams(term), trigram_bits(term));
+        let asked_bits: Vec<u64> = asked.iter().map(trigram_bit).collect();
         // What looks alike shares trigrams, and shared trigrams are shared bits; a few may fall on one bit.
         let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
         let mut alike: Vec<(f32, Arc<str>)> = Vec::new();
@@ -389,7 +390,9 @@ impl Index {
             {
                 return;
             }
-            let is_near = known.len().abs_diff(term.len()) <= 2;
+            // Nearly all words of the index come here, so what can't be alike enough is told by its bits alone.
+            let is_near =
+                known.len().abs_diff(term.len()) <= 2 && dice_max(&asked_bits, known_bits) >= likeness_min;
             let spelling = if is_near { dice(&asked, &trigrams(known)) } else { 0.0 };
             let likeness = spelling.max(same_beginning(term, known));
             if likeness >= likeness_min && known != term {
