@@ -28,6 +28,9 @@ pub(crate) const UNDER_WAY_MAX: usize = 128;
 const LISTENING_MAX: usize = 64;
 /// How many bytes may wait for a client that does not read before it is not read either.
 const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many bytes the requests under way may have had as lines before reading stops. A parsed line takes some times its
+/// length, and a cancelled request keeps it until its work has ended.
+const UNDER_WAY_BYTES_MAX: usize = 8 * 1024 * 1024;
 const COMPLAINTS_MAX: usize = 64;
 
 const PARSE_ERROR: i32 = -32700;
@@ -53,7 +56,11 @@ pub(crate) struct Stdio<R, W> {
     /// The room for the next request. It outlives a cancelled `receive` like `line`.
     taken: Option<OwnedSemaphorePermit>,
     unanswered: Arc<Unanswered>,
-    unread: Arc<Unread>,
+    unread: Arc<Backlog>,
+    /// The lines of the requests under way.
+    under_way: Arc<Backlog>,
+    /// How long the line was that is being read, or the share of each message of a batch in it.
+    message_bytes: usize,
     order: Arc<Order>,
     /// Whether the client speaks the one revision that has batches.
     has_batches: bool,
@@ -63,13 +70,14 @@ pub(crate) struct Stdio<R, W> {
 }
 
 /// What an answer takes up while the batch that it belongs to is not complete.
-type Collected = (UnreadLine, Option<Arc<Admission>>);
+type Collected = (BacklogLine, Option<Arc<Admission>>);
 
 /// A request that was let in. Its handler holds it, and so does every thread that works for it, because a client may
 /// be told that a call took too long, or have cancelled it, while the work goes on.
 pub(crate) struct Admission {
     pub(crate) ticket: Option<Arc<Ticket>>,
     _room: OwnedSemaphorePermit,
+    _line: BacklogLine,
 }
 
 /// The requests that have no answer yet.
@@ -101,36 +109,41 @@ impl Unanswered {
     }
 }
 
-/// How many bytes wait until the client reads.
-#[derive(Default)]
-struct Unread {
+/// Lines that are held, by their bytes: answers until the client has read them, requests until their work is done.
+struct Backlog {
     bytes: AtomicUsize,
+    bytes_max: usize,
     fewer: Notify,
 }
 
-impl Unread {
-    fn add(self: &Arc<Self>, bytes: usize) -> UnreadLine {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        UnreadLine { unread: self.clone(), bytes }
+impl Backlog {
+    fn new(bytes_max: usize) -> Arc<Backlog> {
+        Arc::new(Backlog { bytes: AtomicUsize::new(0), bytes_max, fewer: Notify::new() })
     }
 
+    fn add(self: &Arc<Self>, bytes: usize) -> BacklogLine {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        BacklogLine { backlog: self.clone(), bytes }
+    }
+
+    /// Waits until no more is held than may be. One line more than that can be let in.
     async fn room(&self) {
-        while self.bytes.load(Ordering::Relaxed) > UNREAD_BYTES_MAX {
+        while self.bytes.load(Ordering::Relaxed) > self.bytes_max {
             self.fewer.notified().await;
         }
     }
 }
 
-/// A line that waits; dropped when it was written, or when nobody is there to read it.
-struct UnreadLine {
-    unread: Arc<Unread>,
+/// A line that is held; dropped when it was written, when nobody is there to read it, or when its work is done.
+struct BacklogLine {
+    backlog: Arc<Backlog>,
     bytes: usize,
 }
 
-impl Drop for UnreadLine {
+impl Drop for BacklogLine {
     fn drop(&mut self) {
-        self.unread.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.unread.fewer.notify_one();
+        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.backlog.fewer.notify_one();
     }
 }
 
@@ -189,7 +202,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
             room,
             taken: None,
             unanswered: Arc::default(),
-            unread: Arc::default(),
+            unread: Backlog::new(UNREAD_BYTES_MAX),
+            under_way: Backlog::new(UNDER_WAY_BYTES_MAX),
+            message_bytes: 0,
             order: Arc::default(),
             has_batches: false,
             batch: None,
@@ -340,10 +355,11 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // A client that asks and does not read is not read either, so nothing piles up. A batch is read to its end,
-            // since none of its answers goes out before.
+            // A client that asks and does not read, or that asks for more than can be held, is not read either, so nothing
+            // piles up. A batch is read to its end, since none of its answers goes out before.
             if self.batch.is_none() {
                 self.unread.room().await;
+                self.under_way.room().await;
             }
             if self.taken.is_none() {
                 self.taken = self.room.clone().acquire_owned().await.ok();
@@ -363,13 +379,17 @@ where
                     };
                     match line {
                         Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-                        Line::Whole(line) => match parse(&line) {
-                            Ok(Value::Array(messages)) => {
-                                self.begin_batch(messages);
-                                continue;
+                        Line::Whole(line) => {
+                            self.message_bytes = line.len();
+                            match parse(&line) {
+                                Ok(Value::Array(messages)) => {
+                                    self.message_bytes /= messages.len().max(1);
+                                    self.begin_batch(messages);
+                                    continue;
+                                }
+                                parsed => parsed.and_then(read_message),
                             }
-                            parsed => parsed.and_then(read_message),
-                        },
+                        }
                         Line::TooLong { id } => {
                             let message = "the line is longer than 4 MiB";
                             Err(Complaint { id, code: INVALID_REQUEST, message })
@@ -409,7 +429,11 @@ where
                     let room = self.taken.take()?;
                     // The handler runs in a task of its own, and tasks may overtake each other.
                     let ticket = call_kind(&request.request).map(|kind| Arc::new(self.order.arrived(kind)));
-                    let admission = Arc::new(Admission { ticket, _room: room });
+                    let admission = Arc::new(Admission {
+                        ticket,
+                        _room: room,
+                        _line: self.under_way.add(self.message_bytes),
+                    });
                     self.unanswered.add(request.id.clone(), admission.clone());
                     request.request.extensions_mut().insert(admission);
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));
@@ -527,7 +551,44 @@ async fn write_line<W: AsyncWrite + Unpin>(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    /// What a client sends without waiting is read as far as it can be held, and further once something is done.
+    #[test]
+    fn requests_under_way_are_bounded_by_their_bytes() {
+        let ballast = "x".repeat(3 * 1024 * 1024);
+        let line = |id: u32| {
+            let params = json!({"name": "query", "arguments": {}, "_meta": {"ballast": ballast}});
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string() + "\n"
+        };
+        let input: String = (1..=5).map(line).collect();
+        let room = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+        let mut stdio =
+            Stdio::new(input.as_bytes(), tokio::io::sink(), CancellationToken::new(), Arc::default(), room);
+        let mut receive = || {
+            let mut context = Context::from_waker(Waker::noop());
+            match pin!(Transport::<RoleServer>::receive(&mut stdio)).poll(&mut context) {
+                Poll::Ready(message) => message,
+                Poll::Pending => None,
+            }
+        };
+        let settle = |request: &RxJsonRpcMessage<RoleServer>| match request {
+            RxJsonRpcMessage::<RoleServer>::Request(request) => request.id.clone(),
+            _ => panic!("a request"),
+        };
+        let held: Vec<_> = std::iter::from_fn(&mut receive).collect();
+        assert_eq!(held.len(), 3, "the third is the first beyond 8 MiB");
+        for id in held.iter().map(settle).collect::<Vec<_>>() {
+            stdio.unanswered.settle(&id);
+        }
+        drop(held);
+        let mut context = Context::from_waker(Waker::noop());
+        let next = pin!(Transport::<RoleServer>::receive(&mut stdio)).poll(&mut context);
+        assert!(matches!(next, Poll::Ready(Some(_))), "there is room again");
+    }
 
     #[test]
     fn any_line_is_a_message_or_gets_an_error() {
