@@ -22,20 +22,8 @@ use crate::{on_every_core, seed};
 const PAGE: usize = 4096;
 
 fn request(number: usize) -> Request {
-    let entry = NewEntry {
-        scope: ScopeId(1),
-        topic: format!("Topic {number}"),
-        content: format!("content {number}"),
-        context: None,
-        tags: Vec::new(),
-        task_sizes: Vec::new(),
-        source: None,
-        confidence: None,
-        valid_from: None,
-        valid_to: None,
-        pinned: false,
-        follows: None,
-    };
+    let (topic, content) = (format!("Topic {number}"), format!("content {number}"));
+    let entry = NewEntry::new(ScopeId(1), topic, content);
     let (principal, tool) = (kenning_model::Principal::owner("tester", "here").into(), "store".to_owned());
     Request { principal, tool, write: Write::Store(entry), keyed: None }
 }
