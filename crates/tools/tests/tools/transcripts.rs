@@ -14,7 +14,7 @@ use kenning_testkit::transcript::{Call, Player, Transcript};
 use kenning_tools::{Access, Caller, ResultSets, Scratch, definitions, dispatch, find};
 use serde_json::{Map, Value, json};
 
-use crate::patterns;
+use crate::patterns::take_catalogue_in;
 
 /// A minute passes from call to call.
 pub(crate) struct InProcess {
@@ -57,46 +57,68 @@ impl Player for InProcess {
     }
 }
 
+/// Names every transcript once, and makes a test of each, so that a failure says which one it is.
+macro_rules! transcripts {
+    ($($family:ident: $($tool:ident),+;)+) => {
+        const TRANSCRIPTS: &[(&str, &str)] = &[$($((stringify!($family), stringify!($tool))),+),+];
+        $(mod $family {
+            $(#[test]
+            fn $tool() {
+                super::replies_are_as_written(stringify!($family), stringify!($tool));
+            })+
+        })+
+    };
+}
+
+transcripts! {
+    memory: delete, history, query, query_graph, read_rows, relate, store, store_many, undo, update;
+    knowledge: create_namespace, create_scope, delete_knowledge, delete_namespace, delete_scope, get_namespaces, get_task_context, resolve_knowledge_collision, update_knowledge, update_namespace, update_scope, write_knowledge;
+    patterns: get_pattern, search_patterns;
+    kb: expand_excerpt, extract_evidence, read_excerpt, retrieve_evidence, search;
+    graph: children, describe, entities_for_sections, expand, parents, paths, sections_for_entities;
+    legacy: describe_nodes, expand_neighbors, get_entities_for_sections, get_paths_between, get_section_text, get_sections_for_entities, list_children, list_parents, search_sections;
+}
+
 #[test]
 fn every_tool_has_a_transcript_and_every_transcript_a_tool() {
     let tools: BTreeSet<PathBuf> = definitions()
         .iter()
-        .map(|tool| {
-            Path::new("tests")
-                .join(tool.family.as_str())
-                .join(format!("{}.md", tool.name.rsplit('.').next().unwrap_or(tool.name)))
-        })
+        .map(|tool| path_of(tool.family.as_str(), tool.name.rsplit('.').next().unwrap_or(tool.name)))
         .collect();
-    let files: BTreeSet<PathBuf> = transcripts().into_iter().collect();
+    let files: BTreeSet<PathBuf> = files().into_iter().collect();
     assert_eq!(tools, files);
+    let played: BTreeSet<PathBuf> = TRANSCRIPTS.iter().map(|(family, tool)| path_of(family, tool)).collect();
+    assert_eq!(played, files, "a transcript is not in the list above, so nothing plays it");
 }
 
-#[test]
-fn every_reply_is_as_written() {
-    let update = std::env::var_os("UPDATE_EXPECT").is_some();
-    let mut wrong = Vec::new();
-    for path in transcripts() {
-        let transcript = Transcript::read(&path);
-        assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
-        let mut player = InProcess::new();
-        if ["tests/kb", "tests/graph", "tests/legacy"].iter().any(|family| path.starts_with(family)) {
-            take_in(&player.engine, Path::new("tests/kb/documents"));
-        }
-        if path.starts_with("tests/patterns") {
-            patterns::take_catalogue_in(&player.engine);
-        }
-        let played = transcript.play(&mut player);
-        let rewritten = transcript.rewritten(&played);
-        if update {
-            std::fs::write(&path, &rewritten).expect("the transcript can be rewritten");
-        } else if rewritten.trim_end() != std::fs::read_to_string(&path).expect("readable").trim_end() {
-            wrong.push(format!("{}:\n{rewritten}", path.display()));
-        }
-        for (call, played) in transcript.calls.iter().zip(&played) {
-            check_reply(call, &played.reply);
-        }
+fn path_of(family: &str, tool: &str) -> PathBuf {
+    Path::new("tests").join(family).join(format!("{tool}.md"))
+}
+
+fn replies_are_as_written(family: &str, tool: &str) {
+    let path = path_of(family, tool);
+    let transcript = Transcript::read(&path);
+    assert!(!transcript.calls.is_empty(), "{}: no call", path.display());
+    let mut player = InProcess::new();
+    match family {
+        "kb" | "graph" | "legacy" => take_in(&player.engine, Path::new("tests/kb/documents")),
+        "patterns" => take_catalogue_in(&player.engine),
+        _ => {}
     }
-    assert!(wrong.is_empty(), "run with UPDATE_EXPECT=1 and read the difference:\n{}", wrong.join("\n"));
+    let played = transcript.play(&mut player);
+    let rewritten = transcript.rewritten(&played);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &rewritten).expect("the transcript can be rewritten");
+    }
+    let written = std::fs::read_to_string(&path).expect("readable");
+    let shown = path.display();
+    assert!(
+        rewritten.trim_end() == written.trim_end(),
+        "{shown}: run with UPDATE_EXPECT=1 and read the difference:\n{rewritten}"
+    );
+    for (call, played) in transcript.calls.iter().zip(&played) {
+        check_reply(call, &played.reply);
+    }
 }
 
 /// Every reply fits its schema and its budget, and its schema would notice a missing field.
@@ -190,7 +212,7 @@ fn take_in(engine: &Engine, dir: &Path) {
     }
 }
 
-fn transcripts() -> Vec<PathBuf> {
+fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for family in std::fs::read_dir("tests").expect("the tests").flatten() {
         if family.path().is_dir() {
