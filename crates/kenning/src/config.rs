@@ -58,6 +58,8 @@ pub enum Command {
     Rebuild(commands::rebuild::Rebuild),
     /// Allow a project's files to name a scope
     Trust(commands::trust::Trust),
+    /// Make, list and revoke keys for HTTP
+    Token(commands::token::Token),
     /// Show what Kenning is for, on a temporary store
     Demo,
 }

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Some(Command::Restore(restore)) => commands::backup::run_restore(&config, restore),
         Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
         Some(Command::Trust(trust)) => commands::trust::run(&config, trust),
+        Some(Command::Token(token)) => commands::token::run(&config, token),
         Some(Command::Demo) => commands::demo::run(),
         // People paste only the binary's name into their client's configuration.
         None if !std::io::stdin().is_terminal() => {

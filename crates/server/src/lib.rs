@@ -3,6 +3,8 @@
 mod batch;
 pub mod client;
 mod elicitation;
+pub mod http;
+mod listener;
 mod mcp;
 mod oversized;
 mod profiles;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use kenning_engine::{CallKind, Engine};
-use kenning_model::ScopeName;
+use kenning_model::{ScopeName, TxId};
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
     Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch,
@@ -92,6 +92,8 @@ pub(crate) struct Server {
     roots: Roots,
     /// The places of reads that run at the same time.
     reads: Arc<Semaphore>,
+    /// The newest transaction when the client asked to subscribe, where the transport could not note it.
+    asked_to_listen_at: OnceLock<TxId>,
     ended: CancellationToken,
 }
 
@@ -124,7 +126,29 @@ impl Server {
             finder,
             roots,
             reads: Arc::new(Semaphore::new(reads_at_once())),
+            asked_to_listen_at: OnceLock::new(),
             ended,
+        }
+    }
+
+    /// A handler for another session or request of the same principal: what was found for it is shared, what it subscribes
+    /// to is its own.
+    pub(crate) fn sibling(&self) -> Server {
+        Server {
+            engine: self.engine.clone(),
+            options: self.options.clone(),
+            subscribed: Mutex::default(),
+            told: Arc::default(),
+            scratch: self.scratch.clone(),
+            sets: self.sets.clone(),
+            usage: self.usage.clone(),
+            named_scopes: self.named_scopes.clone(),
+            told_no_scope: self.told_no_scope.clone(),
+            finder: self.finder.clone(),
+            roots: Roots::new(self.finder.clone()),
+            reads: self.reads.clone(),
+            asked_to_listen_at: OnceLock::new(),
+            ended: self.ended.clone(),
         }
     }
 
@@ -573,6 +597,10 @@ impl ServerHandler for Server {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // Before the acknowledgement, so that nothing that is committed after it is missed.
+        if let Ok(head) = self.engine.head() {
+            let _ = self.asked_to_listen_at.set(head);
+        }
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
@@ -588,7 +616,9 @@ impl ServerHandler for Server {
         let watcher =
             Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
         let toolsets = self.options.toolsets.clone();
-        subscriptions::listen(watcher, toolsets, subscription, self.ended.clone()).await
+        let started = subscription.request_context().extensions.get::<Started>().map(|started| started.0);
+        let started = started.or(self.asked_to_listen_at.get().copied()).unwrap_or(TxId::EMPTY);
+        subscriptions::listen(watcher, toolsets, subscription, started, self.ended.clone()).await
     }
 
     async fn subscribe(

@@ -10,23 +10,21 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use kenning_tools::ResultSets;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
-const PATH: &str = "/resources";
+use crate::listener::{self, ConnectionLimits};
 
-/// So many connections at once; a viewer needs one or two.
-const CONNECTIONS_MAX: usize = 64;
-/// So long may the head of a request take to arrive, also of the next one on an idle connection.
-const HEADER_MAX: Duration = Duration::from_secs(10);
-/// So long may a connection last. A million rows take a few seconds.
-const CONNECTION_MAX: Duration = Duration::from_secs(120);
-/// The pause after the system has refused a connection.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const PATH: &str = "/resources";
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    // A viewer needs one or two.
+    connections_max: 64,
+    header_max: Duration::from_secs(10),
+    // A million rows take a few seconds.
+    connection_max: Some(Duration::from_secs(120)),
+};
 
 /// A place where rows can be asked for.
 pub struct RowsListener {
@@ -36,8 +34,7 @@ pub struct RowsListener {
 
 impl RowsListener {
     pub async fn bind(address: SocketAddr) -> io::Result<RowsListener> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
+        let (listener, address) = listener::bind(address).await?;
         Ok(RowsListener { listener, address })
     }
 
@@ -53,30 +50,7 @@ impl RowsListener {
         let Ok(Some(rows)) = router else { return };
         let guard = middleware::from_fn_with_state(self.address, only_from_here);
         let app = Router::new().nest(PATH, rows).layer(guard);
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        loop {
-            // Further connections wait in the queue of the system.
-            let Ok(place) = room.clone().acquire_owned().await else { return };
-            let connection = match self.listener.accept().await {
-                Ok((connection, _)) => connection,
-                // There may be no file handles left, and there will be again.
-                Err(error) => {
-                    tracing::warn!("a connection for rows was not taken: {error}");
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                    continue;
-                }
-            };
-            let app = app.clone();
-            tokio::spawn(async move {
-                let served = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEADER_MAX)
-                    .serve_connection(TokioIo::new(connection), TowerToHyperService::new(app));
-                // A client that breaks off is its own affair; one that never ends is cut off.
-                let _ = tokio::time::timeout(CONNECTION_MAX, served).await;
-                drop(place);
-            });
-        }
+        listener::serve(self.listener, app, LIMITS, CancellationToken::new()).await;
     }
 }
 

@@ -76,8 +76,15 @@ type Collected = (BacklogLine, Option<Arc<Admission>>);
 /// be told that a call took too long, or have cancelled it, while the work goes on.
 pub(crate) struct Admission {
     pub(crate) ticket: Option<Arc<Ticket>>,
-    _room: OwnedSemaphorePermit,
-    _line: BacklogLine,
+    /// What the request takes up of this transport's bounds.
+    _held: Option<(OwnedSemaphorePermit, BacklogLine)>,
+}
+
+impl Admission {
+    /// For transports that bound their requests in another way.
+    pub(crate) fn of_ticket(ticket: Arc<Ticket>) -> Admission {
+        Admission { ticket: Some(ticket), _held: None }
+    }
 }
 
 /// The requests that have no answer yet.
@@ -429,11 +436,8 @@ where
                     let room = self.taken.take()?;
                     // The handler runs in a task of its own, and tasks may overtake each other.
                     let ticket = call_kind(&request.request).map(|kind| Arc::new(self.order.arrived(kind)));
-                    let admission = Arc::new(Admission {
-                        ticket,
-                        _room: room,
-                        _line: self.under_way.add(self.message_bytes),
-                    });
+                    let held = Some((room, self.under_way.add(self.message_bytes)));
+                    let admission = Arc::new(Admission { ticket, _held: held });
                     self.unanswered.add(request.id.clone(), admission.clone());
                     request.request.extensions_mut().insert(admission);
                     return Some(RxJsonRpcMessage::<RoleServer>::Request(request));

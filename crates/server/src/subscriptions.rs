@@ -43,13 +43,12 @@ pub(crate) async fn listen(
     watcher: Watcher,
     toolsets: Toolsets,
     subscription: SubscriptionContext,
+    started: TxId,
     ended: CancellationToken,
 ) -> Result<(), ErrorData> {
     let uris = subscription.accepted().resource_subscriptions.clone().unwrap_or_default();
     let watched: Vec<(String, Watched)> =
         uris.into_iter().filter_map(|uri| Watched::parse(&uri).map(|watched| (uri, watched))).collect();
-    let started = subscription.request_context().extensions.get::<Started>().copied();
-    let started = started.map_or(TxId::EMPTY, |started| started.0);
     let mut tools = match subscription.accepted().tools_list_changed {
         Some(true) => Some(ToolList::at(watcher.clone(), toolsets, started).await?),
         _ => None,

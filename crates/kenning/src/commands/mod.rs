@@ -10,6 +10,7 @@ pub mod rebuild;
 pub mod scopes;
 pub mod search;
 pub mod serve;
+pub mod token;
 pub mod trust;
 pub mod undo;
 pub mod verify;

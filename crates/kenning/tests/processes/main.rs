@@ -5,6 +5,7 @@ mod demo;
 mod edge;
 mod elicitation;
 mod hammer;
+mod http;
 mod idempotency;
 mod isolation;
 mod kill;
@@ -34,9 +35,19 @@ fn server(dir: &Path) -> Command {
 
 /// What the developer has set for their own sessions must not reach the tests.
 fn without_settings(command: &mut Command) -> &mut Command {
-    for name in
-        ["DATA_DIR", "SCOPE", "ACTOR", "READ_ONLY", "TOOLSETS", "TOOL_NAMES", "ROWS_LISTEN", "CONTENT", "LOG"]
-    {
+    for name in [
+        "DATA_DIR",
+        "SCOPE",
+        "ACTOR",
+        "READ_ONLY",
+        "TOOLSETS",
+        "TOOL_NAMES",
+        "ROWS_LISTEN",
+        "CONTENT",
+        "LOG",
+        "HTTP",
+        "AUTH",
+    ] {
         command.env_remove(format!("KENNING_{name}"));
     }
     for host in ["CLAUDE", "GEMINI", "CURSOR"] {

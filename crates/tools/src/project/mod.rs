@@ -46,6 +46,10 @@ pub enum NamedBy {
     Flag,
     Environment,
     Namespaces,
+    /// The key with which a remote client calls.
+    Credential,
+    /// Nobody: a remote server has no project, so everything goes where everyone sees it.
+    Server,
 }
 
 impl NamedBy {
@@ -54,6 +58,8 @@ impl NamedBy {
             NamedBy::Flag => "--scope",
             NamedBy::Environment => "KENNING_SCOPE",
             NamedBy::Namespaces => "--namespaces",
+            NamedBy::Credential => "the key",
+            NamedBy::Server => "the server",
         }
     }
 }

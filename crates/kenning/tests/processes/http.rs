@@ -1,0 +1,354 @@
+//! A real server process with `--http`: both protocol eras, keys and what they open, and what is refused.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kenning_presentation::{Block, Reply};
+use kenning_server::client::Era;
+use kenning_testkit::TempStore;
+use kenning_testkit::transcript::{Player, Transcript};
+use serde_json::{Map, Value, json};
+use ureq::http::{Request, Response, StatusCode};
+use ureq::{Agent, Body};
+
+use crate::{server, without_settings};
+
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// A revoked key is useless within a second; the rest is for a busy machine.
+const REVOKED_MAX: Duration = Duration::from_secs(5);
+
+struct HttpServer {
+    child: Child,
+    /// `http://127.0.0.1:PORT`
+    url: String,
+}
+
+impl HttpServer {
+    fn start(dir: &Path, flags: &[&str]) -> HttpServer {
+        let mut command = server(dir);
+        command.args(["--http", "127.0.0.1:0"]).args(flags);
+        let mut child =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
+        let said = BufReader::new(child.stderr.take().expect("piped")).lines().next();
+        let said = said.expect("it says where it is").expect("readable");
+        let url = said.split_whitespace().find(|word| word.starts_with("http://")).expect("an address");
+        HttpServer { url: url.trim_end_matches("/mcp;").to_owned(), child }
+    }
+
+    fn host(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
+        let mut request = Request::get(format!("{}{path}", self.url));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        agent().run(request.body(()).expect("a request")).expect("an answer")
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        // A server that has ended already is what was wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn agent() -> Agent {
+    Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_MAX)).build().new_agent()
+}
+
+/// One client of the server, in its era and with its key.
+struct HttpClient {
+    url: String,
+    era: Era,
+    key: Option<String>,
+    session: Option<String>,
+    next_id: u64,
+}
+
+impl HttpClient {
+    fn connect(server: &HttpServer, era: Era, key: Option<&str>) -> HttpClient {
+        let url = format!("{}/mcp", server.url);
+        let mut client = HttpClient { url, era, key: key.map(str::to_owned), session: None, next_id: 1 };
+        if era == Era::Legacy {
+            let hello = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "http test", "version": "1"},
+            });
+            let answer = client.post(&client.message("initialize", hello), &[]);
+            let session = answer.headers().get("mcp-session-id").expect("a session").to_str().expect("text");
+            client.session = Some(session.to_owned());
+            let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            assert!(client.post(&ready, &[]).status().is_success());
+        }
+        client
+    }
+
+    fn message(&self, method: &str, mut params: Value) -> Value {
+        if self.era == Era::Modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {"name": "http test", "version": "1"},
+            });
+        }
+        json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params})
+    }
+
+    fn post(&self, message: &Value, headers: &[(&str, &str)]) -> Response<Body> {
+        let mut request = Request::post(&self.url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-11-25");
+        }
+        if self.era == Era::Modern {
+            let (method, params) = (&message["method"], &message["params"]);
+            request = request.header("mcp-protocol-version", "2026-07-28");
+            request = request.header("mcp-method", method.as_str().unwrap_or_default());
+            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+                request = request.header("mcp-name", name);
+            }
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        agent().run(request.body(message.to_string()).expect("a request")).expect("an answer")
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let message = self.message(method, params);
+        self.next_id += 1;
+        let mut answer = self.post(&message, &[]);
+        let status = answer.status();
+        let text = answer.body_mut().read_to_string().expect("a body");
+        // An event stream has one JSON message in each line of data, a plain answer is the message.
+        let messages = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+        let mut messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let answer = messages.find(|found| found["id"] == message["id"]);
+        answer.unwrap_or_else(|| panic!("{status}: {text}"))["result"].take()
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+}
+
+fn kenning(dir: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+    command.args(arguments).arg("--data-dir").arg(dir).current_dir(dir);
+    let done = without_settings(&mut command).output().expect("the program runs");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(done.stdout).expect("text").trim().to_owned()
+}
+
+/// A key, and its id.
+fn new_key(dir: &Path, arguments: &[&str]) -> (String, String) {
+    let shown = kenning(dir, &[&["token", "create", "--json"], arguments].concat());
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let text = |field: &str| shown[field].as_str().expect("a text").to_owned();
+    (text("key"), text("id"))
+}
+
+/// One server for all actors, each with a key of their own.
+struct OverHttp {
+    store: TempStore,
+    server: HttpServer,
+    era: Era,
+    clients: HashMap<String, HttpClient>,
+}
+
+impl Player for OverHttp {
+    fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply {
+        let (store, server, era) = (&self.store, &self.server, self.era);
+        let client = self.clients.entry(actor.to_owned()).or_insert_with(|| {
+            let (key, _) = new_key(store.path(), &[actor, "--owner"]);
+            HttpClient::connect(server, era, Some(&key))
+        });
+        let mut result = client.call(tool, Value::Object(arguments));
+        // Sets have an address on HTTP too, which the transcripts were written without.
+        let base = format!(" or {}/resources/", server.url);
+        let text = result["content"][0]["text"].as_str().expect("the first block is text");
+        let text = match text.split_once(&base) {
+            Some((before, after)) => format!("{before}{}", &after[after.find(" (").expect("until when")..]),
+            None => text.to_owned(),
+        };
+        let mut structured = result["structuredContent"].take();
+        if let Some(set) = structured.get_mut("resource").and_then(Value::as_object_mut) {
+            set.shift_remove("url").expect("the address of a set");
+        }
+        Reply {
+            blocks: vec![Block::Text(text)],
+            ask: None,
+            structured,
+            meta: result["_meta"].as_object().cloned().unwrap_or_default(),
+            is_error: result["isError"] == true,
+        }
+    }
+}
+
+#[test]
+fn a_server_on_http_replies_as_the_transcripts_say() {
+    let folder = Path::new("../tools/tests/memory");
+    for (name, era) in [("undo", Era::Legacy), ("relate", Era::Modern), ("history", Era::Modern)] {
+        let transcript = Transcript::read(&folder.join(format!("{name}.md")));
+        let store = TempStore::new();
+        let server = HttpServer::start(store.path(), &["--auth", "keys"]);
+        let mut player = OverHttp { store, server, era, clients: HashMap::new() };
+        for (call, played) in transcript.calls.iter().zip(transcript.play(&mut player)) {
+            let (line, shown, expected) = (&call.line, &played.shown, &call.expected);
+            assert!(played.is_like(call), "{name}: {line}\n{shown}\nbut expected\n{expected}");
+        }
+    }
+}
+
+#[test]
+fn without_a_good_key_nothing_is_done() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (key, _) = new_key(dir, &["alice", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    let mut alice = HttpClient::connect(&server, Era::Modern, Some(&key));
+    alice.call("store", json!({"topic": "secret", "content": "The vault is open."}));
+    let nobody = HttpClient { key: None, ..HttpClient::connect(&server, Era::Modern, Some(&key)) };
+    let write = nobody.message(
+        "tools/call",
+        json!({"name": "store", "arguments": {"topic": "forged", "content": "by nobody"}}),
+    );
+    let basic = format!("Basic {key}");
+    let (cut, other) =
+        (format!("Bearer {}", &key[..key.len() - 1]), format!("Bearer {}x", &key[..key.len() - 1]));
+    let long = format!("Bearer {}", "k".repeat(9000));
+    for (header, challenge) in [
+        (None, "Bearer"),
+        (Some("Bearer"), "Bearer error=\"invalid_token\""),
+        (Some("Bearer "), "Bearer error=\"invalid_token\""),
+        (Some(&*basic), "Bearer error=\"invalid_token\""),
+        (Some(&*cut), "Bearer error=\"invalid_token\""),
+        (Some(&*other), "Bearer error=\"invalid_token\""),
+        (Some(&*long), "Bearer error=\"invalid_token\""),
+    ] {
+        let headers: Vec<(&str, &str)> = header.iter().map(|value| ("authorization", *value)).collect();
+        let answer = nobody.post(&write, &headers);
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{header:?}");
+        assert_eq!(answer.headers()["www-authenticate"], challenge, "{header:?}");
+        assert_eq!(
+            server.get("/resources/x/rows", &headers).status(),
+            StatusCode::UNAUTHORIZED,
+            "{header:?}"
+        );
+    }
+    let bearer = format!("Bearer {key}");
+    let twice = nobody.post(&write, &[("authorization", &bearer), ("authorization", &bearer)]);
+    assert_eq!(twice.status(), StatusCode::BAD_REQUEST);
+    let in_query = HttpClient { url: format!("{}?access_token={key}", nobody.url), ..nobody };
+    assert_eq!(in_query.post(&write, &[]).status(), StatusCode::UNAUTHORIZED);
+    let found = alice.call("query", json!({}));
+    assert_eq!(found["structuredContent"]["total_count"], 1, "one write was let in: {found}");
+}
+
+#[test]
+fn pages_and_other_names_are_refused_before_anything_is_done() {
+    let store = TempStore::new();
+    let server = HttpServer::start(store.path(), &[]);
+    let client = HttpClient::connect(&server, Era::Modern, None);
+    let list = client.message("tools/list", json!({}));
+    assert_eq!(client.post(&list, &[]).status(), StatusCode::OK);
+    let port = server.host().rsplit(':').next().expect("a port").to_owned();
+    assert_eq!(client.post(&list, &[("host", &format!("localhost:{port}"))]).status(), StatusCode::OK);
+    for headers in [
+        [("host", "evil.example")],
+        [("origin", "http://evil.example")],
+        [("origin", "null")],
+        [("origin", &*server.url)],
+    ] {
+        assert_eq!(client.post(&list, &headers).status(), StatusCode::FORBIDDEN, "{headers:?}");
+        assert_eq!(server.get("/resources/x/rows", &headers).status(), StatusCode::FORBIDDEN, "{headers:?}");
+    }
+    assert_eq!(server.get("/healthz", &[]).status(), StatusCode::OK);
+    assert_eq!(server.get("/readyz", &[]).status(), StatusCode::OK);
+}
+
+#[test]
+fn a_key_reaches_its_namespaces_alone_and_its_session_serves_no_other() {
+    let store = TempStore::new();
+    let dir = store.path();
+    for name in ["acme", "other"] {
+        kenning(dir, &["call", "create_namespace", &json!({"name": name, "description": name}).to_string()]);
+    }
+    let (owner, _) = new_key(dir, &["owner", "--owner"]);
+    let (reader, _) = new_key(dir, &["reader", "--namespaces", "acme=read"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    let mut owner = HttpClient::connect(&server, Era::Legacy, Some(&owner));
+    for namespace in ["acme", "other"] {
+        let scope = format!("{namespace}:default");
+        owner.call("store", json!({"topic": "deploys", "content": namespace, "scope": scope}));
+    }
+    let mut reader = HttpClient::connect(&server, Era::Legacy, Some(&reader));
+    let found = reader.call("query", json!({"content": "deploys"}));
+    assert_eq!(found["structuredContent"]["total_count"], 1, "{found}");
+    assert_eq!(found["structuredContent"]["items"][0]["content"], "acme");
+    let foreign = reader.call("query", json!({"content": "deploys", "scope": "other:default"}));
+    assert_eq!(foreign["structuredContent"]["error"]["code"], "NOT_FOUND", "{foreign}");
+    let written = reader.call("store", json!({"topic": "x", "content": "y"}));
+    assert_eq!(written["structuredContent"]["error"]["code"], "PERMISSION_DENIED", "{written}");
+    let borrowed = HttpClient { session: owner.session.clone(), ..reader };
+    let list = borrowed.message("tools/list", json!({}));
+    assert_eq!(borrowed.post(&list, &[]).status(), StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn a_revoked_key_ends_with_its_open_subscription() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (listening, id) = new_key(dir, &["listener", "--owner"]);
+    let (writing, _) = new_key(dir, &["writer", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    let listener = HttpClient::connect(&server, Era::Modern, Some(&listening));
+    let mut writer = HttpClient::connect(&server, Era::Modern, Some(&writing));
+    let listen = json!({"notifications": {"resourceSubscriptions": ["knowledge://entries"]}});
+    let stream = listener.post(&listener.message("subscriptions/listen", listen), &[]);
+    assert_eq!(stream.status(), StatusCode::OK);
+    let mut lines = BufReader::new(stream.into_body().into_reader()).lines().map_while(Result::ok);
+    let mut next = || lines.find(|line| line.starts_with("data:") && line.len() > 6);
+    assert!(next().expect("an acknowledgement").contains("acknowledged"));
+    writer.call("store", json!({"topic": "news", "content": "told"}));
+    let told = next().expect("a notice");
+    assert!(told.contains("io.kenning/change") && told.contains("\"tx_id\":1"), "{told}");
+    kenning(dir, &["token", "revoke", &id]);
+    let since = Instant::now();
+    while next().is_some() {
+        assert!(since.elapsed() < REVOKED_MAX, "the stream goes on");
+    }
+    assert!(since.elapsed() < REVOKED_MAX, "{:?}", since.elapsed());
+    let list = listener.message("tools/list", json!({}));
+    assert_eq!(listener.post(&list, &[]).status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(writer.call("query", json!({}))["structuredContent"]["total_count"], 1);
+}
+
+#[test]
+fn a_port_for_other_machines_needs_keys_and_tls() {
+    let store = TempStore::new();
+    for (flags, reason) in [
+        (&["--http", "0.0.0.0:0"][..], "kenning token create"),
+        (&["--http", "0.0.0.0:0", "--auth", "none"][..], "loopback"),
+        (&["--http", "0.0.0.0:0", "--auth", "keys"][..], "--behind-proxy"),
+        (&["--auth", "keys"][..], "--http"),
+    ] {
+        let done = server(store.path()).args(flags).stdin(Stdio::null()).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{flags:?}: {said}");
+        assert!(said.contains(reason), "{flags:?}: {said}");
+    }
+}
