@@ -82,7 +82,7 @@ pub(crate) struct Server {
     /// What was found for the client and may be read piece by piece.
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
-    usage: Arc<Usage>,
+    pub(crate) usage: Arc<Usage>,
     /// The scopes that the client has named in its calls.
     named_scopes: Arc<NamedScopes>,
     /// Whether a reply has said that no scope is configured.

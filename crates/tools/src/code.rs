@@ -16,21 +16,25 @@ pub enum Code {
     ReadOnly,
     ScopeViolation,
     PermissionDenied,
+    Unauthenticated,
     BudgetExceeded,
+    RateLimited,
     Timeout,
     BackendUnavailable,
     InternalError,
 }
 
 impl Code {
-    pub const ALL: [Code; 10] = [
+    pub const ALL: [Code; 12] = [
         Code::InvalidArgument,
         Code::NotFound,
         Code::Conflict,
         Code::ReadOnly,
         Code::ScopeViolation,
         Code::PermissionDenied,
+        Code::Unauthenticated,
         Code::BudgetExceeded,
+        Code::RateLimited,
         Code::Timeout,
         Code::BackendUnavailable,
         Code::InternalError,
@@ -44,7 +48,9 @@ impl Code {
             Code::ReadOnly => "READ_ONLY",
             Code::ScopeViolation => "SCOPE_VIOLATION",
             Code::PermissionDenied => "PERMISSION_DENIED",
+            Code::Unauthenticated => "UNAUTHENTICATED",
             Code::BudgetExceeded => "BUDGET_EXCEEDED",
+            Code::RateLimited => "RATE_LIMITED",
             Code::Timeout => "TIMEOUT",
             Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
             Code::InternalError => "INTERNAL_ERROR",
@@ -52,7 +58,7 @@ impl Code {
     }
 
     pub fn retryable(self) -> bool {
-        matches!(self, Code::Timeout | Code::BackendUnavailable)
+        matches!(self, Code::RateLimited | Code::Timeout | Code::BackendUnavailable)
     }
 
     /// What a model is to do about it, as the text says.
@@ -63,8 +69,10 @@ impl Code {
             | Code::Conflict
             | Code::ScopeViolation
             | Code::BudgetExceeded => "fix the arguments and call again",
-            Code::Timeout | Code::BackendUnavailable => "retry",
-            Code::ReadOnly | Code::PermissionDenied | Code::InternalError => "do not retry",
+            Code::RateLimited | Code::Timeout | Code::BackendUnavailable => "retry",
+            Code::ReadOnly | Code::PermissionDenied | Code::Unauthenticated | Code::InternalError => {
+                "do not retry"
+            }
         }
     }
 
@@ -72,7 +80,8 @@ impl Code {
     pub fn in_documents(self) -> Code {
         match self {
             Code::Conflict | Code::ReadOnly | Code::NotFound => Code::InvalidArgument,
-            Code::PermissionDenied => Code::ScopeViolation,
+            Code::PermissionDenied | Code::Unauthenticated => Code::ScopeViolation,
+            Code::RateLimited => Code::BudgetExceeded,
             code => code,
         }
     }
@@ -86,8 +95,8 @@ impl Code {
             | Code::ScopeViolation
             | Code::BudgetExceeded => "CLIENT_ERROR",
             Code::NotFound => "NOT_FOUND",
-            Code::PermissionDenied => "AUTHENTICATION_ERROR",
-            Code::Timeout | Code::BackendUnavailable => "NETWORK_ERROR",
+            Code::PermissionDenied | Code::Unauthenticated => "AUTHENTICATION_ERROR",
+            Code::RateLimited | Code::Timeout | Code::BackendUnavailable => "NETWORK_ERROR",
             Code::InternalError => "SERVER_ERROR",
         }
     }
@@ -104,6 +113,8 @@ impl Code {
             Code::ReadOnly => "The server was started with `--read-only`.",
             Code::PermissionDenied => "The caller, or the store's own protection, does not allow it.",
             Code::BudgetExceeded => "The answer would take more looking than a call may do; ask for less.",
+            Code::Unauthenticated => "The request has no credential that holds, over HTTP.",
+            Code::RateLimited => "The credential makes too many requests; wait a moment.",
             Code::Timeout => "The call took too long; a write may still have been applied.",
             Code::BackendUnavailable => "The disk or the database does not answer right now.",
             Code::InternalError => "A defect of Kenning, or a damaged store (`kenning verify` tells).",

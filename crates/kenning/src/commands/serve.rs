@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -59,6 +60,9 @@ pub struct Http {
     /// Where clients reach the server if not at its own address: https://kenning.example
     #[arg(long, env = "KENNING_PUBLIC_URL", value_name = "URL", requires = "address")]
     public_url: Option<String>,
+    /// How many requests each key may make in a second; twice as many at once [default: 100]
+    #[arg(long, env = "KENNING_REQUESTS_PER_SECOND", value_name = "NUMBER", requires = "address")]
+    requests_per_second: Option<NonZeroU32>,
     /// Listen beyond this machine without TLS, because a proxy before the server has it
     #[arg(long, env = "KENNING_BEHIND_PROXY", requires = "address", value_parser = FalseyValueParser::new())]
     behind_proxy: bool,
@@ -71,6 +75,9 @@ enum Auth {
     /// A key that `kenning token create` has made, as `Authorization: Bearer KEY`
     Keys,
 }
+
+/// An agent that works in parallel makes some ten calls in a second.
+const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
 
 impl Http {
     /// What of it is safe, or why it is not.
@@ -105,6 +112,7 @@ impl Http {
             authentication,
             allowed_hosts: self.allowed_hosts.clone(),
             allowed_origins: self.allowed_origins.clone(),
+            requests_per_second: self.requests_per_second.unwrap_or(REQUESTS_PER_SECOND),
             public_url: self.public_url.clone(),
         })
     }

@@ -267,11 +267,12 @@ fn pages_and_other_names_are_refused_before_anything_is_done() {
     assert_eq!(client.post(&list, &[]).status(), StatusCode::OK);
     let port = server.host().rsplit(':').next().expect("a port").to_owned();
     assert_eq!(client.post(&list, &[("host", &format!("localhost:{port}"))]).status(), StatusCode::OK);
+    assert_eq!(client.post(&list, &[("origin", &server.url)]).status(), StatusCode::OK);
     for headers in [
         [("host", "evil.example")],
         [("origin", "http://evil.example")],
         [("origin", "null")],
-        [("origin", &*server.url)],
+        [("origin", "https://localhost")],
     ] {
         assert_eq!(client.post(&list, &headers).status(), StatusCode::FORBIDDEN, "{headers:?}");
         assert_eq!(server.get("/resources/x/rows", &headers).status(), StatusCode::FORBIDDEN, "{headers:?}");
@@ -351,4 +352,52 @@ fn a_port_for_other_machines_needs_keys_and_tls() {
         assert_eq!(done.status.code(), Some(2), "{flags:?}: {said}");
         assert!(said.contains(reason), "{flags:?}: {said}");
     }
+}
+
+#[test]
+fn a_key_that_asks_too_often_waits_and_others_do_not() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (greedy, _) = new_key(dir, &["greedy", "--owner"]);
+    let (patient, _) = new_key(dir, &["patient", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys", "--requests-per-second", "2"]);
+    let greedy = HttpClient::connect(&server, Era::Modern, Some(&greedy));
+    let list = greedy.message("tools/list", json!({}));
+    let mut answers: Vec<Response<Body>> = (0..12).map(|_| greedy.post(&list, &[])).collect();
+    let is_refused = |answer: &&mut Response<Body>| answer.status() == StatusCode::TOO_MANY_REQUESTS;
+    let refused = answers.iter_mut().find(is_refused).expect("twelve at once are too many");
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let body = refused.body_mut().read_to_string().expect("text");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((&body["error"]["code"], &body["error"]["retryable"]), (&json!("RATE_LIMITED"), &json!(true)));
+    let patient = HttpClient::connect(&server, Era::Modern, Some(&patient));
+    assert_eq!(patient.post(&list, &[]).status(), StatusCode::OK);
+}
+
+#[test]
+fn metrics_are_for_the_owner_and_never_fall() {
+    let store = TempStore::new();
+    let dir = store.path();
+    kenning(dir, &["call", "create_namespace", r#"{"name": "acme", "description": "ACME"}"#]);
+    let (owner, _) = new_key(dir, &["owner", "--owner"]);
+    let (admin, id) = new_key(dir, &["admin", "--namespaces", "acme"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    HttpClient::connect(&server, Era::Modern, Some(&admin)).call("query", json!({}));
+    let page = |key: &str| {
+        let mut page = server.get("/metrics", &[("authorization", &format!("Bearer {key}"))]);
+        (page.status(), page.body_mut().read_to_string().expect("text"))
+    };
+    assert_eq!(page(&admin).0, StatusCode::FORBIDDEN);
+    assert_eq!(server.get("/metrics", &[]).status(), StatusCode::UNAUTHORIZED);
+    let calls = "kenning_tool_calls_total{tool=\"query\"} 1";
+    assert!(page(&owner).1.contains(calls), "{}", page(&owner).1);
+    kenning(dir, &["token", "revoke", &id]);
+    let since = Instant::now();
+    while !page(&owner).1.contains("kenning_credentials_open 1") {
+        assert!(since.elapsed() < REVOKED_MAX, "the revoked key still counts as open");
+    }
+    let text = page(&owner).1;
+    assert!(
+        text.contains(calls) && text.contains("kenning_http_requests_total{path=\"/mcp\",status=\"200\"}")
+    );
 }

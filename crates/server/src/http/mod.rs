@@ -5,23 +5,29 @@
 
 mod guard;
 pub mod keys;
+mod metrics;
 mod sessions;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use kenning_engine::Engine;
 use kenning_model::ScopeName;
+use kenning_presentation::Format;
 use kenning_tools::project::{NamedBy, ProjectSettings};
+use kenning_tools::{Code, Family, Stop, Usage};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,6 +36,7 @@ use tower::ServiceExt;
 
 use self::guard::AllowedNames;
 use self::keys::{Key, Keys};
+use self::metrics::Metrics;
 use self::sessions::Sessions;
 use crate::listener::{self, ConnectionLimits};
 use crate::{Options, mcp, rows};
@@ -49,6 +56,8 @@ const SESSION_IDLE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
 const RESPONSE_MAX: Duration = Duration::from_secs(60);
 /// How often the server looks whether keys were revoked or have expired.
 const LOOK_AT_KEYS: Duration = Duration::from_millis(500);
+/// A key that was silent for a while may make the requests of so many seconds at once.
+const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
 /// What a client waits before it tries again when it has too many requests under way.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
@@ -65,6 +74,8 @@ pub struct HttpOptions {
     pub allowed_hosts: Vec<String>,
     /// Pages that may address the server, as `https://host`. None are allowed by default.
     pub allowed_origins: Vec<String>,
+    /// How many requests each key may make in a second, on average; twice as many at once.
+    pub requests_per_second: NonZeroU32,
     /// Where clients reach the server if that is not its own address; the addresses of result sets begin with it.
     pub public_url: Option<String>,
 }
@@ -103,13 +114,17 @@ pub async fn serve_http(
         options,
         authentication: http.authentication,
         base_url,
+        requests_per_second: http.requests_per_second,
         services: Mutex::default(),
+        metrics: Metrics::new(),
         stop: stop.clone(),
     });
     let guarded = Router::new()
         .route("/mcp", any(mcp_request))
+        .route("/metrics", get(metrics_page))
         .nest_service(rows::PATH, any(rows_request).with_state(gate.clone()))
-        .layer(axum::middleware::from_fn_with_state(names, guard::check));
+        .layer(axum::middleware::from_fn_with_state(names, guard::check))
+        .layer(axum::middleware::from_fn_with_state(gate.clone(), counted));
     let app = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
@@ -120,12 +135,15 @@ pub async fn serve_http(
     watched.abort();
 }
 
+/// On loopback the server has two names of its own, and pages that it serves itself may address it.
 fn allowed_names(address: SocketAddr, http: &HttpOptions) -> AllowedNames {
-    let mut hosts = http.allowed_hosts.clone();
+    let (mut hosts, mut origins) = (http.allowed_hosts.clone(), http.allowed_origins.clone());
     if address.ip().is_loopback() {
-        hosts.extend([address.to_string(), format!("localhost:{}", address.port())]);
+        let own = [address.to_string(), format!("localhost:{}", address.port())];
+        origins.extend(own.iter().map(|host| format!("http://{host}")));
+        hosts.extend(own);
     }
-    AllowedNames { hosts, origins: http.allowed_origins.clone() }
+    AllowedNames { hosts, origins }
 }
 
 /// Decides who calls, and has a service for everybody who may.
@@ -135,6 +153,8 @@ struct Gate {
     authentication: Authentication,
     /// What the addresses of result sets begin with.
     base_url: String,
+    requests_per_second: NonZeroU32,
+    metrics: Metrics,
     /// By the principal's subject.
     services: Mutex<HashMap<String, Arc<PrincipalService>>>,
     stop: CancellationToken,
@@ -145,7 +165,11 @@ struct PrincipalService {
     key: Option<Key>,
     mcp: StreamableHttpService<mcp::Server, Sessions>,
     rows: Option<Router>,
+    usage: Arc<Usage>,
+    /// Places for the requests that are under way.
     room: Arc<Semaphore>,
+    /// How many requests may begin; none where there is no authentication, since nobody can be told from anybody there.
+    rate: Option<DefaultDirectRateLimiter>,
     /// Cancelled when the key no longer holds: every session and stream of the service ends.
     ended: CancellationToken,
 }
@@ -153,6 +177,9 @@ struct PrincipalService {
 impl PrincipalService {
     /// A place for one more request of this credential.
     fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        if let Some(rate) = &self.rate {
+            rate.check().map_err(|_| Refusal::TooManyRequests)?;
+        }
         self.room.clone().try_acquire_owned().map_err(|_| Refusal::TooManyRequests)
     }
 }
@@ -201,14 +228,18 @@ impl Gate {
         let ended = self.stop.child_token();
         let rows_url = Some(self.base_url.clone());
         let server = mcp::Server::new(self.engine.clone(), options, rows_url, ended.clone());
-        let rows = server.sets.router();
+        let (rows, usage) = (server.sets.router(), server.usage.clone());
         // Host and Origin were checked before, for every path.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
             .with_cancellation_token(ended.clone());
         let mcp = StreamableHttpService::new(move || Ok(server.sibling()), Arc::new(Sessions::new()), config);
-        PrincipalService { key, mcp, rows, room: Arc::new(Semaphore::new(REQUESTS_MAX)), ended }
+        let burst = self.requests_per_second.saturating_mul(BURST_SECONDS);
+        let quota = Quota::per_second(self.requests_per_second).allow_burst(burst);
+        let rate = key.as_ref().map(|_| RateLimiter::direct(quota));
+        let room = Arc::new(Semaphore::new(REQUESTS_MAX));
+        PrincipalService { key, mcp, rows, usage, room, rate, ended }
     }
 
     fn services(&self) -> MutexGuard<'_, HashMap<String, Arc<PrincipalService>>> {
@@ -250,6 +281,27 @@ async fn rows_request(State(gate): State<Arc<Gate>>, request: Request) -> Result
     Ok(response.map(|body| Body::new(HeldBody { body, _place: place })))
 }
 
+/// For the owner alone: what is called how often says something about everybody's work.
+async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
+    let service = gate.service(request.headers()).await?;
+    if service.key.as_ref().is_some_and(|key| key.rights().is_some()) {
+        return Ok((StatusCode::FORBIDDEN, "metrics are for the owner's keys").into_response());
+    }
+    let open: Vec<_> = gate.services().values().map(|service| service.usage.counted()).collect();
+    let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
+    Ok((content_type, gate.metrics.page(&open)).into_response())
+}
+
+async fn counted(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    // Only paths of the server itself are labels, since anybody can ask for any other.
+    let paths = ["/mcp", "/metrics", rows::PATH];
+    let path = paths.into_iter().find(|path| request.uri().path().starts_with(path)).unwrap_or("other");
+    let since = Instant::now();
+    let response = next.run(request).await;
+    gate.metrics.count(path, response.status().as_u16(), since.elapsed());
+    response
+}
+
 /// Whether calls can be answered: the store can be read.
 async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     let engine = gate.engine.clone();
@@ -284,13 +336,18 @@ impl IntoResponse for Refusal {
             Refusal::KeysUnreadable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
             Refusal::TooManyRequests => {
                 let later = [(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))];
-                let text = "this credential has too many requests under way";
-                (StatusCode::TOO_MANY_REQUESTS, later, text).into_response()
+                let text = "this key makes too many requests, or has too many under way; wait a moment";
+                (StatusCode::TOO_MANY_REQUESTS, later, error_body(Code::RateLimited, text)).into_response()
             }
             Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT.into_response(),
             Refusal::Failed => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     }
+}
+
+/// The error as a tool would reply it.
+fn error_body(code: Code, text: &str) -> String {
+    Stop::new(code, text).reply_of(Family::Memory, Format::default()).structured.to_string()
 }
 
 /// Ends the services of keys that no longer hold.
@@ -305,6 +362,7 @@ async fn end_revoked(gate: Arc<Gate>) {
             let holds = service.key.as_ref().is_none_or(|key| live.contains(key) && key.is_live(now));
             if !holds {
                 service.ended.cancel();
+                gate.metrics.retire(&service.usage.counted());
             }
             holds
         });
