@@ -136,15 +136,21 @@ impl Table {
         if blocks > 1 { ROW * blocks } else { 0 }
     }
 
-    /// `bytes` is the table, and `whole` how long the blocks are together.
-    pub(crate) fn decode(bytes: &[u8], many: usize, whole: u32) -> Table {
+    /// `bytes` is the table, and `whole` how long the blocks are together. Each block ends behind the one before it and
+    /// within `whole`, so whoever reads blocks can rely on their places.
+    pub(crate) fn decode(bytes: &[u8], many: usize, whole: u32) -> Result<Table, Error> {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
         let mut rows: Vec<(u32, u32)> =
             bytes.chunks_exact(ROW).map(|row| (number(&row[..4]), number(&row[4..]))).collect();
         if rows.is_empty() {
             rows.push((u32::MAX, whole));
         }
-        Table { rows, many }
+        let is_ascending = rows.array_windows().all(|[row, next]| row.0 < next.0 && row.1 <= next.1);
+        let is_within = rows.last().is_some_and(|(_, end)| *end <= whole);
+        if rows.len() != many.div_ceil(BLOCK).max(1) || !is_ascending || !is_within {
+            return Err(damaged("the table of a list does not fit its blocks"));
+        }
+        Ok(Table { rows, many })
     }
 
     /// The blocks that may have a text of the stretch.
@@ -180,6 +186,9 @@ impl Table {
             match many == BLOCK {
                 true => {
                     let (bits, rest) = own.split_first().ok_or_else(short)?;
+                    if u32::from(*bits) > u32::BITS {
+                        return Err(damaged("a list with texts of too many bits"));
+                    }
                     let size = BitPacker4x::compressed_block_size(*bits);
                     let (packed, rest) = rest.split_at_checked(size).ok_or_else(short)?;
                     let before = if block == 0 { 0 } else { self.rows[block - 1].0 };
@@ -197,6 +206,13 @@ impl Table {
             let (frequencies, rest) = own.split_at_checked(2 * many).ok_or_else(short)?;
             let frequencies = frequencies.as_chunks::<2>().0;
             let (link_counts, links) = rest.split_at_checked(many).ok_or_else(short)?;
+            if 2 * sum(link_counts) > links.len() {
+                return Err(short());
+            }
+            // Callers look for the texts of a stretch by halving.
+            if !docs[..many].is_sorted() {
+                return Err(damaged("the texts of a list are not in order"));
+            }
             each(Block { docs: &docs[..many], frequencies, link_counts, links });
         }
         Ok(())
@@ -262,7 +278,7 @@ mod tests {
             let mut bytes = Vec::new();
             list.encode(&mut bytes);
             let (table, blocks) = bytes.split_at(Table::bytes(many));
-            let table = Table::decode(table, many, blocks.len() as u32);
+            let table = Table::decode(table, many, blocks.len() as u32).expect("readable");
             for stretch in [0..3 * many as u32, 0..1, 380..385, 381..382, 2990..5000, 5..5] {
                 let (wanted, mut found) = (table.blocks(&stretch), Vec::new());
                 let span = table.span(&wanted);
@@ -291,5 +307,57 @@ mod tests {
         }
         let most = Frequency::new(9, 40, 5);
         assert_eq!((most.title(), most.body(), most.neighbour()), (7, 31, 5));
+    }
+
+    /// Lists of one block, of several, and of several with a short one at the end, as they lie on the disk. A number in
+    /// front says how many texts each has.
+    #[test]
+    fn any_postings_are_read_or_refused() {
+        let examples = [3, 128, 300].map(|many| {
+            let mut list = Postings::default();
+            for number in 0..many {
+                let links = [number as u8; 6];
+                list.push(number * 5, Frequency::new(1, 2, 0), &links[..2 * (number as usize % 4)]);
+            }
+            let mut bytes = (many as u16).to_le_bytes().to_vec();
+            list.encode(&mut bytes);
+            bytes
+        });
+        for example in &examples {
+            let many = usize::from(u16::from_le_bytes([example[0], example[1]]));
+            assert_eq!(read_all(example).map(|docs| docs.len()).ok(), Some(many), "the example is good");
+        }
+        kenning_testkit::fuzz::run("postings", &examples, |input| {
+            if let Ok(docs) = read_all(input) {
+                assert!(docs.is_sorted(), "callers rely on the order of the texts");
+            }
+        });
+    }
+
+    /// Reads a list as a segment does: the whole of it, then single blocks with and without links.
+    fn read_all(bytes: &[u8]) -> Result<Vec<u32>, Error> {
+        let short = || damaged("no list");
+        let (many, bytes) = bytes.split_first_chunk().ok_or_else(short)?;
+        let many = usize::from(u16::from_le_bytes(*many));
+        let (table, blocks) = bytes.split_at_checked(Table::bytes(many)).ok_or_else(short)?;
+        let table = Table::decode(table, many, blocks.len() as u32)?;
+        let read = |stretch: Range<u32>, with_links: bool| {
+            let (wanted, mut found) = (table.blocks(&stretch), Vec::new());
+            let span = table.span(&wanted);
+            let bytes = &blocks[span.start as usize..span.end as usize];
+            let mut each = |block: Block<'_>| {
+                let start = block.docs.partition_point(|doc| *doc < stretch.start);
+                let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
+                block.each(start..end, with_links, &mut |doc, _, links| {
+                    count_links(links, 7);
+                    found.push(doc - stretch.start);
+                });
+            };
+            table.each_block(wanted, bytes, &mut each).map(|()| found)
+        };
+        for start in [0, 630, 1_400] {
+            read(start..start + 40, false)?;
+        }
+        read(0..u32::MAX, true)
     }
 }

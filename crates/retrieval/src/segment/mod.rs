@@ -326,7 +326,7 @@ impl Part for Open {
         if entry.size <= SMALL_LIST {
             return segment.file.read(from..from + u64::from(entry.size), |bytes| {
                 let (table, blocks) = bytes.split_at(table_bytes as usize);
-                let table = Table::decode(table, many, blocks_bytes);
+                let table = Table::decode(table, many, blocks_bytes)?;
                 for wanted in wanted_blocks(&table, within, 0) {
                     let span = table.span(&wanted);
                     table.each_block(wanted, &blocks[span.start as usize..span.end as usize], &mut each)?;
@@ -335,7 +335,8 @@ impl Part for Open {
             })?;
         }
         let blocks_at = from + u64::from(table_bytes);
-        let table = segment.file.read(from..blocks_at, |table| Table::decode(table, many, blocks_bytes))?;
+        let table =
+            segment.file.read(from..blocks_at, |table| Table::decode(table, many, blocks_bytes))??;
         for wanted in wanted_blocks(&table, within, GAP) {
             let span = table.span(&wanted);
             let range = blocks_at + u64::from(span.start)..blocks_at + u64::from(span.end);
