@@ -5,9 +5,9 @@ use std::io::Write;
 
 use kenning_retrieval::{embed, lex};
 
-/// Words that are less alike are not related: fitted on labelled sets, where anything from .35 to .55 does as well.
+/// Words with a lower cosine are not related. Fitted on labelled sets, where anything from .35 to .55 does as well.
 const COSINE_MIN: f32 = 0.50;
-/// So many are kept of each word; a question uses the first eight that occur in what it may see.
+/// How many related words are kept of each word. A question uses the first eight that are in its sight.
 const KEPT: usize = 24;
 
 struct Word {

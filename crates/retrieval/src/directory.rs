@@ -1,9 +1,9 @@
-//! The directory of an index: its segments, and a manifest that names them and the last transaction they tell of.
+//! The directory of an index: its segments, and a manifest that names them and the last transaction that they cover.
 //!
-//! Many processes read it, one at a time writes. A segment is written whole before the manifest names it and removed
-//! only when the manifest no longer does, and a new manifest takes the place of the old one in one step. So whoever
-//! dies at whatever moment leaves a directory that is right; and one that is not right says so when it is read, and is
-//! built again from the log.
+//! Many processes read the directory and one at a time writes to it. A segment is complete on the disk before the
+//! manifest names it, it is removed only after the manifest no longer names it, and a rename replaces the manifest in
+//! one step. So a process that dies at any moment leaves a directory that can be read. Checksums find damage of other
+//! kinds, and the index is then built again from the log.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -20,17 +20,18 @@ use crate::index::{Index, Known};
 use crate::memory::Memory;
 use crate::pages::{Pages, PagesWriter};
 use crate::part::Place;
-use crate::segment::{Segment, Source, Span, TextOf, write};
+use crate::segment::{Segment, Source, Span, TextLookup, write};
 
-/// Goes up with every change of what is written, the cutting of words included: an index of another format is none.
+/// Goes up with every change of the files or of the tokenizer. An index of another format is not read but built again.
 const FORMAT: u64 = 7;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
-/// So many segments of about the same size become one.
+/// A merge makes one segment of this many neighbours of about the same size.
 const MERGED: usize = 4;
-/// About the same size: within this factor.
+/// Sizes within this factor of each other are in one tier.
 const TIER: u64 = 4;
-/// A reader that finds a segment gone reads the manifest again; more often than this it can't be a coincidence.
+/// How often a reader that finds a segment gone reads the manifest again. Merges are rare, so a segment that is gone
+/// every time means damage.
 const TRIES: usize = 20;
 
 pub struct Directory {
@@ -38,13 +39,13 @@ pub struct Directory {
     embedder: Arc<Embedder>,
 }
 
-/// How far the segments go, and what they were written from: an index of another log is none. What stands for a log is up to who
-/// writes.
+/// The last transaction that the segments cover, and the log that they were written from. The engine refuses an index
+/// of another log; it also decides which text identifies a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// The last transaction that the segments tell of.
+    /// The last transaction that the segments cover.
     pub at: u64,
-    /// One line; empty before the first transaction.
+    /// Identifies the log, in one line; empty before the first transaction.
     pub source: String,
 }
 
@@ -60,19 +61,19 @@ impl Directory {
         Directory { path, embedder }
     }
 
-    /// The index, and how far it goes. `known` lends the segments that it has open.
+    /// Opens the index, and says which part of the log its segments cover. Segments that `known` has open are shared.
     pub fn open(&self, known: Option<&Known>) -> Result<(Index, Reached), Error> {
         let mut last = None;
         for _ in 0..TRIES {
             let manifest = self.manifest()?;
             match self.open_segments(&manifest, known) {
-                // Merged away between its words and its vectors.
+                // A merge removed the vectors after the words were opened: read the new manifest.
                 Ok(segments) if !Known(segments.clone()).has_vectors() && self.manifest()? != manifest => {}
                 Ok(segments) => {
                     let index = Index::new(segments, manifest.next_place, self.embedder.clone())?;
                     return Ok((index, manifest.reached));
                 }
-                // Another process merged it away since the manifest was read.
+                // Another process merged the segment away after this one read the manifest.
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
                 Err(error) => return Err(error),
             }
@@ -91,7 +92,7 @@ impl Directory {
         manifest.segments.iter().map(open).collect()
     }
 
-    /// How far the segments go.
+    /// The last transaction that the segments cover.
     pub fn at(&self) -> Result<u64, Error> {
         Ok(self.manifest()?.reached.at)
     }
@@ -107,17 +108,18 @@ impl Directory {
         Manifest::parse(&text).ok_or_else(|| damaged("the manifest is of another format"))
     }
 
-    /// Whether other segments are in force than those.
+    /// Whether the manifest names other segments than `known`.
     pub fn is_newer(&self, known: &Known) -> Result<bool, Error> {
         Ok(!self.manifest()?.segments.iter().eq(known.0.iter().map(|segment| &segment.name)))
     }
 
-    /// Takes vectors that another process has made meanwhile.
+    /// Opens the vectors that another process has made since the segments were opened.
     pub fn attach_vectors(&self, known: &Known) -> Result<(), Error> {
         known.0.iter().try_for_each(|segment| segment.attach_vectors(&self.path, self.embedder.identity()))
     }
 
-    /// The right to write; none while another process has it. Whoever has it gives up when `stop` is set.
+    /// Takes the lock for writing; none while another process has it. Long work of the writer ends with
+    /// `Error::Stopped` soon after `stop` is set.
     pub fn lock<'a>(&'a self, stop: &'a AtomicBool) -> io::Result<Option<Writer<'a>>> {
         create_private_dir(&self.path)?;
         let lock = private_file().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
@@ -148,20 +150,21 @@ impl Manifest {
     }
 }
 
-/// The one that writes.
+/// The right to write to the directory, held by one process at a time.
 pub struct Writer<'a> {
     directory: &'a Directory,
     stop: &'a AtomicBool,
-    /// Given back when it is closed, however the process ends.
+    /// The operating system releases the lock when the file is closed, however the process ends.
     _lock: File,
 }
 
 impl Writer<'_> {
-    /// Writes what the log says from the end of the segments up to there as one more segment.
+    /// Writes the tail, which covers the log from the end of the segments up to `to`, as one more segment.
     pub fn append(&self, tail: &Memory, to: Reached) -> Result<(), Error> {
         let mut manifest = self.directory.manifest()?;
         if manifest.reached.at != tail.begun_at {
-            // Somebody removed the files while the log was read: what was in them would be missing without a trace.
+            // The files were removed while the log was read. A segment behind them would hide that their part of the
+            // log is missing.
             return Err(damaged("the segments before it are gone"));
         }
         if tail.changes() > 0 {
@@ -173,7 +176,8 @@ impl Writer<'_> {
         self.put(&manifest)
     }
 
-    /// An empty tail, to be fed with what comes after the given transaction and then appended.
+    /// An empty tail, and the end of the segments. The caller feeds the tail with the transactions after that end and
+    /// then appends it.
     pub fn begin(&self) -> Result<(Memory, Reached), Error> {
         let manifest = self.directory.manifest()?;
         let mut tail = Memory::after(manifest.next_place);
@@ -181,13 +185,13 @@ impl Writer<'_> {
         Ok((tail, manifest.reached))
     }
 
-    /// Makes one of several segments wherever there are many of a size.
+    /// Merges neighbours of about the same size until there are fewer than `MERGED` of any size.
     pub fn merge(&self, known: &Known) -> Result<(), Error> {
         while self.merge_once(known, to_merge)? {}
         Ok(())
     }
 
-    /// Makes one segment of all.
+    /// Merges all segments into one.
     pub fn merge_all(&self, known: &Known) -> Result<(), Error> {
         self.merge_once(known, |sizes| (sizes.len() > 1).then_some(0..sizes.len())).map(drop)
     }
@@ -199,7 +203,8 @@ impl Writer<'_> {
         let sizes: Vec<u64> = index.segments.iter().map(|open| u64::from(open.segment.totals.docs)).collect();
         let Some(range) = choose(&sizes) else { return Ok(false) };
         let merged = &index.segments[range.clone()];
-        // Merged without vectors, those that are there already would be lost.
+        // A merged segment has vectors only if all its sources have them. So a merge of some with and some without
+        // would lose vectors that are expensive to make.
         let with = merged.iter().filter(|open| open.segment.vectors.get().is_some()).count();
         if with > 0 && with < merged.len() {
             return Ok(false);
@@ -213,9 +218,8 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Makes the vectors that are missing. `text` hands a version, by its key and the moment it began, to whom it is
-    /// given.
-    pub fn embed(&self, segments: &Known, text: TextOf<'_>) -> Result<(), Error> {
+    /// Makes the vectors that are missing. `text` finds a version by its key and the transaction at which it began.
+    pub fn embed(&self, segments: &Known, text: TextLookup<'_>) -> Result<(), Error> {
         let Directory { path, embedder } = self.directory;
         for segment in segments.0.iter().filter(|segment| segment.vectors.get().is_none()) {
             segment.embed(path, embedder, text, self.stop)?;
@@ -223,7 +227,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Throws everything away.
+    /// Removes the manifest and all segments.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.directory.path.join(MANIFEST)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -232,11 +236,12 @@ impl Writer<'_> {
     }
 
     fn write(&self, sources: &[&dyn Source], span: Span) -> Result<String, Error> {
-        // Random, so that no name ever means two things, not even after everything was thrown away.
+        // A random name never names two different segments, not even after `clear`, so a process that still has the old
+        // one open cannot take one for the other.
         let name = format!("{:016x}", RandomState::new().build_hasher().finish());
         let written = write(&self.directory.path, &name, &self.directory.embedder, sources, span, self.stop);
         if written.is_err() {
-            // Whoever is often told to stop must not fill the disk with beginnings.
+            // Writers that are stopped often must not fill the disk with unfinished segments.
             self.sweep(&self.directory.manifest()?)?;
         }
         written.map(|()| name)
@@ -252,7 +257,7 @@ impl Writer<'_> {
         Ok(self.sweep(manifest)?)
     }
 
-    /// Removes what the manifest does not name.
+    /// Removes every file that the manifest does not name.
     fn sweep(&self, manifest: &Manifest) -> io::Result<()> {
         let named: HashSet<&str> = manifest.segments.iter().map(String::as_str).collect();
         for file in fs::read_dir(&self.directory.path)? {
@@ -261,7 +266,7 @@ impl Writer<'_> {
             let name = name.to_string_lossy();
             let stem = name.split('.').next().unwrap_or_default();
             if !named.contains(stem) && name != MANIFEST && name != LOCK {
-                // Where an open file can't be removed, the next sweep finds it.
+                // Some systems refuse to remove an open file; the next sweep removes it.
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -269,8 +274,10 @@ impl Writer<'_> {
     }
 }
 
-/// Neighbours of about the same size, the newest first: each text is written again only when its segment has grown
-/// several times over.
+/// Which neighbours to merge: the newest `MERGED` segments whose sizes are at most one tier apart. So a document is
+/// written again only after its segment has grown several times over.
+///
+/// Example: sizes 900, 60, 50, 40, 30 are in the tiers 4, 2, 2, 2, 2, so the last four become one segment of 180.
 fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
     let tier = |size: u64| size.max(1).ilog(TIER);
     for end in (MERGED..=sizes.len()).rev() {
@@ -284,7 +291,7 @@ fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
     None
 }
 
-/// What is stored is nobody else's business, and the index says what is stored.
+/// Files that only the user may read, because the index contains the words of what the user stored.
 pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]

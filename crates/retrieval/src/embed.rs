@@ -1,5 +1,5 @@
-//! Meaning as a vector: a table of word vectors that is compiled into the program. No model runs; a text is the
-//! weighted sum of its words' rows.
+//! Vectors from a table of word vectors that is compiled into the program. No model runs: the vector of a text is the
+//! weighted sum of the rows of its words.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ const ROW_BYTES: usize = DIM / 2;
 struct Rows {
     words: Vec<&'static str>,
     ids: FxHashMap<&'static str, Token>,
-    /// Where the rows begin, behind one scale for each.
+    /// Where the rows begin in the table, after one scale for each row.
     first: usize,
 }
 
@@ -38,12 +38,12 @@ static ROWS: LazyLock<Rows> = LazyLock::new(|| {
     Rows { words, ids, first }
 });
 
-/// The distinct tokens of a text and how often each stands there.
+/// The distinct tokens of a text, and how often each occurs.
 pub fn tokens(text: &str) -> Vec<(Token, u32)> {
     counted(ids(text))
 }
 
-/// The tokens of several texts as those of one.
+/// Combines the tokens of several texts: the counts of equal tokens are added.
 pub(crate) fn merged(mut tokens: Vec<(Token, u32)>) -> Vec<(Token, u32)> {
     tokens.sort_unstable_by_key(|(token, _)| *token);
     tokens.dedup_by(|next, last| {
@@ -82,7 +82,7 @@ pub fn passage_vector(tokens: &[(Token, u32)]) -> [f32; DIM] {
     sum(tokens, |_| 1.0)
 }
 
-/// The vector of a question: each word counts by its weight. A token that several words have counts by the largest.
+/// The vector of a question: each word counts by its weight. A token of several words has the largest of their weights.
 pub fn question_vector(words: &[(String, f32)]) -> [f32; DIM] {
     let mut weights: FxHashMap<Token, f32> = FxHashMap::default();
     let mut all = Vec::new();
@@ -99,7 +99,7 @@ pub fn question_vector(words: &[(String, f32)]) -> [f32; DIM] {
     sum(&counted(all), |token| weights.get(&token).copied().unwrap_or(0.0))
 }
 
-/// The row of a word that the vocabulary has as a whole.
+/// The row of a word, if the vocabulary has it as a whole and not only its pieces.
 pub(crate) fn row_of(word: &str) -> Option<Token> {
     ROWS.ids.get(word).copied()
 }
@@ -137,7 +137,8 @@ fn add_row(vector: &mut [f32; DIM], row: usize, weight: f32) {
     }
 }
 
-/// Half precision, by hand: the table has one such number per row and nothing else needs them.
+/// Decodes a number of half precision. The table has one such number per row and nothing else needs them, so a crate
+/// would be too much.
 fn f16(bits: u16) -> f32 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let exponent = i32::from(bits >> 10 & 31);

@@ -1,4 +1,4 @@
-//! What makes vectors of texts.
+//! The embedder: makes vectors of texts.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use crate::document::Document;
 use crate::embed::{self, Token};
 use crate::error::Error;
 use crate::passage;
-use crate::vectors::Quantised;
+use crate::vectors::QuantisedVector;
 
-/// Vectors of different embedders are never compared: each has its own file.
+/// Vectors of different embedders are never compared; each embedder has files of its own beside a segment.
 #[derive(Default)]
 pub enum Embedder {
     /// The table that is compiled in.
@@ -26,7 +26,7 @@ impl Embedder {
         Ok(Embedder::MiniLm(Box::new(crate::minilm::MiniLm::load(dir)?)))
     }
 
-    /// Which vectors these are.
+    /// A hash that identifies the model, and so the vectors.
     pub fn identity(&self) -> &str {
         match self {
             Embedder::Table => embed::IDENTITY,
@@ -43,7 +43,7 @@ impl Embedder {
         }
     }
 
-    /// Then vectors are made in the background, and questions go by words until they are there.
+    /// Whether vectors are made in the background. Until they are made, questions are answered by words alone.
     pub fn is_slow(&self) -> bool {
         match self {
             Embedder::Table => false,
@@ -52,7 +52,7 @@ impl Embedder {
         }
     }
 
-    /// Whether a word has a meaning for it.
+    /// Whether the embedder has a vector for a word.
     pub(crate) fn knows(&self, word: &str) -> bool {
         match self {
             Embedder::Table => embed::row_of(word).is_some(),
@@ -61,7 +61,7 @@ impl Embedder {
         }
     }
 
-    /// As near as this is a match for the few nearest texts, so that a question in other words finds something.
+    /// The cosine from which on the few nearest documents match, so that a question in other words finds something.
     pub(crate) fn floor_of_nearest(&self) -> f32 {
         match self {
             Embedder::Table => 0.15,
@@ -70,8 +70,8 @@ impl Embedder {
         }
     }
 
-    /// How near a text without a word of the question must be to be a match, measured on `tests/paraphrases.tsv`: the
-    /// table finds four in five and lets one in a hundred others through, the encoder nine in ten and three.
+    /// The cosine from which on a document without a word of the question matches. Measured on `tests/paraphrases.tsv`: the
+    /// table finds four in five answers and one in a hundred other entries, the encoder nine in ten and three in a hundred.
     pub(crate) fn floor(&self) -> f32 {
         match self {
             Embedder::Table => 0.24,
@@ -80,8 +80,8 @@ impl Embedder {
         }
     }
 
-    /// The same for texts of many passages, of which the best is near to much: measured on the titles of a catalogue of 300
-    /// patterns, one in a hundred others comes through.
+    /// The same for documents of many passages, whose best passage is near to many questions. Measured on the titles of a
+    /// catalogue of 300 patterns: one in a hundred others matches.
     pub(crate) fn floor_of_many(&self) -> f32 {
         match self {
             Embedder::Table => 0.40,
@@ -90,7 +90,8 @@ impl Embedder {
         }
     }
 
-    /// `words` are those of the question with what each counts; an encoder reads the question itself.
+    /// The vector of a question. The table uses `words`, the words of the question with their weights; an encoder reads
+    /// the text itself.
     #[cfg_attr(not(feature = "minilm"), expect(unused_variables, reason = "only an encoder reads the text"))]
     pub(crate) fn question(&self, text: &str, words: &[(String, f32)]) -> Result<Vec<f32>, Error> {
         match self {
@@ -101,24 +102,25 @@ impl Embedder {
     }
 
     /// One vector for each passage of a document.
-    pub fn passages(&self, document: &Document<'_>) -> Result<Vec<Quantised>, Error> {
+    pub fn passages(&self, document: &Document<'_>) -> Result<Vec<QuantisedVector>, Error> {
         let texts = passage_texts(document);
         match self {
             Embedder::Table => Ok(texts.iter().map(|text| table_vector(&embed::tokens(text))).collect()),
             #[cfg(feature = "minilm")]
             Embedder::MiniLm(model) => {
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-                Ok(model.embed(&texts)?.iter().map(|vector| Quantised::new(vector)).collect())
+                Ok(model.embed(&texts)?.iter().map(|vector| QuantisedVector::new(vector)).collect())
             }
         }
     }
 }
 
-pub(crate) fn table_vector(tokens: &[(Token, u32)]) -> Quantised {
-    Quantised::new(&embed::passage_vector(tokens))
+pub(crate) fn table_vector(tokens: &[(Token, u32)]) -> QuantisedVector {
+    QuantisedVector::new(&embed::passage_vector(tokens))
 }
 
-/// Every passage says what it belongs to. There is one at least.
+/// The texts of the passages of a document, at least one. Each begins with the title, so that a passage from the middle
+/// of a document still says what it is about.
 pub(crate) fn passage_texts(document: &Document<'_>) -> Vec<String> {
     let text = match document.context {
         "" => Cow::Borrowed(document.body),

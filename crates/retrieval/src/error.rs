@@ -1,6 +1,6 @@
 use std::io;
 
-/// Why an index can't be read. It is a cache: whoever owns it throws it away and builds it again.
+/// Why an index can't be read or written. The index is a cache, so the engine answers damage by building it again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -9,7 +9,7 @@ pub enum Error {
     Damaged { what: &'static str },
     #[error("the time for the question is over")]
     OutOfTime,
-    #[error("it was told to stop")]
+    #[error("the work on the index was stopped")]
     Stopped,
     #[cfg(feature = "minilm")]
     #[error(transparent)]
@@ -17,7 +17,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it helps to make the index again.
+    /// Whether building the index again may help.
     pub fn is_about_files(&self) -> bool {
         matches!(self, Error::Io(_) | Error::Damaged { .. })
     }

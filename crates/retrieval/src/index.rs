@@ -9,11 +9,11 @@ use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::memory::{Memory, Version};
 use crate::part::Place;
-use crate::segment::{Open, Segment};
+use crate::segment::{OpenSegment, Segment};
 
 #[derive(Default)]
 pub struct Index {
-    pub(crate) segments: Vec<Open>,
+    pub(crate) segments: Vec<OpenSegment>,
     pub(crate) tail: Memory,
     pub(crate) embedder: Arc<Embedder>,
 }
@@ -34,13 +34,13 @@ impl Index {
         for segment in segments {
             let closings = segment.closings()?;
             closings.into_iter().try_for_each(|(key, to)| index.end(key, to))?;
-            index.segments.push(Open::new(segment));
+            index.segments.push(OpenSegment::new(segment));
         }
         Ok(index)
     }
 
-    /// A version begins or ends, or one follows another, at `at`: what happens later is told later. `ends` says that there
-    /// was a version before.
+    /// Applies one change of the text `key` at transaction `at`; changes must come in the order of the log. `ends` says
+    /// that a version was live before; `after` is the version that is live from now on, or none after a deletion.
     pub fn change(&mut self, at: u64, key: u64, ends: bool, after: Option<Version>) -> Result<(), Error> {
         if self.tail.change(at, key, ends, after) {
             self.end(key, at)?;
@@ -57,7 +57,7 @@ impl Index {
         Err(damaged("a text that ended is not there"))
     }
 
-    /// What is held in memory only.
+    /// The versions that no segment has yet.
     pub fn tail(&self) -> &Memory {
         &self.tail
     }
@@ -72,29 +72,31 @@ impl Index {
         written + self.tail.rows.len() as u64
     }
 
-    /// How many of them are live.
+    /// How many versions are live.
     pub fn live(&self) -> u64 {
-        (self.segments.iter().map(Open::live).sum::<usize>() + self.tail.live()) as u64
+        (self.segments.iter().map(OpenSegment::live).sum::<usize>() + self.tail.live()) as u64
     }
 }
 
-/// The segments that an index has open, so that the next one need not open them again.
+/// The segments that an index has open. The next index takes over those that it also needs, instead of opening them again.
 #[derive(Clone, Default)]
 pub struct Known(pub(crate) Vec<Arc<Segment>>);
 
 impl Known {
-    /// Reads into memory what every question by meaning looks at; until then it is read from the disk.
+    /// Reads the high bytes of all vectors into memory, because every question by meaning reads them. Until then each
+    /// question reads them from the disk.
     pub fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
         let vectors = self.0.iter().filter_map(|segment| segment.vectors.get());
         vectors.into_iter().try_for_each(|vectors| vectors.load(stop))
     }
 
-    /// Whether the vectors of all are there.
+    /// Whether every segment has its vectors.
     pub fn has_vectors(&self) -> bool {
         self.0.iter().all(|segment| segment.vectors.get().is_some())
     }
 
-    /// The keys of texts in these groups with any of these marks, each with how many. They may have ended since.
+    /// The keys of texts in these groups that have any of these marks, each with the number of marks that it shares. A
+    /// text may have ended since its segment was written.
     pub fn marked(&self, marks: &[u32], groups: &[u32]) -> Result<FxHashMap<u64, usize>, Error> {
         let mut found = FxHashMap::default();
         for segment in &self.0 {
@@ -105,6 +107,7 @@ impl Known {
         Ok(found)
     }
 
+    /// Whether the high bytes of all vectors are in memory.
     pub fn is_loaded(&self) -> bool {
         self.0.iter().filter_map(|segment| segment.vectors.get()).all(|vectors| vectors.is_loaded())
     }

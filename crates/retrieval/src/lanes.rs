@@ -1,9 +1,9 @@
-//! What is counted over all texts that a question may see, eight numbers side by side: the compiler makes one
-//! instruction of them.
+//! Maximum, count and sum over the scores of all documents in sight. The loops keep eight running values side by side,
+//! which the compiler turns into vector instructions.
 
 const LANES: usize = 8;
 
-/// The largest, or `least`.
+/// The largest of the numbers, or `least` if that is larger.
 pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
     let mut most = [least; LANES];
     let (eights, rest) = numbers.as_chunks::<LANES>();
@@ -15,9 +15,9 @@ pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
     most.iter().chain(rest).fold(least, |most, number| if *number > most { *number } else { most })
 }
 
-/// How many are above the bar.
+/// How many of the numbers are above the bar.
 pub(crate) fn count_above(numbers: &[f32], bar: f32) -> u64 {
-    // Short enough that no lane overflows.
+    // A chunk is so short that the count of no lane overflows.
     numbers.chunks(1 << 20).map(|numbers| u64::from(count_some(numbers, bar))).sum()
 }
 
@@ -32,10 +32,10 @@ fn count_some(numbers: &[f32], bar: f32) -> u32 {
     counts.iter().sum::<u32>() + rest.iter().map(|number| u32::from(*number > bar)).sum::<u32>()
 }
 
-/// The sum, in whole units, of those above the bar. Whole numbers add up to the same in every order, so it does not
-/// depend on where texts lie.
+/// The sum of the numbers above the bar, each rounded to whole units. Whole numbers add up to the same sum in every
+/// order, so the result does not depend on which segment a document is in.
 pub(crate) fn sum_above(numbers: &[f32], bar: f32, units: f32) -> i64 {
-    // So few that a lane holds their sum.
+    // A chunk is so short that the sum of no lane overflows.
     numbers.chunks(4096).map(|numbers| i64::from(sum_some(numbers, bar, units))).sum()
 }
 

@@ -1,5 +1,8 @@
-//! Words as they are sought: identifiers are found by their parts and by their whole, endings and case do not matter,
-//! words that are in every sentence do not count, and operators are words where code is meant (`!=`, "the ? operator").
+//! The tokenizer: the terms of stored texts and of questions. Identifiers give terms for the whole and for each part,
+//! words are stemmed and in lower case, stop words are left out, and operators are terms where code is meant (`!=`,
+//! "the ? operator").
+//!
+//! Example: `The getUserName call` gives the terms `getusernam get user name call`.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,21 +11,21 @@ use std::sync::{Arc, LazyLock};
 use frostem::{Algorithm, Stemmer};
 use rustc_hash::FxHashMap;
 
-/// A joined form longer than this is a path or a hash, which nobody asks for as one word.
+/// A longer identifier is a path or a hash, which nobody searches for as one word.
 const JOINED_CHARS_MAX: usize = 40;
 /// A longer run of letters is not a word of any language.
 const WORD_BYTES_MAX: usize = 128;
 
-/// What holds the parts of an identifier together: `node.js`, `weka-fs`, `a::b`, `path/to`, `don't`.
+/// Characters that join the parts of an identifier: `node.js`, `weka-fs`, `a::b`, `path/to`, `don't`.
 const JOINERS: [char; 6] = ['.', '_', '-', '/', ':', '\''];
 
-/// What operators consist of.
+/// The characters of operators.
 const SYMBOLS: &str = "!?=<>+-*/%&|^~@#$.:";
-/// A longer run of symbols is a rule or an arrow in a drawing.
+/// A longer run of symbols is a horizontal rule, or an arrow in a drawing.
 const OPERATOR_CHARS_MAX: usize = 3;
-/// What stands around code within a line.
+/// Characters around code within a line.
 const QUOTES: [char; 3] = ['`', '"', '\''];
-/// These are operators between blanks too. Others are more often a dash, a bullet, a border or a sum.
+/// Operators that count between blanks too. Other symbols between blanks are usually a dash, a bullet, a border or a sum.
 const OPERATORS: [&str; 19] = [
     "?", "!=", "==", "===", "=>", "->", "<-", "&&", "||", "::", "..", "..=", "?.", "??", "+=", "<=", ">=",
     ":=", "|>",
@@ -34,8 +37,8 @@ were been being have has had having do does did doing would should could can may
 over under again further once here when where why how all any both each few more most other some only own same so than \
 too very just about also because while during before after above below between through s t don d ll m re ve";
 
-/// Words that say nothing in German, French, Spanish, Italian, Portuguese and Dutch and are no English words. They are left
-/// out of questions only: stored texts keep them, so that what an index holds does not depend on a guess at a language.
+/// Stop words of German, French, Spanish, Italian, Portuguese and Dutch that are not English words. They are left out of
+/// questions only: stored texts keep them, so that the content of an index does not depend on guessing a language.
 const FOREIGN_STOP_WORDS: &str = "aber als auch auf aus bei beim bis damit das dass dem den der des doch dort durch ein eine \
 einem einen einer eines für gegen haben ich ihr ihre ist jede jeder jedes kann kein keine können mehr müssen nach nicht noch \
 nur oder ohne sehr sein seine sich sie sind soll sollen sollte über und uns unser unsere unter vom von vor wann warum was \
@@ -45,7 +48,8 @@ quelle qui sa sans ses si sont sur une vous être comment quand el los las unos 
 cuándo dónde qué está están hay más muy pero puede se su sus lo una un il lo gli dei delle della nel nella che di da con \
 come quale quando dove perché non più sono è os um uma dos das em no na não como qual quando onde são é het een de van op \
 te met voor niet zijn wordt hoe welke waar aan bij naar ook dan";
-/// Of these words English has some too; they are left out of a question that has another of the words above.
+/// Stop words of these languages that are also English words. They are left out of a question only if it also has one of
+/// the words above.
 const FOREIGN_SHARED_WORDS: &str =
     "die war hat man mit so es am um an in hat bin gut son me per come una dare sole";
 
@@ -76,15 +80,15 @@ pub fn question_terms(text: &str) -> Vec<Arc<str>> {
     question_words(text).into_iter().map(|word| word.term).collect()
 }
 
-/// A word of a question, in lower case, and the term that it is sought by.
+/// A word of a question in lower case, and its term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionWord {
     pub word: String,
     pub term: Arc<str>,
 }
 
-/// The words of a question in order, without stop words. A question that is made of stop words alone is taken as it
-/// stands, and finds titles.
+/// The words of a question in order, without stop words. A question that consists of stop words alone keeps them, and
+/// finds titles.
 pub fn question_words(text: &str) -> Vec<QuestionWord> {
     let (mut words, mut all) = (Vec::new(), Vec::new());
     each_run(text, |run| {
@@ -97,7 +101,7 @@ pub fn question_words(text: &str) -> Vec<QuestionWord> {
     if words.is_empty() { all } else { words }
 }
 
-/// Takes stop words of other languages out of a question, if something else is left.
+/// Removes the stop words of other languages from a question, unless nothing else is left.
 fn leave_out_foreign(words: &mut Vec<QuestionWord>) {
     static FOREIGN: LazyLock<[HashSet<&str>; 2]> = LazyLock::new(|| {
         [FOREIGN_STOP_WORDS, FOREIGN_SHARED_WORDS].map(|list| list.split_whitespace().collect())
@@ -111,8 +115,8 @@ fn leave_out_foreign(words: &mut Vec<QuestionWord>) {
     }
 }
 
-/// The words of a question by which its meaning is judged, in lower case and in order: stop words too, identifiers cut
-/// at their joiners. Each comes with its pieces, if it has any (`getUserName`: get, user, name).
+/// The words for the vector of a question, in lower case and in order. Stop words are included, and identifiers are cut
+/// at their joiners. Each word comes with its pieces, if it has any (`getUserName`: get, user, name).
 pub(crate) fn meaning_words(text: &str) -> Vec<(String, Vec<String>)> {
     let mut words = Vec::new();
     each_run(text, |run| {
@@ -136,12 +140,12 @@ pub(crate) fn is_stop(word: &str) -> bool {
     is_stop_word(word)
 }
 
-/// The words of a question that is meant as it is written: each run whole, identifiers too.
+/// The words of a question that is meant as it is written: identifiers are kept as a whole.
 pub fn written_words(text: &str) -> Vec<QuestionWord> {
     let mut written = Vec::new();
     each_run(text, |run| {
         let mut is_first = true;
-        // The whole comes first.
+        // The first word of a run is the whole run.
         each_word(run, &mut |word| {
             if std::mem::take(&mut is_first) || run.contains(is_unspaced) {
                 written.push(QuestionWord { word: word.to_owned(), term: stem(word) });
@@ -151,10 +155,10 @@ pub fn written_words(text: &str) -> Vec<QuestionWord> {
     written
 }
 
-/// How many words a thread keeps the terms of. The words of any language are fewer; what comes beyond is noise.
+/// For how many words a thread remembers the term. Ordinary texts of a language use fewer.
 const KNOWN_MAX: usize = 100_000;
 
-/// The term that a word stands for; none for a stop word. Words come again and again, so they are remembered.
+/// The term of a word; none for a stop word. The same words occur again and again, so their terms are remembered.
 fn term(word: &str) -> Option<Arc<str>> {
     thread_local! {
         static KNOWN: RefCell<FxHashMap<String, Option<Arc<str>>>> = RefCell::default();
@@ -172,7 +176,7 @@ fn term(word: &str) -> Option<Arc<str>> {
     })
 }
 
-/// A run of letters and digits, with joiners inside, or an operator.
+/// Passes each run to `found`: letters and digits with joiners inside, or an operator.
 fn each_run(text: &str, mut found: impl FnMut(&str)) {
     let mut start = None;
     let mut end = 0;
@@ -189,7 +193,7 @@ fn each_run(text: &str, mut found: impl FnMut(&str)) {
             continue;
         }
         if c.is_alphanumeric() {
-            // A gap of one joiner goes on with the run, anything else ends it.
+            // One joiner continues the run, any other gap ends it.
             if let Some(from) = start
                 && !is_joined(&text[end..at])
             {
@@ -205,7 +209,8 @@ fn each_run(text: &str, mut found: impl FnMut(&str)) {
     }
 }
 
-/// The operator that begins at a place, behind a blank or a quote. One between blanks has words on both sides in its line.
+/// The operator that begins at `at`, after a blank or a quote. Between blanks an operator must have words on both sides in
+/// its line.
 fn operator(text: &str, at: usize, before: char) -> Option<&str> {
     let rest = &text[at..];
     let symbols = rest.bytes().take_while(|byte| SYMBOLS.as_bytes().contains(byte)).count();
@@ -235,7 +240,7 @@ fn is_joined(gap: &str) -> bool {
     gap.is_empty() || gap == "::" || (gap.chars().count() == 1 && gap.starts_with(JOINERS))
 }
 
-/// Whether it is of a script that is written without blanks between words.
+/// Whether the character is of a script that is written without blanks between words.
 pub(crate) fn is_unspaced(c: char) -> bool {
     // Thai to Khmer, Kana, Han, Hangul and the forms and extensions of Han.
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}'
@@ -243,7 +248,7 @@ pub(crate) fn is_unspaced(c: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Where no blanks tell words apart, two neighbouring characters are sought as a word.
+/// In scripts without blanks between words, each pair of neighbouring characters is a word.
 fn each_pair(run: &str, found: &mut dyn FnMut(&str)) {
     let mut rest = run;
     while let Some(first) = rest.chars().next() {
@@ -263,9 +268,10 @@ fn each_pair(run: &str, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The words of a run in lower case: the whole without its joiners, the parts, and the parts of the parts, each once.
+/// The words of a run in lower case, each once: the whole without its joiners, the parts between joiners, and the pieces
+/// of the parts. Example: `my-HTTPServer` gives `myhttpserver`, `my`, `httpserver`, `http`, `server`.
 fn each_word(run: &str, found: &mut dyn FnMut(&str)) {
-    // Most runs are plain words.
+    // The usual case: the run is a plain word.
     if run.bytes().all(|byte| byte.is_ascii_lowercase()) {
         if run.len() <= WORD_BYTES_MAX && !run.is_empty() {
             found(run);
@@ -304,7 +310,7 @@ fn each_word(run: &str, found: &mut dyn FnMut(&str)) {
     words.iter().for_each(|word| found(word));
 }
 
-/// Cuts `getUserName`, `HTTPServer` and `OAuth2` where case or kind changes; one piece means that there is no cut.
+/// Cuts `getUserName`, `HTTPServer` and `OAuth2` where letters change their case or digits begin; empty if nothing is cut.
 fn pieces(part: &str) -> Vec<&str> {
     let mut cuts = vec![0];
     let chars: Vec<(usize, char)> = part.char_indices().collect();
@@ -312,7 +318,7 @@ fn pieces(part: &str) -> Vec<&str> {
         let ((_, before), (offset, after)) = (pair[0], pair[1]);
         let lower_to_upper = before.is_lowercase() && after.is_uppercase();
         let kind_changes = before.is_numeric() != after.is_numeric();
-        // One capital letter is no acronym: `OAuth` is a word.
+        // A single capital letter is not an acronym: `OAuth` is one word.
         let acronym_ends = before.is_uppercase()
             && after.is_uppercase()
             && at > 0

@@ -1,5 +1,6 @@
-//! Finding texts by their words and by their meaning. Knows no store: whoever feeds it says which version of a text
-//! was live from when to when, and every question names the moment for which it is asked.
+//! Finding texts by their words and by their meaning. This crate knows no store: the engine feeds it the versions of each
+//! text with the transactions between which each version was live, and every question names the transaction for which
+//! it is asked. In this crate a *document* is one version of one text. `docs/index-format.md` describes the files.
 
 mod directory;
 mod document;
@@ -38,4 +39,4 @@ pub use passage::passage_ranges;
 pub use question::weighted_words;
 pub use related::{Related, related};
 pub use search::{By, Hit, Least, Question, Results, Why};
-pub use segment::TextOf;
+pub use segment::TextLookup;

@@ -1,4 +1,4 @@
-//! The newest versions, in memory: what no segment has yet, and what a segment is written from.
+//! The tail: the newest versions, which no segment has yet, in memory. A new segment is written from a tail.
 
 use std::sync::Arc;
 
@@ -6,39 +6,39 @@ use rustc_hash::FxHashMap;
 
 use crate::document::Prepared;
 use crate::error::Error;
-use crate::part::{Doc, Limits, Part, Place, Sight, Stretches, Term};
+use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
 use crate::postings::{Frequency, Postings};
 use crate::trigrams::trigram_bits;
-use crate::vectors::{HighBytes, Quantised, exact_cosine};
+use crate::vectors::{HighBytes, QuantisedVector, exact_cosine};
 
 /// A version as it comes from the log.
 pub struct Version {
     pub group: u32,
     pub limits: Limits,
-    /// Numbers by which texts that have one in common are found, whatever they mean to the caller.
+    /// Numbers by which a caller finds texts that have some of them in common; the index does not know what they mean.
     pub marks: Vec<u32>,
     pub prepared: Prepared,
 }
 
-/// When a version is still live.
+/// The end of a version that is still live.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Default)]
 pub struct Memory {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TailRow>,
     numbers: FxHashMap<Arc<str>, u32>,
-    pub(crate) terms: Vec<Held>,
+    pub(crate) terms: Vec<TailTerm>,
     live: FxHashMap<u64, Doc>,
     high: HighBytes,
     vectors_missing: usize,
-    /// Texts in older parts that ended here, and when.
+    /// Keys of texts in older parts that ended during the transactions of this tail, and when.
     pub(crate) closings: Vec<(u64, u64)>,
     pub(crate) next_place: Place,
-    /// How far the parts before it go, if it is to be written behind them.
+    /// The last transaction of the segments before it, if it is to be written behind them.
     pub(crate) begun_at: u64,
 }
 
-pub(crate) struct Row {
+pub(crate) struct TailRow {
     pub place: Place,
     pub key: u64,
     pub group: u32,
@@ -48,23 +48,23 @@ pub(crate) struct Row {
     pub limits: Limits,
     pub marks: Vec<u32>,
     first_passage: u32,
-    /// None until a slow embedder has made it.
-    pub passages: Box<[Option<Quantised>]>,
+    /// One vector for each passage; none until a slow embedder has made it.
+    pub passages: Box<[Option<QuantisedVector>]>,
 }
 
-pub(crate) struct Held {
+pub(crate) struct TailTerm {
     pub text: Arc<str>,
     trigrams: u64,
     pub postings: Postings,
 }
 
 impl Memory {
-    /// Goes on where older parts end.
+    /// An empty tail behind older parts.
     pub(crate) fn after(next_place: Place) -> Memory {
         Memory { next_place, ..Memory::default() }
     }
 
-    /// How much there is in it.
+    /// The number of changes: versions that began, and closings of versions in older parts.
     pub fn changes(&self) -> usize {
         self.rows.len() + self.closings.len()
     }
@@ -73,8 +73,8 @@ impl Memory {
         self.vectors_missing == 0
     }
 
-    /// A version begins or ends, or one follows another, at `at`; `ends` says that there was a version before. Gives true
-    /// when that version is not here but in an older part.
+    /// Applies one change of the text `key` at transaction `at`. `ends` says that a version was live before; `after` is
+    /// the version that is live from now on. Returns true when the version that ends is in an older part.
     pub fn change(&mut self, at: u64, key: u64, ends: bool, after: Option<Version>) -> bool {
         let is_elsewhere = match self.live.remove(&key) {
             Some(doc) => {
@@ -99,7 +99,7 @@ impl Memory {
         let doc = self.rows.len() as Doc;
         for word in &prepared.words {
             let number = self.number(&word.text);
-            self.terms[number as usize].postings.push(doc, word.frequency, &word.links);
+            self.terms[number as usize].postings.push(doc, word.frequency, &word.bigrams);
         }
         let first_passage = self.rows.last().map_or(0, |row| row.first_passage + row.passages.len() as u32);
         for vector in &prepared.vectors {
@@ -110,7 +110,7 @@ impl Memory {
         }
         self.live.insert(key, doc);
         let (length, passages) = (prepared.length, prepared.vectors.into());
-        self.rows.push(Row {
+        self.rows.push(TailRow {
             place,
             key,
             group,
@@ -124,8 +124,8 @@ impl Memory {
         });
     }
 
-    /// The vector of a passage, counted through all texts.
-    pub(crate) fn vector(&self, number: u32) -> Option<&Quantised> {
+    /// The vector of a passage, by its number among the passages of all documents.
+    pub(crate) fn vector(&self, number: u32) -> Option<&QuantisedVector> {
         let row = &self.rows[self.rows.partition_point(|row| row.first_passage <= number) - 1];
         row.passages[(number - row.first_passage) as usize].as_ref()
     }
@@ -135,7 +135,7 @@ impl Memory {
         self.live.len()
     }
 
-    fn rows_of(&self, within: &Stretches) -> impl Iterator<Item = &Row> {
+    fn rows_of(&self, within: &DocRanges) -> impl Iterator<Item = &TailRow> {
         within.docs.iter().flat_map(|docs| &self.rows[docs.start as usize..docs.end as usize])
     }
 
@@ -145,18 +145,18 @@ impl Memory {
         }
         let number = self.terms.len() as u32;
         let trigrams = trigram_bits(text);
-        self.terms.push(Held { text: text.clone(), trigrams, postings: Postings::default() });
+        self.terms.push(TailTerm { text: text.clone(), trigrams, postings: Postings::default() });
         self.numbers.insert(text.clone(), number);
         number
     }
 }
 
 impl Part for Memory {
-    fn stretches(&self, _: &Sight<'_>) -> Stretches {
+    fn ranges(&self, _: &Sight<'_>) -> DocRanges {
         self.whole()
     }
 
-    fn absent(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) -> Result<(), Error> {
+    fn absent(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32)) -> Result<(), Error> {
         for (row, local) in self.rows_of(within).zip(0..) {
             let is_live = row.from <= sight.at && sight.at < row.to;
             if !is_live || !sight.groups.contains(&row.group) {
@@ -166,7 +166,7 @@ impl Part for Memory {
         Ok(())
     }
 
-    fn limited(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) {
+    fn limited(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32)) {
         let rows = self.rows_of(within).zip(0..);
         rows.filter(|(row, _)| !row.limits.allow(sight.valid_at)).for_each(|(_, local)| each(local));
     }
@@ -182,20 +182,25 @@ impl Part for Memory {
     fn postings(
         &self,
         term: &Term,
-        within: &Stretches,
+        within: &DocRanges,
         _: bool,
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
-        self.terms[term.0 as usize].postings.each(&mut |doc, frequency, links| {
+        self.terms[term.0 as usize].postings.each(&mut |doc, frequency, bigrams| {
             if let Some(local) = within.local(doc) {
-                each(local, doc, frequency, links);
+                each(local, doc, frequency, bigrams);
             }
         });
         Ok(())
     }
 
-    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
-        // Those of all texts lie in a row, or they are of no use.
+    fn cosines(
+        &self,
+        within: &DocRanges,
+        question: &QuantisedVector,
+        out: &mut [f32],
+    ) -> Result<bool, Error> {
+        // `high` has no gaps, so passage numbers are positions in it only if no vector is missing.
         if self.vectors_missing > 0 {
             return Ok(false);
         }
@@ -212,15 +217,15 @@ impl Part for Memory {
         Ok(cosines.fold(-1.0, f32::max))
     }
 
-    fn whole(&self) -> Stretches {
-        Stretches::one(0..self.rows.len() as Doc)
+    fn whole(&self) -> DocRanges {
+        DocRanges::one(0..self.rows.len() as Doc)
     }
 
     fn length(&self, doc: Doc) -> u32 {
         self.rows[doc as usize].length
     }
 
-    fn lengths(&self, within: &Stretches) -> i64 {
+    fn lengths(&self, within: &DocRanges) -> i64 {
         self.rows_of(within).map(|row| i64::from(row.length)).sum()
     }
 

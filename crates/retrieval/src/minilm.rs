@@ -1,6 +1,5 @@
-//! Meaning as a vector, by a sentence encoder: all-MiniLM-L6-v2, or another uncased BERT of its kind, whose files the
-//! user supplies. Dearer and better with paraphrases than the table of `embed`; which of the two is asked, and where
-//! the vectors are kept, is left to others.
+//! Vectors from a sentence encoder: all-MiniLM-L6-v2, or another uncased BERT of its kind, whose files the user supplies.
+//! It is slower than the table of `embed`, and better with paraphrases. `embedder` decides which of the two is used.
 
 use std::collections::HashMap;
 use std::f32::consts::FRAC_1_SQRT_2;
@@ -19,11 +18,11 @@ const WEIGHTS_FILE: &str = "model.safetensors";
 const VOCABULARY_FILE: &str = "vocab.txt";
 const CONFIG_FILE: &str = "config.json";
 
-/// Where sentence-transformers cuts a text for this model, `[CLS]` and `[SEP]` included.
+/// The number of tokens after which sentence-transformers cuts a text for this model, `[CLS]` and `[SEP]` included.
 const TOKENS_MAX: usize = 256;
-/// How many texts go through the layers together: more are no faster, and the memory they take at once stays bounded.
+/// How many texts go through the layers together. More would not be faster and would need more memory.
 const BATCH_TEXTS_MAX: usize = 16;
-/// What BERT was trained with; older configurations do not say it.
+/// The value that BERT was trained with; older configurations do not have it.
 const LAYER_NORM_EPS: f64 = 1e-12;
 
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +59,12 @@ impl MiniLm {
         let mut weights = Weights::parse(dir.join(WEIGHTS_FILE), &weights_bytes)?;
         let tokens_max = TOKENS_MAX.min(config.max_position_embeddings);
         let bert = Bert::new(&config, tokens_max, &mut weights)?;
-        // A safetensors file says its own length, so no other pair of files has the same bytes in a row.
+        // A safetensors file contains its own length, so no other pair of files gives the same bytes when joined.
         let identity = Sha256::new().chain_update(&weights_bytes).chain_update(&vocabulary_bytes).finalize();
         Ok(MiniLm { identity: HEXLOWER.encode(&identity), vocabulary, bert, tokens_max })
     }
 
-    /// Which weights and vocabulary these are, as a SHA-256: vectors of different models must never be mixed.
+    /// The SHA-256 of weights and vocabulary. It keeps vectors of different models apart.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -75,7 +74,7 @@ impl MiniLm {
         self.bert.hidden
     }
 
-    /// One vector of length 1 for each text, in the order of the texts. What stands behind token 256 is not seen.
+    /// One vector of length 1 for each text, in the order of the texts. Text after the first 256 tokens is ignored.
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, MiniLmError> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH_TEXTS_MAX) {
@@ -99,7 +98,7 @@ fn failed(error: candle_core::Error) -> MiniLmError {
 
 fn normalise(vector: &mut [f32]) -> Result<(), MiniLmError> {
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-    // One such vector would silently spoil every comparison it takes part in.
+    // Every comparison with such a vector would be wrong without an error.
     if !length.is_finite() || length == 0.0 {
         return Err(MiniLmError::Encode { reason: "the weights give a vector without a direction".into() });
     }
@@ -131,7 +130,7 @@ impl Config {
             .map_err(|reason| MiniLmError::Config { path, reason })
     }
 
-    /// Everything that would give other vectors than the model was trained for, without any failure, is refused here.
+    /// Refuses configurations with which this code would make wrong vectors without an error.
     fn check(&self) -> Result<(), String> {
         let position = self.position_embedding_type.as_deref().unwrap_or("absolute");
         for (key, found, expected) in [
@@ -180,7 +179,7 @@ impl Vocabulary {
     fn ids(&self, text: &str, many_max: usize) -> Vec<u32> {
         let mut ids = vec![self.cls];
         each_word(text, &mut |word| {
-            // The rest of a long text costs its splitting only.
+            // Words after the limit are split but not looked up.
             if ids.len() < many_max && !pieces(word, |piece| self.ids.get(piece).copied(), &mut ids) {
                 ids.push(self.unk);
             }
@@ -228,16 +227,15 @@ impl Weights {
         Err(MiniLmError::Weights { path: self.path.clone(), reason })
     }
 
-    /// A model with some of its layers gives vectors without any failure, but no good ones.
+    /// Refuses weights with layers that were not used: a model without some of its layers makes bad vectors without an
+    /// error.
     fn no_layer_left(&self) -> Result<(), MiniLmError> {
         let layers = format!("{}encoder.layer.", self.prefix);
-        match self.tensors.keys().any(|name| name.starts_with(&layers)) {
-            true => {
-                let reason = format!("it has more layers than {CONFIG_FILE} says");
-                Err(MiniLmError::Weights { path: self.path.clone(), reason })
-            }
-            false => Ok(()),
+        if self.tensors.keys().any(|name| name.starts_with(&layers)) {
+            let reason = format!("it has more layers than {CONFIG_FILE} says");
+            return Err(MiniLmError::Weights { path: self.path.clone(), reason });
         }
+        Ok(())
     }
 
     fn linear(&mut self, name: &str, from: usize, to: usize) -> Result<Linear, MiniLmError> {
@@ -258,7 +256,7 @@ impl Weights {
 struct Bert {
     hidden: usize,
     words: Tensor,
-    /// A sentence alone is of the first token type throughout; its row is already added to each position.
+    /// Row by position. The row of the first token type is already added, since a single sentence has no other type.
     positions: Tensor,
     norm: LayerNorm,
     layers: Vec<Layer>,
@@ -284,7 +282,7 @@ impl Bert {
         Ok(Bert { hidden, words, positions, norm, layers })
     }
 
-    /// For each text the mean over what the last layer says of its tokens.
+    /// For each text, the mean of the rows of its tokens after the last layer.
     fn means(&self, texts: &[Vec<u32>]) -> candle_core::Result<Vec<Vec<f32>>> {
         let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         let places: Vec<u32> = lengths.iter().flat_map(|length| 0..*length as u32).collect();
@@ -298,7 +296,7 @@ impl Bert {
     }
 }
 
-/// Does something with the rows of each text.
+/// Calls `with` with the rows of each text.
 fn each_text<T>(
     rows: &Tensor,
     lengths: &[usize],
@@ -350,7 +348,7 @@ impl Layer {
         self.norm.forward(&(self.narrow.forward(&wide)? + rows)?)
     }
 
-    /// What each token of one text takes from the others, one head beside the other.
+    /// Self-attention within one text, all heads at once.
     fn attend(&self, asked: &Tensor) -> candle_core::Result<Tensor> {
         let (tokens, columns) = asked.dims2()?;
         let parts =
@@ -361,7 +359,8 @@ impl Layer {
     }
 }
 
-/// The scale of attention goes into the query once, instead of into every score.
+/// Query, key and value as one linear layer. The scale of attention is multiplied into the query here, once, instead of
+/// into every score.
 fn side_by_side(
     query: &Linear,
     key: &Linear,
@@ -375,15 +374,15 @@ fn side_by_side(
     Ok(Linear::new(weight, Some(bias)))
 }
 
-/// The exact GELU, `x/2 (1 + erf(x/√2))`. The `gelu_erf` of candle takes a quarter of all time, one number after the
-/// other; this loop is compiled to vector instructions.
+/// The exact GELU, `x/2 (1 + erf(x/√2))`. The `gelu_erf` of candle computes one number after the other and takes a
+/// quarter of all time; this loop is compiled to vector instructions.
 fn gelu(wide: &Tensor) -> candle_core::Result<Tensor> {
     let mut values = wide.flatten_all()?.to_vec1::<f32>()?;
     values.iter_mut().for_each(|x| *x *= 0.5 + 0.5 * erf(*x * FRAC_1_SQRT_2));
     Tensor::from_vec(values, wide.shape(), wide.device())
 }
 
-/// Abramowitz and Stegun 7.1.28: wrong by at most 3e-7, which is less than the rounding of the sums around it.
+/// Abramowitz and Stegun 7.1.28. The error is at most 3e-7, which is less than the rounding of the sums around it.
 fn erf(x: f32) -> f32 {
     const FACTORS: [f32; 6] =
         [0.000_043_063_8, 0.000_276_567_2, 0.000_152_014_3, 0.009_270_527, 0.042_282_01, 0.070_523_08];

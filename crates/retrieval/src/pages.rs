@@ -1,5 +1,14 @@
-//! A file whose every page has a checksum: what is read is what was written, or an error. Nothing is mapped into
-//! memory, so a file that is cut short or overwritten under a running process is an error too, not a signal.
+//! A file in which every page has a checksum, so a read returns what was written or an error. The file is read and not
+//! mapped into memory: if it is cut short or overwritten under a running process, the process gets an error, not a signal.
+//!
+//! ```text
+//! data, in pages of 4096 bytes (the last may be shorter)
+//! CRC-32C of each page, u32 each
+//! "kenning2" | length of the data, u64 | CRC-32C of the checksums and the length, u32
+//! ```
+//!
+//! Example: 10,000 bytes of data are three pages (4096, 4096, 1808), then 12 bytes of checksums, then 20 bytes of footer.
+//! A read of the bytes 5000..5010 reads page 1 whole, compares its checksum, and returns ten of its bytes.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,12 +23,12 @@ const PAGE: usize = 4096;
 /// A larger buffer is not kept for the next read.
 const BUFFER_MAX: usize = 1 << 20;
 const MAGIC: &[u8; 8] = b"kenning2";
-/// Behind the pages stand their checksums, and then the magic, the length of the data and the checksum of both.
+/// The magic, the length of the data, and the checksum of the table of checksums and the length.
 const FOOTER: usize = 20;
 
 pub(crate) struct PagesWriter {
     out: BufWriter<File>,
-    /// Of the page that is being filled.
+    /// The checksum of the page that is being filled.
     crc: u32,
     crcs: Vec<u8>,
     at: u64,
@@ -57,7 +66,7 @@ impl PagesWriter {
         self.crcs.extend_from_slice(&std::mem::take(&mut self.crc).to_le_bytes());
     }
 
-    /// The file is whole on the disk when this returns.
+    /// Writes the checksums and the footer. The file is complete on the disk when this returns.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if !self.at.is_multiple_of(PAGE as u64) {
             self.end_page();
@@ -108,12 +117,12 @@ impl Pages {
         self.length
     }
 
-    /// Hands a stretch of the file to `then`.
+    /// Passes a range of the data to `then`.
     pub(crate) fn read<T>(&self, range: Range<u64>, then: impl FnOnce(&[u8]) -> T) -> Result<T, Error> {
         thread_local! {
             static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
-        // Taken out, so that `then` may read as well.
+        // The buffer is taken out of its cell, so that `then` may itself call `read`.
         let mut buffer = BUFFER.take();
         let done = self.read_into(range, &mut buffer).map(then);
         if buffer.capacity() <= BUFFER_MAX {

@@ -1,27 +1,30 @@
-//! An index is made of parts: segments on the disk and the tail in memory. This is what a question asks of each.
+//! An index consists of parts: segments on the disk, and the tail in memory. The trait `Part` is what a question needs
+//! from each of them.
 
 use std::ops::Range;
 
 use crate::error::Error;
 use crate::postings::Frequency;
-use crate::vectors::Quantised;
+use crate::vectors::QuantisedVector;
 
-/// Which version of which text, counted from 0 in the order of the log, so it is the same in every index of that log.
+/// The number of a version among all versions, from 0 in the order of the log. So it is the same in every index of one
+/// log, however the versions are spread over segments. It decides between documents of equal score: the newest first.
 pub type Place = u32;
 
-/// What a question may see.
+/// What a question may see: the versions that were live at one transaction, in some groups.
 #[derive(Clone, Copy)]
 pub struct Sight<'a> {
-    /// The moment for which it is asked.
+    /// The transaction as of which the question is answered.
     pub at: u64,
+    /// The engine makes one group of each scope.
     pub groups: &'a [u32],
-    /// Of each of these, one label at least must be there.
+    /// A document must have at least one label of each of these lists.
     pub labels: &'a [Vec<String>],
-    /// Leaves out what is suppressed or not valid at this time; `None` takes everything.
+    /// Leaves out documents that are suppressed or not valid at this time; `None` takes all.
     pub valid_at: Option<i64>,
 }
 
-/// What keeps a version from being seen by everybody at all times.
+/// Conditions under which a live version is left out of answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     pub suppressed: bool,
@@ -37,60 +40,62 @@ impl Limits {
     }
 }
 
-/// A number in a part, from 0.
+/// The number of a document in its part, from 0.
 pub(crate) type Doc = u32;
 
-/// The stretches of a part that a question looks at. Scores are kept for these only, one behind the other: the place
-/// of a text among them is its `local` number.
+/// The ranges of documents of a part that a question looks at. Scores are kept only for these, in one array; the
+/// position of a document in it is its `local` number.
+///
+/// Example: the ranges 10..12 and 40..43 give the documents 10, 11, 40, 41, 42 the local numbers 0, 1, 2, 3, 4.
 #[derive(Clone)]
-pub(crate) struct Stretches {
+pub(crate) struct DocRanges {
     pub docs: Vec<Range<Doc>>,
-    /// The local number of the first text of each.
+    /// The local number of the first document of each range.
     firsts: Vec<u32>,
     pub many: u32,
 }
 
-impl Stretches {
-    pub(crate) fn new(docs: Vec<Range<Doc>>) -> Stretches {
+impl DocRanges {
+    pub(crate) fn new(docs: Vec<Range<Doc>>) -> DocRanges {
         let mut many = 0;
-        let first = |stretch: &Range<Doc>| {
+        let first = |range: &Range<Doc>| {
             let first = many;
-            many += stretch.end - stretch.start;
+            many += range.end - range.start;
             first
         };
         let firsts = docs.iter().map(first).collect();
-        Stretches { docs, firsts, many }
+        DocRanges { docs, firsts, many }
     }
 
-    /// A single one, or none if it is empty.
-    pub(crate) fn one(docs: Range<Doc>) -> Stretches {
-        Stretches::new(std::iter::once(docs).filter(|docs| !docs.is_empty()).collect())
+    /// A single range, or none if it is empty.
+    pub(crate) fn one(docs: Range<Doc>) -> DocRanges {
+        DocRanges::new(std::iter::once(docs).filter(|docs| !docs.is_empty()).collect())
     }
 
-    /// The same in so many shares of about the same size.
-    pub(crate) fn shares(self, many: u32) -> Vec<Stretches> {
+    /// Cuts the ranges into `many` shares of about the same number of documents.
+    pub(crate) fn shares(self, many: u32) -> Vec<DocRanges> {
         if many <= 1 {
             return vec![self];
         }
         let size = self.many.div_ceil(many).max(1);
         let (mut shares, mut share, mut room) = (Vec::new(), Vec::new(), size);
-        for mut stretch in self.docs {
-            while !stretch.is_empty() {
-                let end = stretch.end.min(stretch.start + room);
-                room -= end - stretch.start;
-                share.push(stretch.start..end);
-                stretch.start = end;
+        for mut range in self.docs {
+            while !range.is_empty() {
+                let end = range.end.min(range.start + room);
+                room -= end - range.start;
+                share.push(range.start..end);
+                range.start = end;
                 if room == 0 {
-                    shares.push(Stretches::new(std::mem::take(&mut share)));
+                    shares.push(DocRanges::new(std::mem::take(&mut share)));
                     room = size;
                 }
             }
         }
-        shares.push(Stretches::new(share));
+        shares.push(DocRanges::new(share));
         shares
     }
 
-    /// Each stretch and the local number of its first text.
+    /// Each range and the local number of its first document.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Range<Doc>, u32)> {
         self.docs.iter().zip(self.firsts.iter().copied())
     }
@@ -101,9 +106,9 @@ impl Stretches {
     }
 
     pub(crate) fn local(&self, doc: Doc) -> Option<u32> {
-        let at = self.docs.partition_point(|stretch| stretch.end <= doc);
-        let stretch = self.docs.get(at).filter(|stretch| stretch.start <= doc)?;
-        Some(self.firsts[at] + doc - stretch.start)
+        let at = self.docs.partition_point(|range| range.end <= doc);
+        let range = self.docs.get(at).filter(|range| range.start <= doc)?;
+        Some(self.firsts[at] + doc - range.start)
     }
 }
 
@@ -112,40 +117,42 @@ impl Stretches {
 pub(crate) struct Term(pub u64);
 
 pub(crate) trait Part {
-    /// Where everything lies that may be seen; `absent` and `limited` name the rest of what lies there.
-    fn stretches(&self, sight: &Sight<'_>) -> Stretches;
+    /// Ranges that contain every document in sight. They may contain others, which `absent` and `limited` name.
+    fn ranges(&self, sight: &Sight<'_>) -> DocRanges;
 
-    /// Names the versions in the stretches that are not live at the moment, or are in a group that is not in sight, by
-    /// their local number. Statistics leave them out.
-    fn absent(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) -> Result<(), Error>;
+    /// Names, by local number, the documents in the ranges that are not live at the transaction of the question or are in
+    /// a group that is not in sight. Statistics leave them out.
+    fn absent(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32)) -> Result<(), Error>;
 
-    /// Names the versions in the stretches that are suppressed or not valid. Statistics count them, answers leave them out.
-    fn limited(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32));
+    /// Names the documents in the ranges that are suppressed or not valid. Statistics count them, answers leave them out.
+    fn limited(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32));
 
     fn term(&self, text: &str) -> Option<Term>;
 
-    /// Every term with one bit for each of its trigrams.
+    /// Every term, with the bits of its trigrams (`trigrams::trigram_bits`).
     fn each_term(&self, each: &mut dyn FnMut(&str, u64));
 
-    /// The texts with this term in the stretches: local number, number, how often, and what comes after it there if
-    /// that is wanted.
+    /// The postings of a term within the ranges: local number, document, frequency, and the bigrams if they are wanted.
     fn postings(
         &self,
         term: &Term,
-        within: &Stretches,
-        with_links: bool,
+        within: &DocRanges,
+        with_bigrams: bool,
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error>;
 
-    /// How near each text of the stretches is, by its best passage. False when there are no vectors.
-    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error>;
+    /// The approximate cosine of the question and the best passage of each document in the ranges. False when there are
+    /// no vectors.
+    fn cosines(&self, within: &DocRanges, question: &QuantisedVector, out: &mut [f32])
+    -> Result<bool, Error>;
+    /// The cosine of the question and the best passage of one document, from both bytes of each number.
     fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error>;
 
-    /// All texts of the part.
-    fn whole(&self) -> Stretches;
+    /// All documents of the part.
+    fn whole(&self) -> DocRanges;
     fn length(&self, doc: Doc) -> u32;
-    /// The lengths of all texts in the stretches together.
-    fn lengths(&self, within: &Stretches) -> i64;
+    /// The sum of the lengths of all documents in the ranges.
+    fn lengths(&self, within: &DocRanges) -> i64;
     fn place(&self, doc: Doc) -> Place;
     fn key(&self, doc: Doc) -> u64;
 }

@@ -1,7 +1,20 @@
-//! In which texts a term stands, how often, and what comes after it there: as it lies on the disk.
+//! The posting list of a term, as it is on the disk: for each document that has the term, how often, and by which terms
+//! it is followed there (bigrams).
 //!
-//! A list is cut into blocks of 128 texts. A table in front says with which text each block ends and where, so that a
-//! question reads no more than the blocks that reach into what it may see.
+//! A list is cut into blocks of 128 postings. If there are several blocks, a table in front says for each the last
+//! document and where the block ends, so that a question reads only the blocks with documents in its sight.
+//!
+//! ```text
+//! table    (only if there are several blocks) for each block: last document u32, end of the block u32
+//! block    documents      128: one byte with the bits per number, then the packed differences; fewer: u32 each
+//!          frequencies    u16 each: title << 8 | body << 3 | neighbour
+//!          bigram counts  u8 each
+//!          bigrams        u16 each: the hash of the next term
+//! ```
+//!
+//! Example: "deploy" is in the documents 3, 7 and 9; in document 7 it stands twice, before "friday" and before
+//! "monday". Three postings are one block without a table: documents 3, 7, 9; frequencies 1, 2, 1 in the body; bigram
+//! counts 0, 2, 0; bigrams hash("friday"), hash("monday").
 
 use std::ops::Range;
 
@@ -10,11 +23,11 @@ use bitpacking::{BitPacker, BitPacker4x};
 use crate::error::{Error, damaged};
 
 const BLOCK: usize = BitPacker4x::BLOCK_LEN;
-/// A row of the table: the block's last text, and where the block ends, counted from the end of the table.
+/// A row of the table: the last document of the block, and where the block ends, counted from the end of the table.
 const ROW: usize = 8;
 
-/// How often a term stands in a text: at most 7 times in its title, 31 times in its body and 7 times in the text before
-/// it. More often says hardly anything more.
+/// How often a term occurs in a document: counted up to 7 in its title, 31 in its body and 7 in the text before it.
+/// BM25 hardly distinguishes larger numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frequency(u16);
 
@@ -36,52 +49,52 @@ impl Frequency {
     }
 }
 
-/// What follows a term: a short hash of the next one. Two terms that are mistaken for each other are one pair in
-/// 65,000, and then too it is the same pair in every index.
-pub(crate) type Link = u16;
+/// The second term of a bigram, as a short hash; the first term is the one whose posting list contains it. One pair of
+/// terms in 65,000 has the same hash, and is then confused in every index in the same way.
+pub(crate) type Bigram = u16;
 
-pub(crate) fn link_to(term: &str) -> Link {
+pub(crate) fn bigram_hash(term: &str) -> Bigram {
     let hash = hash(term.as_bytes());
-    (hash >> 16 ^ hash) as Link
+    (hash >> 16 ^ hash) as Bigram
 }
 
-/// FNV-1a. It is written to disk, so it is ours to keep.
+/// FNV-1a. Hashes are written to the disk, so the function is part of the format and is not taken from a library.
 pub(crate) fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// One list, spread out. The links of the texts stand one behind the other, two bytes each.
+/// One posting list, unpacked. The bigrams of all postings are in one array, two bytes each.
 #[derive(Default)]
 pub(crate) struct Postings {
     pub docs: Vec<u32>,
     pub frequencies: Vec<Frequency>,
-    link_counts: Vec<u8>,
-    links: Vec<u8>,
+    bigram_counts: Vec<u8>,
+    bigrams: Vec<u8>,
 }
 
 impl Postings {
     pub(crate) fn clear(&mut self) {
         self.docs.clear();
         self.frequencies.clear();
-        self.link_counts.clear();
-        self.links.clear();
+        self.bigram_counts.clear();
+        self.bigrams.clear();
     }
 
-    /// Texts come in order. Of more than 255 links of one text the rest is left out.
-    pub(crate) fn push(&mut self, doc: u32, frequency: Frequency, links: &[u8]) {
-        let links = &links[..links.len().min(2 * 255)];
+    /// Documents must come in order. Of one posting at most 255 bigrams are kept, because their number is a byte.
+    pub(crate) fn push(&mut self, doc: u32, frequency: Frequency, bigrams: &[u8]) {
+        let bigrams = &bigrams[..bigrams.len().min(2 * 255)];
         self.docs.push(doc);
         self.frequencies.push(frequency);
-        self.link_counts.push((links.len() / 2) as u8);
-        self.links.extend_from_slice(links);
+        self.bigram_counts.push((bigrams.len() / 2) as u8);
+        self.bigrams.extend_from_slice(bigrams);
     }
 
     pub(crate) fn each(&self, each: &mut impl FnMut(u32, Frequency, &[u8])) {
-        let mut links = self.links.as_slice();
-        for ((doc, frequency), count) in self.docs.iter().zip(&self.frequencies).zip(&self.link_counts) {
-            let (own, rest) = links.split_at(2 * usize::from(*count));
+        let mut bigrams = self.bigrams.as_slice();
+        for ((doc, frequency), count) in self.docs.iter().zip(&self.frequencies).zip(&self.bigram_counts) {
+            let (own, rest) = bigrams.split_at(2 * usize::from(*count));
             each(*doc, *frequency, own);
-            links = rest;
+            bigrams = rest;
         }
     }
 
@@ -92,25 +105,24 @@ impl Postings {
             out.resize(table_at + ROW * blocks, 0);
         }
         let blocks_at = out.len();
-        let (mut before, mut link) = (0, 0);
+        let (mut before, mut bigram) = (0, 0);
         for (number, docs) in self.docs.chunks(BLOCK).enumerate() {
             let rows = number * BLOCK..number * BLOCK + docs.len();
-            match docs.len() == BLOCK {
-                true => {
-                    let packer = BitPacker4x::new();
-                    let bits = packer.num_bits_sorted(before, docs);
-                    out.push(bits);
-                    let packed_at = out.len();
-                    out.resize(packed_at + BitPacker4x::compressed_block_size(bits), 0);
-                    packer.compress_sorted(before, docs, &mut out[packed_at..], bits);
-                }
-                false => docs.iter().for_each(|doc| out.extend_from_slice(&doc.to_le_bytes())),
+            if docs.len() == BLOCK {
+                let packer = BitPacker4x::new();
+                let bits = packer.num_bits_sorted(before, docs);
+                out.push(bits);
+                let packed_at = out.len();
+                out.resize(packed_at + BitPacker4x::compressed_block_size(bits), 0);
+                packer.compress_sorted(before, docs, &mut out[packed_at..], bits);
+            } else {
+                docs.iter().for_each(|doc| out.extend_from_slice(&doc.to_le_bytes()));
             }
             out.extend(self.frequencies[rows.clone()].iter().flat_map(|frequency| frequency.0.to_le_bytes()));
-            out.extend_from_slice(&self.link_counts[rows.clone()]);
-            let many: usize = self.link_counts[rows].iter().map(|count| 2 * usize::from(*count)).sum();
-            out.extend_from_slice(&self.links[link..link + many]);
-            link += many;
+            out.extend_from_slice(&self.bigram_counts[rows.clone()]);
+            let many: usize = self.bigram_counts[rows].iter().map(|count| 2 * usize::from(*count)).sum();
+            out.extend_from_slice(&self.bigrams[bigram..bigram + many]);
+            bigram += many;
             before = docs[docs.len() - 1];
             if blocks > 1 {
                 let row = table_at + ROW * number;
@@ -122,21 +134,21 @@ impl Postings {
     }
 }
 
-/// The table of a list: which block to read for which texts.
+/// The table of a posting list: which block to read for which documents.
 pub(crate) struct Table {
-    /// The last text of each block and the end of the block.
+    /// The last document of each block, and where the block ends.
     rows: Vec<(u32, u32)>,
     many: usize,
 }
 
 impl Table {
-    /// How many bytes the table of a list takes.
+    /// How many bytes the table of a list of `many` postings takes.
     pub(crate) fn bytes(many: usize) -> usize {
         let blocks = many.div_ceil(BLOCK);
         if blocks > 1 { ROW * blocks } else { 0 }
     }
 
-    /// `bytes` is the table, and `whole` how long the blocks are together. Each block ends behind the one before it and
+    /// `bytes` is the table, and `whole` the size of all blocks together. Each block ends behind the one before it and
     /// within `whole`, so whoever reads blocks can rely on their places.
     pub(crate) fn decode(bytes: &[u8], many: usize, whole: u32) -> Result<Table, Error> {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
@@ -153,20 +165,20 @@ impl Table {
         Ok(Table { rows, many })
     }
 
-    /// The blocks that may have a text of the stretch.
+    /// The blocks that may have a document of the range.
     pub(crate) fn blocks(&self, docs: &Range<u32>) -> Range<usize> {
         let first = self.rows.partition_point(|(last, _)| *last < docs.start);
         let end = self.rows.partition_point(|(last, _)| *last < docs.end.saturating_sub(1));
         first..(end + 1).min(self.rows.len()).max(first)
     }
 
-    /// Where these blocks stand.
+    /// The bytes of these blocks, counted from the end of the table.
     pub(crate) fn span(&self, blocks: &Range<usize>) -> Range<u32> {
         let start = if blocks.start == 0 { 0 } else { self.rows[blocks.start - 1].1 };
         start..self.rows[..blocks.end].last().map_or(0, |row| row.1).max(start)
     }
 
-    /// Spreads these blocks out, one after the other.
+    /// Unpacks these blocks, one after the other, and passes each to `each`.
     pub(crate) fn each_block(
         &self,
         blocks: Range<usize>,
@@ -183,69 +195,66 @@ impl Table {
             (bytes, start) = (rest, end);
             let many = BLOCK.min(self.many - block * BLOCK);
             let short = || damaged("a list ends too early");
-            match many == BLOCK {
-                true => {
-                    let (bits, rest) = own.split_first().ok_or_else(short)?;
-                    if u32::from(*bits) > u32::BITS {
-                        return Err(damaged("a list with texts of too many bits"));
-                    }
-                    let size = BitPacker4x::compressed_block_size(*bits);
-                    let (packed, rest) = rest.split_at_checked(size).ok_or_else(short)?;
-                    let before = if block == 0 { 0 } else { self.rows[block - 1].0 };
-                    BitPacker4x::new().decompress_sorted(before, packed, &mut docs, *bits);
-                    own = rest;
+            if many == BLOCK {
+                let (bits, rest) = own.split_first().ok_or_else(short)?;
+                if u32::from(*bits) > u32::BITS {
+                    return Err(damaged("a list with documents of too many bits"));
                 }
-                false => {
-                    let (plain, rest) = own.split_at_checked(4 * many).ok_or_else(short)?;
-                    for (doc, plain) in docs.iter_mut().zip(plain.as_chunks::<4>().0) {
-                        *doc = u32::from_le_bytes(*plain);
-                    }
-                    own = rest;
+                let size = BitPacker4x::compressed_block_size(*bits);
+                let (packed, rest) = rest.split_at_checked(size).ok_or_else(short)?;
+                let before = if block == 0 { 0 } else { self.rows[block - 1].0 };
+                BitPacker4x::new().decompress_sorted(before, packed, &mut docs, *bits);
+                own = rest;
+            } else {
+                let (plain, rest) = own.split_at_checked(4 * many).ok_or_else(short)?;
+                for (doc, plain) in docs.iter_mut().zip(plain.as_chunks::<4>().0) {
+                    *doc = u32::from_le_bytes(*plain);
                 }
+                own = rest;
             }
             let (frequencies, rest) = own.split_at_checked(2 * many).ok_or_else(short)?;
             let frequencies = frequencies.as_chunks::<2>().0;
-            let (link_counts, links) = rest.split_at_checked(many).ok_or_else(short)?;
-            if 2 * sum(link_counts) > links.len() {
+            let (bigram_counts, bigrams) = rest.split_at_checked(many).ok_or_else(short)?;
+            if 2 * sum(bigram_counts) > bigrams.len() {
                 return Err(short());
             }
-            // Callers look for the texts of a stretch by halving.
+            // Callers look for the documents of a range by binary search.
             if !docs[..many].is_sorted() {
-                return Err(damaged("the texts of a list are not in order"));
+                return Err(damaged("the documents of a list are not in order"));
             }
-            each(Block { docs: &docs[..many], frequencies, link_counts, links });
+            each(Block { docs: &docs[..many], frequencies, bigram_counts, bigrams });
         }
         Ok(())
     }
 }
 
-/// Some texts of a list, in order.
+/// One block of a posting list, unpacked, in the order of the documents.
 pub(crate) struct Block<'a> {
     pub docs: &'a [u32],
     frequencies: &'a [[u8; 2]],
-    link_counts: &'a [u8],
-    links: &'a [u8],
+    bigram_counts: &'a [u8],
+    bigrams: &'a [u8],
 }
 
 impl Block<'_> {
-    /// Hands some of the texts to `each`: number, how often, and the links if they are wanted.
+    /// Passes some of the postings to `each`: document, frequency, and the bigrams if they are wanted.
     pub(crate) fn each(
         &self,
         rows: Range<usize>,
-        with_links: bool,
+        with_bigrams: bool,
         each: &mut impl FnMut(u32, Frequency, &[u8]),
     ) {
         let (docs, frequencies) = (&self.docs[rows.clone()], &self.frequencies[rows.clone()]);
-        if !with_links {
+        if !with_bigrams {
             let frequencies = frequencies.iter().map(|two| Frequency(u16::from_le_bytes(*two)));
             docs.iter().zip(frequencies).for_each(|(doc, frequency)| each(*doc, frequency, &[]));
             return;
         }
-        let mut links = &self.links[2 * sum(&self.link_counts[..rows.start])..];
-        for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(&self.link_counts[rows]) {
-            let (own, rest) = links.split_at(2 * usize::from(*count));
+        let mut bigrams = &self.bigrams[2 * sum(&self.bigram_counts[..rows.start])..];
+        for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(&self.bigram_counts[rows]) {
+            let (own, rest) = bigrams.split_at(2 * usize::from(*count));
             each(*doc, Frequency(u16::from_le_bytes(*frequency)), own);
-            links = rest;
+            bigrams = rest;
         }
     }
 }
@@ -254,9 +263,9 @@ fn sum(counts: &[u8]) -> usize {
     counts.iter().map(|count| u32::from(*count)).sum::<u32>() as usize
 }
 
-/// How often a link stands among the links of a text.
-pub(crate) fn count_links(links: &[u8], wanted: Link) -> usize {
-    links.as_chunks::<2>().0.iter().filter(|link| u16::from_le_bytes(**link) == wanted).count()
+/// How often a bigram is among the bigrams of a posting.
+pub(crate) fn count_bigrams(bigrams: &[u8], wanted: Bigram) -> usize {
+    bigrams.as_chunks::<2>().0.iter().filter(|bigram| u16::from_le_bytes(**bigram) == wanted).count()
 }
 
 #[cfg(test)]
@@ -268,11 +277,12 @@ mod tests {
         for many in [1, 127, 128, 129, 1000] {
             let mut list = Postings::default();
             for number in 0..many as u32 {
-                let links: Vec<u8> = (0..2 * (number % 4)).map(|link| (number * 7 + link) as u8).collect();
+                let bigrams: Vec<u8> =
+                    (0..2 * (number % 4)).map(|bigram| (number * 7 + bigram) as u8).collect();
                 list.push(
                     number * 3,
                     Frequency::new(number as usize % 9, number as usize % 40, number as usize % 3),
-                    &links,
+                    &bigrams,
                 );
             }
             let mut bytes = Vec::new();
@@ -285,9 +295,9 @@ mod tests {
                 let bytes = &blocks[span.start as usize..span.end as usize];
                 let mut each = |block: Block<'_>| {
                     let all = 0..block.docs.len();
-                    block.each(all, true, &mut |doc, frequency, links| {
+                    block.each(all, true, &mut |doc, frequency, bigrams| {
                         if stretch.contains(&doc) {
-                            found.push((doc, frequency, links.len() / 2));
+                            found.push((doc, frequency, bigrams.len() / 2));
                         }
                     });
                 };
@@ -348,8 +358,8 @@ mod tests {
             let mut each = |block: Block<'_>| {
                 let start = block.docs.partition_point(|doc| *doc < stretch.start);
                 let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
-                block.each(start..end, with_links, &mut |doc, _, links| {
-                    count_links(links, 7);
+                block.each(start..end, with_links, &mut |doc, _, bigrams| {
+                    count_bigrams(bigrams, 7);
                     found.push(doc - stretch.start);
                 });
             };

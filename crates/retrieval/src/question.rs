@@ -1,7 +1,12 @@
-//! What a question asks for: its words, where they stand in what may be seen, and what each of them is worth there.
+//! The words of a question, their postings in sight, and the weight of each word.
 //!
-//! Every number is counted in sight, as of the moment of the question. So nothing that the question may not see changes an
-//! answer, and an answer as of an earlier moment never changes.
+//! Every statistic is counted over the documents in sight, as of the transaction of the question. So a document that the
+//! caller may not see never changes an answer, and an answer as of an earlier transaction never changes.
+//!
+//! A word also stands for its variants. Example: a question has the word "deploymnet", which the vocabulary does not
+//! have. The index has the term `deploy` (the stem of "deployment"), which has the same beginning as the stem
+//! `deploymnet` and so is a lookalike. For "bill", which the vocabulary has, the related words are looked up instead, and
+//! `invoic` (the stem of "invoice") becomes a variant at less weight.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,48 +17,48 @@ use crate::error::Error;
 use crate::evidence::Rarity;
 use crate::index::Index;
 use crate::lex::{self, QuestionWord};
-use crate::part::{Part, Sight, Stretches};
-use crate::postings::{Frequency, Link, count_links, link_to};
+use crate::part::{DocRanges, Part, Sight};
+use crate::postings::{Bigram, Frequency, bigram_hash, count_bigrams};
 use crate::related::related;
-use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, Worth, counted};
+use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, TermWeight, counted};
 use crate::search::{By, Question, in_part};
 use crate::trigrams::{dice, dice_max, trigram_bit, trigram_bits, trigrams};
-use crate::vectors::Quantised;
+use crate::vectors::QuantisedVector;
 
-/// So many related words of a word are sought; more add noise and reading.
+/// At most this many related words of a word are looked up; more add noise and reads.
 const RELATED_MAX: usize = 8;
-/// The table of vectors knows the words of one language. A question is judged by its meaning only if it knows this share of
-/// the question's words.
+/// A question is judged by its meaning only if the embedder knows this share of its words, because the table of vectors
+/// knows the words of one language.
 const MEANINGFUL_SHARE: f32 = 0.5;
-/// For so many words of a question words that look alike are sought: each takes a look at every term there is.
+/// Lookalikes are searched for at most this many words of a question, because each search goes through every term.
 const LOOKALIKES_FOR_MAX: usize = 8;
-/// A word that so large a share of the texts has says nothing about which of them is meant. It adds to the score of what
-/// matches by another word.
+/// A word that this share of the documents has does not tell which of them is meant. It only adds to the score of a
+/// document that matches by another word.
 const EVERYWHERE_SHARE: f32 = 0.7;
-/// A word that is spelt this much alike is taken for the same word, mistyped or inflected.
+/// A lookalike with at least this likeness is taken for the same word, mistyped or inflected.
 const SAME_WORD_MIN: f32 = 0.6;
-/// What a stop word counts when the meaning of a question is judged; other words count by how rare they are.
+/// The weight of a stop word in the vector of a question; other words have their inverse document frequency.
 const STOP_WORD_WEIGHT: f32 = 0.5;
-/// In fewer texts than this no share is large.
+/// With fewer documents than this in sight, no word counts as being in nearly every document.
 const EVERYWHERE_TEXTS_MIN: i64 = 20;
 
-/// What is in sight, part by part.
+/// The documents in sight, part by part.
 pub(crate) struct Survey {
-    pub parts: Vec<SurveyedPart>,
+    pub parts: Vec<PartSurvey>,
     pub population: Population,
-    /// When nobody waits for the answer any more.
+    /// The caller waits no longer than until then.
     deadline: Option<Instant>,
 }
 
-pub(crate) struct SurveyedPart {
-    pub within: Stretches,
-    /// By local number; empty when everything in the stretches is there.
+pub(crate) struct PartSurvey {
+    pub within: DocRanges,
+    /// By local number; empty if no document in the ranges is absent.
     is_absent: Vec<bool>,
 }
 
-impl SurveyedPart {
-    fn new(part: &impl Part, sight: &Sight<'_>, population: &mut Population) -> Result<SurveyedPart, Error> {
-        let within = part.stretches(sight);
+impl PartSurvey {
+    fn new(part: &impl Part, sight: &Sight<'_>, population: &mut Population) -> Result<PartSurvey, Error> {
+        let within = part.ranges(sight);
         let mut absent = Vec::new();
         part.absent(sight, &within, &mut |local| absent.push(local))?;
         population.many += i64::from(within.many);
@@ -63,13 +68,13 @@ impl SurveyedPart {
             is_absent = vec![false; within.many as usize];
         }
         for local in absent {
-            // A version may be told twice.
+            // A part may name an absent document twice; it is subtracted once.
             if !std::mem::replace(&mut is_absent[local as usize], true) {
                 population.many -= 1;
                 population.length -= i64::from(part.length(within.doc(local)));
             }
         }
-        Ok(SurveyedPart { within, is_absent })
+        Ok(PartSurvey { within, is_absent })
     }
 
     pub(crate) fn is_absent(&self, local: u32) -> bool {
@@ -86,12 +91,12 @@ impl Survey {
         let mut population = Population::default();
         let mut parts = Vec::with_capacity(index.segments.len() + 1);
         for number in 0..=index.segments.len() as u32 {
-            parts.push(in_part!(index, number, part => SurveyedPart::new(part, sight, &mut population)?));
+            parts.push(in_part!(index, number, part => PartSurvey::new(part, sight, &mut population)?));
         }
         Ok(Survey { parts, population, deadline })
     }
 
-    /// Asked before every term and every share of the texts: work ends soon after its time is over.
+    /// Called before every term and every share of the documents, so that work ends soon after the deadline.
     pub(crate) fn check_time(&self) -> Result<(), Error> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(Error::OutOfTime),
@@ -99,25 +104,31 @@ impl Survey {
         }
     }
 
-    /// Everything in sight that has a term. `links` are what may come after it, if that is of interest.
-    fn find(&self, index: &Index, text: &str, links: &[Link], title_only: bool) -> Result<Found, Error> {
+    /// The postings of a term in sight. `bigrams` are the next terms to count, if any.
+    fn find(
+        &self,
+        index: &Index,
+        text: &str,
+        bigrams: &[Bigram],
+        title_only: bool,
+    ) -> Result<TermPostings, Error> {
         self.check_time()?;
-        let mut found = Found { parts: Vec::new(), df: 0, bigram_df: vec![0; links.len()] };
+        let mut found = TermPostings { parts: Vec::new(), df: 0, bigram_df: vec![0; bigrams.len()] };
         for (surveyed, number) in self.parts.iter().zip(0..) {
             let mut occurrences =
-                Occurrences { postings: Vec::new(), bigrams: vec![Vec::new(); links.len()] };
+                PartPostings { postings: Vec::new(), bigrams: vec![Vec::new(); bigrams.len()] };
             in_part!(index, number, part => if let Some(term) = part.term(text) {
                 let within = &surveyed.within;
-                part.postings(&term, within, !links.is_empty(), &mut |local, doc, frequency, follows| {
+                part.postings(&term, within, !bigrams.is_empty(), &mut |local, doc, frequency, follows| {
                     if surveyed.is_absent(local) {
                         return;
                     }
-                    // The words of the text before are not words of this one.
+                    // The document frequency leaves out documents that have the term only in the text before them.
                     found.df += i64::from(frequency.title() + frequency.body() > 0);
                     if counted(frequency, title_only) > 0.0 {
                         occurrences.postings.push(Posting { local, length: part.length(doc), frequency });
-                        for (at, link) in links.iter().enumerate() {
-                            let often = count_links(follows, *link).min(255) as u8;
+                        for (at, bigram) in bigrams.iter().enumerate() {
+                            let often = count_bigrams(follows, *bigram).min(255) as u8;
                             found.bigram_df[at] += i64::from(often > 0);
                             occurrences.bigrams[at].push(often);
                         }
@@ -130,17 +141,17 @@ impl Survey {
     }
 }
 
-/// Where a term stands, and in how many texts.
-struct Found {
-    parts: Vec<Occurrences>,
+/// The postings of a term in all parts, its document frequency, and the document frequency of each bigram.
+struct TermPostings {
+    parts: Vec<PartPostings>,
     df: i64,
     bigram_df: Vec<i64>,
 }
 
-/// Where a term stands in one part, in order.
-pub(crate) struct Occurrences {
+/// The postings of a term in one part, in the order of the documents.
+pub(crate) struct PartPostings {
     pub postings: Vec<Posting>,
-    /// For each of the terms that may come after it, how often it does, posting by posting.
+    /// For each bigram, how often it occurs, posting by posting.
     pub bigrams: Vec<Vec<u8>>,
 }
 
@@ -151,8 +162,8 @@ pub(crate) struct Posting {
     pub frequency: Frequency,
 }
 
-impl Occurrences {
-    /// Those of some local numbers.
+impl PartPostings {
+    /// The postings of some local numbers.
     pub(crate) fn range(&self, locals: &std::ops::Range<u32>) -> std::ops::Range<usize> {
         let start = self.postings.partition_point(|posting| posting.local < locals.start);
         let end = start + self.postings[start..].partition_point(|posting| posting.local < locals.end);
@@ -165,37 +176,37 @@ impl Occurrences {
     }
 }
 
-/// One side of a question: a text that is sought somewhere.
-pub(crate) struct Ask {
+/// One side of a question: the words to find in the title, or those to find anywhere.
+pub(crate) struct QuestionSide {
     pub title_only: bool,
-    /// Those that stand anywhere in sight, each once; those that stand everywhere come last.
-    pub words: Vec<AskedWord>,
-    /// What all words of the question are worth together.
+    /// The words that have a posting in sight, each once; those that nearly every document has come last.
+    pub words: Vec<SearchWord>,
+    /// The sum of the weights of all words.
     pub weight: f32,
     pub vector: Vec<f32>,
-    pub quantised: Quantised,
-    /// Whether the embedder knows enough of the words to say what a text without any of them means.
+    pub quantised: QuantisedVector,
+    /// Whether the embedder knows enough of the words to judge a document that has none of them.
     pub is_meaningful: bool,
 }
 
-pub(crate) struct AskedWord {
-    /// The word itself if it is in sight, and what may stand for it. The best of them counts in each text.
+pub(crate) struct SearchWord {
+    /// The word itself if it is in sight, and other words that may stand for it. In each document the best one counts.
     pub variants: Vec<Variant>,
-    /// What the terms are worth that come after it in the question and in a text.
-    pub bigrams: Vec<Worth>,
+    /// The weights of the bigrams that begin with this word in the question.
+    pub bigrams: Vec<TermWeight>,
     /// The share of the word in the weight of the question.
     pub share: f32,
-    /// Too common to be the reason why a text matches.
+    /// Whether nearly every document has the word, so that it is no reason to match.
     pub is_everywhere: bool,
 }
 
 pub(crate) struct Variant {
     pub text: Arc<str>,
     pub kind: VariantKind,
-    /// How much it is like the word, 1 for the word itself.
+    /// How similar it is to the word; 1 for the word itself.
     pub likeness: f32,
-    pub worth: Worth,
-    pub found: Vec<Occurrences>,
+    pub worth: TermWeight,
+    pub found: Vec<PartPostings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,13 +218,13 @@ pub(crate) enum VariantKind {
     Related,
 }
 
-impl AskedWord {
-    /// Whether nothing in sight has the word, or anything that may stand for it.
+impl SearchWord {
+    /// Whether no document in sight has the word or a variant of it.
     fn is_unknown(&self) -> bool {
         self.variants.is_empty()
     }
 
-    /// The variant that a text has and how much it says, if it has any.
+    /// The best variant that a document has and how much it counts, if the document has any.
     pub(crate) fn in_text(&self, part: u32, local: u32) -> Option<(&Variant, f32)> {
         let says = |variant: &'_ Variant| {
             let posting = variant.found[part as usize].get(local)?;
@@ -224,13 +235,14 @@ impl AskedWord {
     }
 }
 
-/// A word in the title says more about the matter.
+/// A word in the title counts for more than one in the body.
 pub(crate) fn title_share(frequency: Frequency) -> f32 {
     if frequency.title() > 0 { TITLE_SHARE } else { 1.0 }
 }
 
-impl Ask {
-    /// Whether a text has a word of the question, or one that is spelt nearly the same, which is not everywhere.
+impl QuestionSide {
+    /// Whether a document has a word of the question, or one that is spelt nearly the same. Words that nearly every
+    /// document has do not count.
     pub(crate) fn has_word(&self, part: u32, local: u32) -> bool {
         let words = self.words.iter().filter(|word| !word.is_everywhere);
         let mut variants = words.flat_map(|word| &word.variants);
@@ -248,24 +260,25 @@ impl Index {
         title_only: bool,
         question: &Question<'_>,
         survey: &Survey,
-    ) -> Result<Ask, Error> {
+    ) -> Result<QuestionSide, Error> {
         let sequence = if question.as_written { lex::written_words(text) } else { lex::question_words(text) };
         let known = sequence.iter().filter(|word| self.embedder.knows(&word.word)).count();
         let is_meaningful = known as f32 >= MEANINGFUL_SHARE * sequence.len() as f32;
         let population = survey.population;
         let mut words = Vec::new();
         let (mut looked_alike, mut weight) = (0, 0.0);
-        // What each word counts in the question's vector.
+        // The weight of each word in the vector of the question.
         let mut meanings: Vec<(&QuestionWord, f32)> = Vec::new();
         let mut distinct: Vec<&QuestionWord> = sequence.iter().collect();
         distinct.sort_by(|one, other| one.term.cmp(&other.term));
         distinct.dedup_by(|next, last| next.term == last.term);
         for asked in distinct {
-            let links = if title_only { Vec::new() } else { next_links(&sequence, &asked.term) };
-            let Found { parts, df, bigram_df } = survey.find(self, &asked.term, &links, title_only)?;
+            let bigrams = if title_only { Vec::new() } else { bigrams_after(&sequence, &asked.term) };
+            let TermPostings { parts, df, bigram_df } =
+                survey.find(self, &asked.term, &bigrams, title_only)?;
             let idf = population.idf_of(df);
-            let bigram = |df: &i64| Worth::new(*df as f32, BIGRAM_WEIGHT, population);
-            let mut word = AskedWord {
+            let bigram = |df: &i64| TermWeight::new(*df as f32, BIGRAM_WEIGHT, population);
+            let mut word = SearchWord {
                 variants: Vec::new(),
                 bigrams: bigram_df.iter().map(bigram).collect(),
                 share: population.rarity(df as f32),
@@ -277,7 +290,7 @@ impl Index {
                     text: asked.term.clone(),
                     kind: VariantKind::Itself,
                     likeness: 1.0,
-                    worth: Worth::new(df as f32, 1.0, population),
+                    worth: TermWeight::new(df as f32, 1.0, population),
                     found: parts,
                 });
             }
@@ -289,14 +302,14 @@ impl Index {
                     self.add_lookalikes(survey, &asked.term, title_only, &mut word.variants)?;
                 }
             }
-            // What nothing in sight has, and nothing like it, may be left out of account.
+            // A word without any variant in sight can be ignored, if the question asks for that.
             let counts = !(question.known_words_only && word.is_unknown());
             weight += if counts { idf } else { 0.0 };
             meanings.push((asked, if counts { idf } else { 0.0 }));
             words.push(word);
         }
         if weight == 0.0 {
-            // None of the words is known: then their meaning is all there is.
+            // No word is known, so only the meaning is left: all words count the same in it.
             meanings.iter_mut().for_each(|(_, counts)| *counts = population.idf_of(0));
         }
         let shares: f32 = if question.known_words_only {
@@ -319,10 +332,17 @@ impl Index {
             };
             self.embedder.question(text, &weighted_words(text, weight))?
         };
-        Ok(Ask { title_only, words, weight, quantised: Quantised::new(&vector), vector, is_meaningful })
+        Ok(QuestionSide {
+            title_only,
+            words,
+            weight,
+            quantised: QuantisedVector::new(&vector),
+            vector,
+            is_meaningful,
+        })
     }
 
-    /// The nearest words in sight that mean nearly the same.
+    /// Adds the nearest related words that are in sight.
     fn add_related(
         &self,
         survey: &Survey,
@@ -342,10 +362,10 @@ impl Index {
                 continue;
             }
             many += 1;
-            // A rare related word must not count for more than the word that was asked for.
+            // A rare related word must not count for more than the word of the question.
             let ratio = (idf / survey.population.idf_of(found.df)).min(1.0);
             let likeness = RELATED_WEIGHT * near.cosine;
-            let worth = Worth::new(found.df as f32, likeness * ratio, survey.population);
+            let worth = TermWeight::new(found.df as f32, likeness * ratio, survey.population);
             variants.push(Variant {
                 text: term,
                 kind: VariantKind::Related,
@@ -357,8 +377,8 @@ impl Index {
         Ok(())
     }
 
-    /// For a word that the vocabulary does not have, up to four in sight that look like it: it may be mistyped, inflected or
-    /// compounded.
+    /// For a word that the vocabulary does not have, adds up to four terms in sight that are spelt nearly the same: the word
+    /// may be mistyped, inflected or compounded.
     fn add_lookalikes(
         &self,
         survey: &Survey,
@@ -367,12 +387,12 @@ impl Index {
         variants: &mut Vec<Variant>,
     ) -> Result<(), Error> {
         const CHARS_MIN: usize = 4;
-        /// For a word that is in sight only its other forms are of interest.
+        /// A word that is in sight is not mistyped, so only its other forms are wanted, which are more alike.
         const DICE_MIN_KNOWN: f32 = 0.6;
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 4;
         const WEIGHT: f32 = 0.9;
-        // A word with digits names one thing: where `job744` is known, `job74` is another and no misspelling of it.
+        // A word with digits is a name: if `job744` is in sight, `job74` is another name and not a misspelling of it.
         let names_one_thing = !variants.is_empty() && term.contains(|c: char| c.is_ascii_digit());
         if term.chars().count() < CHARS_MIN || names_one_thing {
             return Ok(());
@@ -380,7 +400,7 @@ impl Index {
         let likeness_min = if variants.is_empty() { DICE_MIN } else { DICE_MIN_KNOWN };
         let (asked, bits) = (trigrams(term), trigram_bits(term));
         let asked_bits: Vec<u64> = asked.iter().map(trigram_bit).collect();
-        // What looks alike shares trigrams, and shared trigrams are shared bits; a few may fall on one bit.
+        // Words that are alike share trigrams, and so bits; the bar is half of that, since several trigrams can have one bit.
         let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
         let mut alike: Vec<(f32, Arc<str>)> = Vec::new();
         let mut look = |known: &str, known_bits: u64| {
@@ -390,7 +410,7 @@ impl Index {
             {
                 return;
             }
-            // Nearly all words of the index come here, so what can't be alike enough is told by its bits alone.
+            // Nearly all terms of the index come here, so most are ruled out by their bits, without their trigrams.
             let is_near =
                 known.len().abs_diff(term.len()) <= 2 && dice_max(&asked_bits, known_bits) >= likeness_min;
             let spelling = if is_near { dice(&asked, &trigrams(known)) } else { 0.0 };
@@ -412,7 +432,7 @@ impl Index {
             if found.df > 0 {
                 many += 1;
                 let likeness = WEIGHT * dice;
-                let worth = Worth::new(found.df as f32, likeness, survey.population);
+                let worth = TermWeight::new(found.df as f32, likeness, survey.population);
                 let kind = VariantKind::Lookalike;
                 variants.push(Variant { text: known, kind, likeness, worth, found: found.parts });
             }
@@ -420,7 +440,7 @@ impl Index {
         Ok(())
     }
 
-    /// The terms of a question, each once, and how rare each is in sight; the rarest is what nobody uses.
+    /// The terms of a question, each once, with its inverse document frequency in sight.
     pub fn rarities(&self, text: &str, sight: &Sight<'_>) -> Result<Vec<Rarity>, Error> {
         let survey = Survey::new(self, sight, None)?;
         let mut terms = lex::question_terms(text);
@@ -434,8 +454,8 @@ impl Index {
     }
 }
 
-/// How much of two words their common beginning is, if it is long enough to be a word itself: `lagerplatznummer` and
-/// `lagerplatz` have .77, words that only begin alike have 0.
+/// The length of the common beginning of two words compared with the words, if it is long enough to be a word itself.
+/// Example: `lagerplatznummer` and `lagerplatz` have 2 * 10 / (16 + 10) = 0.77; `restart` and `restore` have 0.
 fn same_beginning(one: &str, other: &str) -> f32 {
     const CHARS_MIN: usize = 6;
     let common = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
@@ -445,14 +465,13 @@ fn same_beginning(one: &str, other: &str) -> f32 {
     2.0 * common as f32 / (one.chars().count() + other.chars().count()) as f32
 }
 
-/// The words of a question, each with what it counts when the meaning of the question is judged. `weight` gives what a
-/// term that was sought counts.
+/// The words of a question, each with its weight in the vector of the question. `weight` gives the weight of a term.
 pub fn weighted_words(text: &str, weight: impl Fn(&str) -> Option<f32>) -> Vec<(String, f32)> {
     let counts = |word: &str| weight(&lex::term_of(word)).unwrap_or(0.0);
     let mut words = Vec::new();
     for (word, pieces) in lex::meaning_words(text) {
         if !pieces.is_empty() {
-            // Of an identifier the pieces say what is meant.
+            // The pieces of an identifier tell its meaning: `getUserName` is get, user and name.
             words.extend(pieces.into_iter().map(|piece| {
                 let counts = counts(&piece);
                 (piece, counts)
@@ -466,10 +485,10 @@ pub fn weighted_words(text: &str, weight: impl Fn(&str) -> Option<f32>) -> Vec<(
     words
 }
 
-/// Links to what comes after a term in the question, each once.
-fn next_links(sequence: &[QuestionWord], term: &str) -> Vec<Link> {
+/// The bigrams of the question that begin with a term, each once.
+fn bigrams_after(sequence: &[QuestionWord], term: &str) -> Vec<Bigram> {
     let pairs = sequence.windows(2).filter(|pair| *pair[0].term == *term);
-    let mut next: Vec<Link> = pairs.map(|pair| link_to(&pair[1].term)).collect();
+    let mut next: Vec<Bigram> = pairs.map(|pair| bigram_hash(&pair[1].term)).collect();
     next.sort_unstable();
     next.dedup();
     next

@@ -12,7 +12,7 @@ const COUNT: usize = 4;
 const HEAD: usize = 6;
 const PAIR: usize = 3;
 
-/// A word that is related to another, and how nearly.
+/// A word that is related to another, and the cosine of the two.
 pub struct Related {
     pub word: &'static str,
     pub cosine: f32,

@@ -1,38 +1,39 @@
-//! The one scoring function. Every path to an answer, and the plain check of them all in the tests, ends here.
+//! The one scoring function. Every path to an answer uses it, and so does the plain scorer in the tests that checks them.
 
 use crate::lanes::{count_above, largest, sum_above};
 use crate::postings::Frequency;
 
-/// How quickly more of the same word stops counting.
+/// BM25: how quickly further occurrences of a term stop adding to the score.
 const K1: f32 = 1.2;
-/// How much a long text has to have more of it.
+/// BM25: how much a long document is expected to have more occurrences.
 const B: f32 = 0.75;
-/// Shorter texts are taken to be this long, so that a memory of five words does not beat everything.
+/// Shorter documents count as this long. Otherwise an entry of five words would win over everything that has the same term.
 const LENGTH_MIN: f32 = 30.0;
-/// A word in the title counts as so many in the text.
+/// One occurrence in the title counts as this many in the body.
 pub const TITLE_WEIGHT: u32 = 3;
-/// What two words side by side add to what they say one by one.
+/// The weight of a bigram: what two neighbouring terms of the question add when a document has them side by side too.
 pub const BIGRAM_WEIGHT: f32 = 0.3;
-/// The share of meaning in a score, the rest is words.
+/// The share of the meaning in a score; the words have the rest.
 pub const DENSE_WEIGHT: f32 = 0.40;
 
-/// What a word of the text before counts, beside a word of the text itself: fitted on conversations (`docs/figures.md`).
+/// What an occurrence in the text before a document counts, compared with one in its body. Fitted on conversations
+/// (`docs/figures.md`).
 pub const NEIGHBOUR_WEIGHT: f32 = 0.3;
-/// The words of a text count fully when it has this much of the question's weight. Without this bar one chance word in a
-/// small store would count as much as a text that has every word.
+/// The words of a document get the full score from this share of the question's weight on. Without this bar one chance
+/// word in a small store would get the same score as a document that has every word.
 pub const LEXICAL_FULL: f32 = 0.6;
-/// What a related word counts, times the cosine of the two words.
+/// A related word counts this much, times the cosine of the two words.
 pub const RELATED_WEIGHT: f32 = 0.7;
 
-/// Smaller stores are taken to be this large when a text is judged by itself.
+/// `Population::rarity` takes smaller stores to be this large.
 const RARITY_MANY: i64 = 500;
 
-/// A text that has this share of a question's weight in words has half of it.
+/// The share of a question's weight that a match needs in words under `Least::Half`.
 pub const HALF: f32 = 0.50;
-/// A word in the title says more about the matter.
+/// A word in the title counts this much more towards the share of a question's weight.
 pub const TITLE_SHARE: f32 = 1.4;
 
-/// What the words are measured against: the texts in sight that are live at the moment of the question.
+/// The documents by which terms are weighted: those in sight that are live at the transaction of the question.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {
     pub many: i64,
@@ -40,19 +41,19 @@ pub struct Population {
 }
 
 impl Population {
-    /// How much a term tells that `df` of the texts have.
+    /// The inverse document frequency of a term that `df` of the documents have.
     pub fn idf(self, df: f32) -> f32 {
         (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()
     }
 
-    /// As `idf`, for a word of a question. A word that nothing in sight has counts a little more than one that a single text
-    /// has, not twice as much.
+    /// As `idf`, for a word of a question. A word that no document in sight has counts a little more than one that a
+    /// single document has, not twice as much.
     pub fn idf_of(self, df: i64) -> f32 {
         if df == 0 { (1.0 + self.many as f32).ln() } else { self.idf(df as f32) }
     }
 
-    /// How much a term tells that `df` of the texts have, for what is judged by itself and not beside others: in a store
-    /// of three texts no word is rare, and one that nobody has used yet says little.
+    /// As `idf`, for a document that is judged by itself and not compared with others. In a store of three documents no
+    /// word would be rare, so the store is taken to be larger.
     pub fn rarity(self, df: f32) -> f32 {
         Population { many: self.many.max(RARITY_MANY), ..self }.idf(df)
     }
@@ -62,27 +63,30 @@ impl Population {
     }
 }
 
-/// What a term of a question is worth (BM25).
+/// The BM25 weight of a term of a question.
 #[derive(Clone, Copy)]
-pub struct Worth {
+pub struct TermWeight {
     idf: f32,
     per_length: f32,
 }
 
-impl Worth {
-    /// For a term that `df` of the texts have.
-    pub fn new(df: f32, weight: f32, population: Population) -> Worth {
-        Worth { idf: weight * population.idf(df) * (K1 + 1.0), per_length: K1 * B / population.mean_length() }
+impl TermWeight {
+    /// For a term that `df` of the documents have.
+    pub fn new(df: f32, weight: f32, population: Population) -> TermWeight {
+        TermWeight {
+            idf: weight * population.idf(df) * (K1 + 1.0),
+            per_length: K1 * B / population.mean_length(),
+        }
     }
 
-    /// What it adds to the score of a text of this length in which it stands so often.
+    /// What the term adds to the score of a document of this length in which it occurs this often.
     pub fn of(&self, frequency: f32, length: u32) -> f32 {
         let length = (length as f32).max(LENGTH_MIN);
         self.idf * frequency / (frequency + K1 * (1.0 - B) + self.per_length * length)
     }
 }
 
-/// How often a term counts in a text.
+/// The frequency of a term in a document, weighted by field.
 pub(crate) fn counted(frequency: Frequency, title_only: bool) -> f32 {
     let title = (TITLE_WEIGHT * frequency.title()) as f32;
     if title_only {
@@ -91,17 +95,17 @@ pub(crate) fn counted(frequency: Frequency, title_only: bool) -> f32 {
     title + frequency.body() as f32 + NEIGHBOUR_WEIGHT * frequency.neighbour() as f32
 }
 
-/// In these a cosine is summed up.
+/// Cosines are summed up as whole numbers of 1/262,144, so that the sum does not depend on the order.
 const UNITS: f32 = 262_144.0;
-/// Texts whose cosines differ by less than this differ by little more than rounding.
+/// Cosines that differ by less than this differ by little more than rounding.
 const APART_MIN: f64 = 0.01;
 
-/// The cosine of what may not be seen: no two vectors have it.
+/// Marks a document that is not in sight. It is below -1, so it is no cosine.
 pub(crate) const HIDDEN: f32 = -4.0;
-/// Above this is every cosine there is.
+/// Every real cosine is above this, and `HIDDEN` is below it.
 const SEEN_MIN: f32 = -2.0;
 
-/// What is usual among the texts that were searched.
+/// Statistics of the scores of all documents that were searched.
 #[derive(Clone, Copy)]
 pub struct Spread {
     many: u64,
@@ -131,23 +135,27 @@ impl Spread {
         }
     }
 
-    /// `exact` is the cosine of the nearest by all that is known of its vector. Without vectors the words alone decide.
-    /// `weight` is what all words of the question are worth together.
+    /// `exact` is the exact cosine of the nearest document, and `weight` the sum of the weights of all words of the
+    /// question. Without vectors (`with_dense`) the words alone decide.
     pub fn fusion(&self, exact: f32, with_dense: bool, weight: f32) -> Fusion {
         let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
-        // Where all are equally near, meaning says nothing.
+        // If all documents are equally near, the meaning does not distinguish them.
         let says = f64::from(self.nearest) - mean > APART_MIN && f64::from(exact) > mean;
         let per_cosine = if says { 1.0 / (f64::from(exact) - mean) } else { 0.0 };
         let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
-        // Where there is nothing but words, the best of them is as good as it gets.
+        // Without meaning the best document by words gets the full score.
         let full = if with_dense { self.lexical_max.max(LEXICAL_FULL * weight) } else { self.lexical_max };
         let per_lexical = if full > 0.0 { 1.0 / full } else { 0.0 };
         Fusion { per_lexical, mean: mean as f32, per_cosine: per_cosine as f32, dense_weight }
     }
 }
 
-/// Words and meaning as one number: each relative to the best of all candidates, the meaning counted from what is
-/// usual in the searched texts. (Dividing by how far texts usually lie apart, as the formula has it, cancels out.)
+/// Combines the scores of words and meaning into one number. Each is relative to the best of all candidates, and the
+/// meaning is counted from the mean of all searched documents. (The usual z-score also divides by the standard
+/// deviation, which cancels out here.)
+///
+/// Example: the best score by words is 8, the mean cosine 0.1 and the best cosine 0.5. A document with 4 and 0.3 gets
+/// 0.6 * 4/8 + 0.4 * (0.3 - 0.1)/(0.5 - 0.1) = 0.5.
 pub struct Fusion {
     per_lexical: f32,
     mean: f32,

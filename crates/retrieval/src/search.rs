@@ -1,5 +1,5 @@
-//! Answering a question. Whatever the parts are, each text is scored by the same function from the same numbers, in
-//! the same order of additions, so an answer depends on the texts alone and not on where they lie.
+//! Answering a question. Every document is scored by the same function from the same numbers, added in the same order.
+//! So an answer depends on the documents alone, and not on how they are spread over segments and tail.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -9,54 +9,55 @@ use crate::document::label_term;
 use crate::error::Error;
 use crate::index::Index;
 use crate::lanes::{count_above, largest};
-use crate::part::{Doc, Part, Place, Sight, Stretches};
-use crate::question::{Ask, AskedWord, Survey, SurveyedPart, Variant, VariantKind, title_share};
+use crate::part::{Doc, DocRanges, Part, Place, Sight};
+use crate::question::{PartSurvey, QuestionSide, SearchWord, Survey, Variant, VariantKind, title_share};
 use crate::score::{Fusion, HALF, HIDDEN, Spread, counted};
 
-/// How many of the best are compared a second time, with all that is known of their vectors.
+/// How many of the best documents are compared a second time, by both bytes of their vectors.
 const RESCORED: usize = 20;
-/// So many of the nearest texts match by a meaning that would be too far away for others.
+/// This many of the nearest documents match even if their cosine is below the floor for all others.
 const NEAREST: usize = 5;
-/// The score of what does not match.
+/// The score of a document that does not match.
 const NO_MATCH: f32 = -1.0;
-/// So many texts at a time: what is counted for them fits into the second cache of a processor. Tests share out what
-/// little they have.
+/// How many documents are scored at a time, so that their scores fit into the second-level cache of a processor. Tests
+/// have few documents, and use small shares to have several of them.
 const SHARE: u32 = if cfg!(debug_assertions) { 5 } else { 131_072 };
-/// So many texts are worth another thread.
+/// Below this number of documents, starting threads costs more than it saves.
 const THREAD_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 65_536 };
-/// So many texts are scored together.
+/// The best score is kept for each block of this many documents, so that most blocks are skipped when candidates are
+/// collected.
 const BLOCK: usize = 128;
 
 pub struct Question<'a> {
-    /// Words sought in the title.
+    /// Words to find in the title. If `title` and `text` are both given, a match needs both, and they count the same.
     pub title: Option<&'a str>,
-    /// Words sought anywhere, and their meaning. Both must hold when both are given, and count the same.
+    /// Words to find anywhere, and their meaning.
     pub text: Option<&'a str>,
     pub sight: Sight<'a>,
     pub by: By,
-    /// Takes the words as they stand: identifiers whole, no lookalikes, no related words.
+    /// Takes the words as they are written: identifiers as a whole, no words that are spelt alike, no related words.
     pub as_written: bool,
-    /// Leaves words out of account that nothing in sight has, unless there are no others.
+    /// Ignores words that no document in sight has, unless the question has no others.
     pub known_words_only: bool,
-    /// How much of the question a match has at least.
+    /// How much of the question a match needs.
     pub least: Least,
-    /// Whether the few nearest texts match by a meaning that would be too far away for others.
+    /// Whether the few nearest documents match even if their cosine is below the floor for all others.
     pub with_nearest: bool,
     /// Whether hits say why they match.
     pub explain: bool,
 }
 
-/// How much of a question something must have to be a match.
+/// How much of a question a document must have to be a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Least {
-    /// A term of it, or a meaning that is near enough.
+    /// Any term, or a meaning that is near enough.
     #[default]
     Some,
-    /// Half of its weight in words, or a meaning that is near enough for a long text.
+    /// Half of the question's weight in words, or a meaning that is near enough for a long document.
     Half,
 }
 
-/// What a question goes by.
+/// What documents are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     WordsAndMeaning,
@@ -69,67 +70,68 @@ pub struct Hit {
     pub place: Place,
     pub key: u64,
     pub score: f32,
-    /// How near it is in meaning, from -1 to 1.
+    /// The cosine of the question and the document, from -1 to 1.
     pub cosine: f32,
-    /// Whether it has a word of the question that is not in nearly every text.
+    /// Whether the document has a word of the question that is not in nearly every document.
     pub has_word: bool,
-    /// If the question asked for it, and there was anything to rank by.
+    /// Only if the question has `explain` set and a text to rank by.
     pub why: Option<Why>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Why {
-    /// Relative to the best of all hits, as they enter the score.
+    /// The score by words, relative to the best of all hits, as it enters the total.
     pub lexical: f32,
+    /// The same for the meaning.
     pub dense: f32,
-    /// The terms of the question that it has, and what it has in their place.
+    /// The terms of the question that the document has, and the variants that it has in place of others.
     pub matched: Vec<String>,
 }
 
-/// One page of the matches, best first, the newest first among equals, and how many there are.
+/// One page of the matches, best first and the newest first among equals, and the number of all matches.
 pub struct Results {
     pub hits: Vec<Hit>,
     pub total: u64,
-    /// Meaning was asked for, but not all vectors are there yet.
+    /// The question asks for the meaning, but some vectors are not made yet.
     pub is_degraded: bool,
-    /// Whether a text without a word of the question can be judged by its meaning.
+    /// Whether a document without a word of the question can be judged by its meaning.
     pub is_meaningful: bool,
 }
 
-/// What the sides of a question say about some texts of one part.
-struct Scored {
+/// The scores of some documents of one part, for each side of the question.
+struct ShareScores {
     part: u32,
-    within: Stretches,
-    /// The local number, among all of the part, of its first text.
+    within: DocRanges,
+    /// The local number of the first document, among all documents in sight of the part.
     first: u32,
-    sides: Vec<Side>,
+    sides: Vec<SideScores>,
     has_vectors: bool,
 }
 
-impl Scored {
-    /// All local numbers, some at a time.
+impl ShareScores {
+    /// All local numbers, one block at a time.
     fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let many = self.within.many as usize;
         (0..many).step_by(BLOCK).map(move |start| start..many.min(start + BLOCK))
     }
 }
 
-/// By local number. What may not be seen has no words and is `HIDDEN`.
-struct Side {
+/// Scores by local number. A document that is not in sight has 0 for words and `HIDDEN` as its cosine.
+struct SideScores {
     lexical: Vec<f32>,
     cosines: Vec<f32>,
-    /// How much of the question's weight each has in words; empty unless a match needs that.
+    /// The share of the question's weight that each document has in words; empty unless a match needs it.
     shares: Vec<f32>,
     spread: Spread,
 }
 
-/// A text that may be on the page, and the part it is in.
+/// A document that may be on the page, and the part it is in.
 #[derive(Clone, Copy)]
 struct Candidate {
     score: f32,
     place: Place,
     part: u32,
-    /// Which of the `Scored` has it, and where.
+    /// Which of the `ShareScores` has the document, and its local number there.
     scored: u32,
     local: u32,
     doc: Doc,
@@ -141,7 +143,7 @@ impl Candidate {
     }
 }
 
-/// Runs the same code for every part, of whatever kind it is.
+/// Runs the same code for a part of either type, a segment or the tail; the code is compiled for both.
 macro_rules! in_part {
     ($index:expr, $number:expr, $part:ident => $body:expr) => {
         match $index.segments.get($number as usize) {
@@ -156,13 +158,13 @@ macro_rules! in_part {
 pub(crate) use in_part;
 
 impl Index {
-    /// Every version that is live at the moment, may be seen, and shares a word with the question or means much the
-    /// same; without a text, everything that may be seen, newest first.
+    /// Finds every document in sight that shares a word with the question or has nearly the same meaning. A question
+    /// without a text finds every document in sight, newest first.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Results, Error> {
         self.search_until(question, page, None)
     }
 
-    /// As `search`; ends with an error soon after the deadline.
+    /// As `search`, but ends with `Error::OutOfTime` soon after the deadline.
     pub fn search_until(
         &self,
         question: &Question<'_>,
@@ -174,7 +176,7 @@ impl Index {
         let asks = sides
             .into_iter()
             .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &survey)))
-            .collect::<Result<Vec<Ask>, Error>>()?;
+            .collect::<Result<Vec<QuestionSide>, Error>>()?;
         let mut scored = self.score_all(question, &survey, &asks)?;
         let has_vectors = scored.iter().all(|scored| scored.has_vectors);
         if !has_vectors {
@@ -207,14 +209,13 @@ impl Index {
         Ok(Results { hits, total, is_degraded, is_meaningful: asks.iter().all(|ask| ask.is_meaningful) })
     }
 
-    /// Everything that may be seen, in shares whose scores stay near the processor, and on several threads where
-    /// there is much.
+    /// Scores all documents in sight, in shares whose scores fit into the cache, and on several threads if there are many.
     fn score_all(
         &self,
         question: &Question<'_>,
         survey: &Survey,
-        asks: &[Ask],
-    ) -> Result<Vec<Scored>, Error> {
+        asks: &[QuestionSide],
+    ) -> Result<Vec<ShareScores>, Error> {
         static THREADS: LazyLock<usize> =
             LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let mut shares = Vec::new();
@@ -232,13 +233,13 @@ impl Index {
             in_part!(self, share.part, part => score(part, share, question, asks))
         };
         let many: u32 = shares.iter().map(|share| share.within.many).sum();
-        // Words alone take less time than it takes to share them out.
+        // Scoring by words alone takes less time than starting threads.
         if question.by == By::Words || many < THREAD_MIN || *THREADS == 1 {
             return shares.into_iter().map(score).collect();
         }
         let mut each: Vec<Vec<_>> = (0..*THREADS).map(|_| Vec::new()).collect();
         for share in shares {
-            // To whom has the least.
+            // Each share goes to the thread that has the fewest documents so far.
             let burden = |shares: &Vec<Share<'_>>| shares.iter().map(|share| share.within.many).sum::<u32>();
             let least = (0..each.len()).min_by_key(|at| burden(&each[*at])).unwrap_or(0);
             each[least].push(share);
@@ -251,7 +252,7 @@ impl Index {
                     scope.spawn(move || shares.into_iter().map(score).collect::<Result<Vec<_>, _>>())
                 })
                 .collect();
-            let mut scored = own.into_iter().map(score).collect::<Result<Vec<Scored>, Error>>()?;
+            let mut scored = own.into_iter().map(score).collect::<Result<Vec<ShareScores>, Error>>()?;
             for thread in started {
                 scored.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
@@ -259,8 +260,8 @@ impl Index {
         })
     }
 
-    /// As near as this is a match: what the embedder says, or less for the few nearest.
-    fn floor(&self, ask: &Ask, side: usize, scored: &[Scored], question: &Question<'_>) -> f32 {
+    /// The cosine from which on a document matches by its meaning: what the embedder says, or less for the few nearest.
+    fn floor(&self, ask: &QuestionSide, side: usize, scored: &[ShareScores], question: &Question<'_>) -> f32 {
         if !ask.is_meaningful {
             return f32::MAX;
         }
@@ -274,21 +275,26 @@ impl Index {
         }
     }
 
-    /// What is usual among all that one side of the question may see.
-    fn fusion(&self, ask: &Ask, side: usize, scored: &[Scored], by_meaning: bool) -> Result<Fusion, Error> {
+    /// How the scores of one side are combined, from the statistics over all documents in sight.
+    fn fusion(
+        &self,
+        ask: &QuestionSide,
+        side: usize,
+        scored: &[ShareScores],
+        by_meaning: bool,
+    ) -> Result<Fusion, Error> {
         let spreads = scored.iter().map(|scored| scored.sides[side].spread);
         let spread = spreads.fold(Spread::NONE, Spread::plus);
         if !by_meaning || spread.nearest == HIDDEN {
             return Ok(spread.fusion(0.0, by_meaning, ask.weight));
         }
-        // The nearest, the newest of equals: what lies where must not decide.
+        // Among equally near documents the newest is taken, so that the result does not depend on their parts.
         let mut nearest: Option<(Place, u32, Doc)> = None;
         for scored in scored {
             let number = scored.part;
-            for (stretch, first) in scored.within.iter() {
-                let cosines = &scored.sides[side].cosines[first as usize..][..stretch.len()];
-                for (doc, _) in stretch.clone().zip(cosines).filter(|(_, cosine)| **cosine == spread.nearest)
-                {
+            for (range, first) in scored.within.iter() {
+                let cosines = &scored.sides[side].cosines[first as usize..][..range.len()];
+                for (doc, _) in range.clone().zip(cosines).filter(|(_, cosine)| **cosine == spread.nearest) {
                     let place = in_part!(self, number, part => part.place(doc));
                     nearest = nearest.max(Some((place, number, doc)));
                 }
@@ -301,12 +307,13 @@ impl Index {
         Ok(spread.fusion(exact, by_meaning, ask.weight))
     }
 
-    /// The best of all, enough of them for the page and for a second look, and how many matches there are.
-    fn candidates(&self, judge: &Judge<'_>, scored: &[Scored], wanted: u64) -> (Vec<Candidate>, u64) {
+    /// The best documents, enough for the page and for the second comparison, and the number of all matches.
+    fn candidates(&self, judge: &Judge<'_>, scored: &[ShareScores], wanted: u64) -> (Vec<Candidate>, u64) {
         let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(RESCORED);
         let mut buffer = [0.0; BLOCK];
         let mut total = 0;
-        // The best of each block. As many as are wanted of these are a bar that the wanted ones all reach.
+        // The best score of each block. The `keep`-th largest of these is a floor that all wanted documents reach, since
+        // `keep` blocks each have a document that is at least as good.
         let mut bests: Vec<f32> = Vec::new();
         for scored in scored {
             for locals in scored.blocks() {
@@ -353,8 +360,14 @@ impl Index {
         (best, total)
     }
 
-    /// Always the same number of the best, whatever page is asked for, so that pages fit together.
-    fn rescore(&self, judge: &Judge<'_>, scored: &[Scored], best: &mut [Candidate]) -> Result<(), Error> {
+    /// Compares the best documents again by their exact cosines. Their number does not depend on the page, so that pages
+    /// neither repeat nor skip a document.
+    fn rescore(
+        &self,
+        judge: &Judge<'_>,
+        scored: &[ShareScores],
+        best: &mut [Candidate],
+    ) -> Result<(), Error> {
         let many = best.len().min(RESCORED);
         for candidate in &mut best[..many] {
             candidate.score = self.shares(judge, scored, candidate)?.iter().map(|share| share.2).sum::<f32>()
@@ -364,22 +377,21 @@ impl Index {
         Ok(())
     }
 
-    /// For each side of the question the words' share, the meaning's, and the score that they make.
+    /// For each side of the question: the score by words, the score by meaning, and the total.
     fn shares(
         &self,
         judge: &Judge<'_>,
-        scored: &[Scored],
+        scored: &[ShareScores],
         candidate: &Candidate,
     ) -> Result<Vec<(f32, f32, f32)>, Error> {
         let sides = &scored[candidate.scored as usize].sides;
         let mut shares = Vec::with_capacity(judge.asks.len());
         for ((ask, fusion), side) in judge.asks.iter().zip(judge.fusions).zip(sides) {
             let lexical = side.lexical.get(candidate.local as usize).copied().unwrap_or(0.0);
-            let cosine = match judge.by_meaning {
-                true => {
-                    in_part!(self, candidate.part, part => part.exact_cosine(candidate.doc, &ask.vector)?)
-                }
-                false => 0.0,
+            let cosine = if judge.by_meaning {
+                in_part!(self, candidate.part, part => part.exact_cosine(candidate.doc, &ask.vector)?)
+            } else {
+                0.0
             };
             shares.push((fusion.lexical(lexical), fusion.dense(cosine), fusion.total(lexical, cosine)));
         }
@@ -389,7 +401,7 @@ impl Index {
     fn hit(
         &self,
         judge: &Judge<'_>,
-        scored: &[Scored],
+        scored: &[ShareScores],
         candidate: &Candidate,
         explain: bool,
     ) -> Result<Hit, Error> {
@@ -415,11 +427,11 @@ impl Index {
     }
 }
 
-/// The cosine of the last of the few nearest texts, or of the farthest if there are fewer.
+/// The cosine of the last of the `NEAREST` documents; `HIDDEN` if there are fewer.
 fn nearest<'a>(cosines: impl Iterator<Item = &'a [f32]>) -> f32 {
     let mut best = [HIDDEN; NEAREST];
     for block in cosines.flat_map(|cosines| cosines.chunks(BLOCK)) {
-        // Most blocks have none that is near enough.
+        // Most blocks have no document that is near enough.
         if largest(block, HIDDEN) <= best[NEAREST - 1] {
             continue;
         }
@@ -433,8 +445,8 @@ fn nearest<'a>(cosines: impl Iterator<Item = &'a [f32]>) -> f32 {
     best[NEAREST - 1]
 }
 
-/// The terms of a question that a text has, or what it has in their place.
-fn matched(asks: &[Ask], part: u32, local: u32) -> Vec<String> {
+/// The terms of a question that a document has, or the variants that it has in their place.
+fn matched(asks: &[QuestionSide], part: u32, local: u32) -> Vec<String> {
     let words = asks.iter().flat_map(|ask| &ask.words);
     let shown = |(variant, _): (&Variant, f32)| match variant.kind {
         VariantKind::Related => format!("{} (related word)", variant.text),
@@ -446,36 +458,36 @@ fn matched(asks: &[Ask], part: u32, local: u32) -> Vec<String> {
     matched
 }
 
-/// Some of the texts of a part that are in sight, to be scored on one thread.
+/// Some of the documents in sight of a part, to be scored on one thread.
 struct Share<'a> {
     part: u32,
-    surveyed: &'a SurveyedPart,
-    /// The local number, among all of the part, of its first text.
+    surveyed: &'a PartSurvey,
+    /// The local number of the first document, among all documents in sight of the part.
     first: u32,
-    within: Stretches,
+    within: DocRanges,
 }
 
-/// Turns what is known of texts into scores.
+/// Decides which documents match, and combines their scores.
 struct Judge<'a> {
-    asks: &'a [Ask],
+    asks: &'a [QuestionSide],
     fusions: &'a [Fusion],
     by: By,
     by_meaning: bool,
     least: Least,
-    /// As near as this is a match, for each side.
+    /// For each side, the cosine from which on a document matches by its meaning.
     floors: Vec<f32>,
 }
 
 impl Judge<'_> {
-    /// Then the order is that of the words' scores as they stand.
+    /// Whether documents can be ordered by the scores of their words as they are, without combining anything.
     fn is_by_words(&self) -> bool {
         self.by == By::Words && self.asks.len() == 1 && self.least == Least::Some
     }
 
-    /// The score of each of these texts, and above which they match.
+    /// The score of each of these documents, and the score above which a document matches.
     fn scores<'a>(
         &self,
-        scored: &'a Scored,
+        scored: &'a ShareScores,
         locals: Range<usize>,
         buffer: &'a mut [f32],
     ) -> (&'a [f32], f32) {
@@ -487,8 +499,8 @@ impl Judge<'_> {
         (buffer, NO_MATCH)
     }
 
-    /// The score of each of these texts, or `NO_MATCH`.
-    fn score(&self, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
+    /// The score of each of these documents, or `NO_MATCH`.
+    fn score(&self, scored: &ShareScores, locals: Range<usize>, out: &mut [f32]) {
         match self.asks.len() {
             0 => {
                 let cosines = &scored.sides[0].cosines[locals];
@@ -512,8 +524,9 @@ impl Judge<'_> {
         }
     }
 
-    fn score_side(&self, side: usize, scored: &Scored, locals: Range<usize>, out: &mut [f32]) {
-        let (fusion, Side { lexical, cosines, shares, .. }) = (&self.fusions[side], &scored.sides[side]);
+    fn score_side(&self, side: usize, scored: &ShareScores, locals: Range<usize>, out: &mut [f32]) {
+        let (fusion, SideScores { lexical, cosines, shares, .. }) =
+            (&self.fusions[side], &scored.sides[side]);
         if self.least != Least::Some {
             for (local, out) in locals.zip(out) {
                 let (lexical, cosine) = (lexical[local], cosines.get(local).copied().unwrap_or(0.0));
@@ -551,7 +564,12 @@ impl Judge<'_> {
     }
 }
 
-fn score(part: &impl Part, share: Share<'_>, question: &Question<'_>, asks: &[Ask]) -> Result<Scored, Error> {
+fn score(
+    part: &impl Part,
+    share: Share<'_>,
+    question: &Question<'_>,
+    asks: &[QuestionSide],
+) -> Result<ShareScores, Error> {
     let Share { part: number, surveyed, first, within } = share;
     let many = within.many as usize;
     let mut hidden = Vec::new();
@@ -576,13 +594,13 @@ fn score(part: &impl Part, share: Share<'_>, question: &Question<'_>, asks: &[As
             cosines = vec![0.0; many];
             has_vectors &= part.cosines(&within, &ask.quantised, &mut cosines)?;
         }
-        sides.push(Side { lexical, cosines, shares, spread: Spread::NONE });
+        sides.push(SideScores { lexical, cosines, shares, spread: Spread::NONE });
     }
     if asks.is_empty() {
         let (lexical, shares) = (Vec::new(), Vec::new());
-        sides.push(Side { lexical, cosines: vec![0.0; many], shares, spread: Spread::NONE });
+        sides.push(SideScores { lexical, cosines: vec![0.0; many], shares, spread: Spread::NONE });
     }
-    for Side { lexical, cosines, shares, spread } in &mut sides {
+    for SideScores { lexical, cosines, shares, spread } in &mut sides {
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
             shares.get_mut(*local as usize).into_iter().for_each(|share| *share = 0.0);
@@ -590,13 +608,17 @@ fn score(part: &impl Part, share: Share<'_>, question: &Question<'_>, asks: &[As
         }
         *spread = Spread::of(lexical, cosines);
     }
-    Ok(Scored { part: number, within, first, sides, has_vectors })
+    Ok(ShareScores { part: number, within, first, sides, has_vectors })
 }
 
-/// Adds what each word of the question says of each text: the best of its variants, and the words beside it.
-fn score_words(ask: &Ask, part: u32, first: u32, lexical: &mut [f32]) {
+/// Adds, for each word of the question, the score of its best variant in each document, and of the bigrams.
+///
+/// Example: the question "deploy friday" and a document "rollout on Friday". "deploy" has the variants `deploy` (itself)
+/// and `rollout` (related, at less weight); the document has only `rollout`, which counts. "friday" counts as itself. The
+/// bigram does not count, because the document does not have "friday" right after "deploy".
+fn score_words(ask: &QuestionSide, part: u32, first: u32, lexical: &mut [f32]) {
     let locals = first..first + lexical.len() as u32;
-    // What the variants of one word say: the best of them, and what comes beside the word itself.
+    // For each document, the best score of the variants of one word, and the sum of the scores of its bigrams.
     let mut says: Vec<[f32; 2]> = Vec::new();
     for word in &ask.words {
         let mut add = |local: usize, score: f32| {
@@ -629,11 +651,11 @@ fn score_words(ask: &Ask, part: u32, first: u32, lexical: &mut [f32]) {
     }
 }
 
-/// What one variant of a word says of each text that has it, and what the words after it add.
+/// Passes on, for each document that has a variant of a word, the score of the variant and the score of the bigrams.
 fn each_score(
-    word: &AskedWord,
+    word: &SearchWord,
     variant: &Variant,
-    ask: &Ask,
+    ask: &QuestionSide,
     part: u32,
     locals: &Range<u32>,
     each: &mut impl FnMut(usize, f32, f32),
@@ -652,8 +674,8 @@ fn each_score(
     }
 }
 
-/// How much of the question's weight each text has in words.
-fn score_shares(ask: &Ask, part: u32, first: u32, shares: &mut [f32]) {
+/// The share of the question's weight that each document has in words.
+fn score_shares(ask: &QuestionSide, part: u32, first: u32, shares: &mut [f32]) {
     let locals = first..first + shares.len() as u32;
     let mut best: Vec<f32> = vec![0.0; shares.len()];
     for word in &ask.words {
@@ -673,7 +695,7 @@ fn score_shares(ask: &Ask, part: u32, first: u32, shares: &mut [f32]) {
 fn hide_unlabelled(
     part: &impl Part,
     labels: &[Vec<String>],
-    within: &Stretches,
+    within: &DocRanges,
     hidden: &mut Vec<u32>,
 ) -> Result<(), Error> {
     for alternatives in labels {

@@ -1,17 +1,20 @@
-//! Which words look alike.
+//! How alike two words are spelt, by the trigrams that they share (the Dice coefficient).
+//!
+//! Example: "banane" and "banana", each with a blank on both sides, have the trigrams " ba", "ban", "ana", "nan", "ane",
+//! "ne " and " ba", "ban", "ana", "nan", "na ". They share four, so the coefficient is 2 * 4 / (6 + 5) = 0.73.
 
-/// One bit for each trigram, to see at a glance what can't look like a word.
+/// A bit set of the trigrams of a word. Comparing two bit sets tells quickly that two words can't be spelt alike.
 pub(crate) fn trigram_bits(word: &str) -> u64 {
     trigrams(word).iter().map(trigram_bit).fold(0, |bits, bit| bits | bit)
 }
 
-/// Several trigrams may have the same one.
+/// The bit of a trigram; different trigrams may have the same bit.
 pub(crate) fn trigram_bit(three: &[char; 3]) -> u64 {
     let mixed = three.iter().fold(0u64, |sum, c| (sum ^ u64::from(*c)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     1u64 << (mixed >> 58)
 }
 
-/// Each once, in order, with a blank on either side of the word.
+/// The trigrams of a word with a blank on both sides, sorted, each once.
 pub(crate) fn trigrams(word: &str) -> Vec<[char; 3]> {
     let padded: Vec<char> = [' '].into_iter().chain(word.chars()).chain([' ']).collect();
     let mut trigrams: Vec<[char; 3]> =
@@ -21,15 +24,15 @@ pub(crate) fn trigrams(word: &str) -> Vec<[char; 3]> {
     trigrams
 }
 
-/// Shared trigrams of all trigrams, both ways.
+/// The Dice coefficient: twice the shared trigrams, divided by the trigrams of both.
 pub(crate) fn dice(a: &[[char; 3]], b: &[[char; 3]]) -> f32 {
     let shared = a.iter().filter(|three| b.binary_search(three).is_ok()).count();
     2.0 * shared as f32 / (a.len() + b.len()).max(1) as f32
 }
 
-/// The most that `dice` can be for a word whose trigrams have these bits, beside another word by the bit of each of its
-/// trigrams. No more of these can be shared than have one of the bits, and the word has at least as many trigrams as
-/// bits, and as it shares.
+/// An upper bound of `dice` from bits alone. `asked` has the bit of each trigram of one word, `known_bits` the bit set of
+/// another. At most those trigrams of the first are shared whose bit is set, and the other word has at least as many
+/// trigrams as it has bits, and as it shares.
 pub(crate) fn dice_max(asked: &[u64], known_bits: u64) -> f32 {
     let shared = asked.iter().filter(|bit| known_bits & **bit != 0).count();
     let many = shared.max(known_bits.count_ones() as usize);

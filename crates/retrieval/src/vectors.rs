@@ -1,19 +1,22 @@
-//! Vectors as bytes with one scale each. A question is compared with all that it may see, by the first byte of each
-//! number; the best are compared again with both bytes, which is as good as the number itself.
+//! Vectors quantised to bytes, with one scale each. A question is compared with every vector in its sight by the high
+//! byte of each number. The best are compared again by both bytes, which is as exact as the number itself.
 
 use simsimd::SpatialSimilarity;
 
-/// A vector as bytes; all are zero when it is.
+/// A vector as bytes: number = (high + low / 256) * scale. All bytes of the zero vector are zero.
+///
+/// Example: the largest number of a vector is 1.27, so the scale is 0.01. The number 0.504 is 50.4 steps of it: the
+/// high byte is 50, and the low byte is 0.4 * 256 = 102.
 #[derive(Clone, Debug)]
-pub struct Quantised {
+pub struct QuantisedVector {
     pub(crate) high: Box<[i8]>,
-    /// What the first byte leaves over, 256 times finer.
+    /// What rounding to the high byte leaves over, in steps 256 times finer.
     pub(crate) low: Box<[i8]>,
     pub(crate) scale: f32,
 }
 
-impl Quantised {
-    pub fn new(vector: &[f32]) -> Quantised {
+impl QuantisedVector {
+    pub fn new(vector: &[f32]) -> QuantisedVector {
         let largest = vector.iter().fold(0f32, |largest, value| largest.max(value.abs()));
         let scale = largest / 127.0;
         let (mut high, mut low) = (vec![0; vector.len()], vec![0; vector.len()]);
@@ -24,10 +27,10 @@ impl Quantised {
                 low[at] = ((steps - steps.round()) * 256.0).round() as i8;
             }
         }
-        Quantised { high: high.into(), low: low.into(), scale }
+        QuantisedVector { high: high.into(), low: low.into(), scale }
     }
 
-    /// Nearly the cosine of two vectors of length 1.
+    /// The cosine of two vectors of length 1, approximated by the high bytes.
     pub(crate) fn cosine(&self, high: &[i8], scale: f32) -> f32 {
         let dot = <i8 as SpatialSimilarity>::dot(high, &self.high);
         dot.unwrap_or(0.0) as f32 * scale * self.scale
@@ -52,7 +55,7 @@ pub(crate) fn exact_cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32
     (sums.iter().sum::<f32>() + rest.sum::<f32>()) * scale
 }
 
-/// First bytes and scales of many vectors, in one piece.
+/// The high bytes and scales of many vectors, each in one array.
 #[derive(Default)]
 pub(crate) struct HighBytes {
     pub bytes: Vec<i8>,
@@ -60,12 +63,12 @@ pub(crate) struct HighBytes {
 }
 
 impl HighBytes {
-    pub(crate) fn push(&mut self, vector: &Quantised) {
+    pub(crate) fn push(&mut self, vector: &QuantisedVector) {
         self.bytes.extend_from_slice(&vector.high);
         self.scales.push(vector.scale);
     }
 
-    pub(crate) fn cosine(&self, number: usize, question: &Quantised) -> f32 {
+    pub(crate) fn cosine(&self, number: usize, question: &QuantisedVector) -> f32 {
         let dim = question.high.len();
         question.cosine(&self.bytes[number * dim..(number + 1) * dim], self.scales[number])
     }

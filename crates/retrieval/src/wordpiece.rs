@@ -1,13 +1,13 @@
-//! Text into the words and word pieces of an uncased BERT vocabulary. Which vocabulary that is, and what becomes of a
-//! word it cannot spell, is left to the caller.
+//! Cuts text into the words and word pieces of an uncased BERT vocabulary. The caller supplies the vocabulary, and decides
+//! what to do with a word that has no pieces in it.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// BERT gives up on longer words.
+/// BERT does not look up longer words.
 const WORD_CHARS_MAX: usize = 100;
 
-/// As BERT splits: lower case, no accents, cut at blanks, punctuation and CJK characters.
+/// Cuts as BERT does: lower case, without accents, at blanks, punctuation and CJK characters.
 pub fn each_word(text: &str, found: &mut dyn FnMut(&str)) {
     let mut word = String::new();
     let mut each = |c: char| {
@@ -24,14 +24,11 @@ pub fn each_word(text: &str, found: &mut dyn FnMut(&str)) {
             word.push(c);
         }
     };
-    match text.is_ascii() {
-        true => text.bytes().for_each(|byte| each(byte.to_ascii_lowercase() as char)),
-        false => text
-            .chars()
-            .flat_map(char::to_lowercase)
-            .nfd()
-            .filter(|c| !is_combining_mark(*c))
-            .for_each(&mut each),
+    if text.is_ascii() {
+        text.bytes().for_each(|byte| each(byte.to_ascii_lowercase() as char));
+    } else {
+        let chars = text.chars().flat_map(char::to_lowercase).nfd();
+        chars.filter(|c| !is_combining_mark(*c)).for_each(&mut each);
     }
     each(' ');
 }
@@ -47,7 +44,8 @@ fn is_cjk(c: char) -> bool {
     matches!(c, '\u{4e00}'..='\u{9fff}' | '\u{3400}'..='\u{4dbf}' | '\u{20000}'..='\u{2fa1f}' | '\u{f900}'..='\u{faff}')
 }
 
-/// Longest match first. A word with a piece that is not in the vocabulary adds no ids at all, and the answer is false.
+/// Adds the ids of the pieces of a word, always taking the longest piece that the vocabulary has. If the rest of the word
+/// has no piece, no id is added and the result is false. Example: `unaffable` gives `una`, `##ffa`, `##ble`.
 pub fn pieces<Id>(word: &str, look_up: impl Fn(&str) -> Option<Id>, ids: &mut Vec<Id>) -> bool {
     let before = ids.len();
     if word.chars().count() > WORD_CHARS_MAX {

@@ -1,4 +1,4 @@
-//! Making the vectors of a segment that has none: the embedder was changed, or is too slow to wait for.
+//! Making the vectors of a segment that has none, because the embedder was changed or is too slow to wait for.
 
 use std::fs;
 use std::io::Write;
@@ -9,26 +9,28 @@ use crate::directory::private_file;
 use crate::document::Document;
 use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
-use crate::vectors::Quantised;
+use crate::vectors::QuantisedVector;
 
 use super::{Segment, vectors};
 
-/// Finds the text of a version by its key and the moment it began, and hands it on. False when there is none.
-pub type TextOf<'a> = &'a dyn Fn(u64, u64, &mut dyn FnMut(&Document<'_>)) -> bool;
+/// Finds a version by its key and the transaction at which it began, and passes its document to the callback. False when
+/// there is no such version.
+pub type TextLookup<'a> = &'a dyn Fn(u64, u64, &mut dyn FnMut(&Document<'_>)) -> bool;
 
 impl Segment {
-    /// What was made is kept as it comes, so that whoever is interrupted goes on where it was.
+    /// Makes the vectors of all passages. Each is appended to a `.partial` file as soon as it is made, so that a run that
+    /// was interrupted continues where it ended.
     pub(crate) fn embed(
         &self,
         dir: &Path,
         embedder: &Embedder,
-        text: TextOf<'_>,
+        text: TextLookup<'_>,
         stop: &AtomicBool,
     ) -> Result<(), Error> {
         let path = dir.join(vectors::file_name(&self.name, embedder.identity()));
         let partial = path.with_extension("partial");
         let mut made = read_partial(&partial, embedder.dim());
-        // Where the last run ended in the middle of a text, that text begins again.
+        // If the last run ended in the middle of a document, that document begins again.
         let texts = self.first_passages.partition_point(|first| *first as usize <= made.len());
         made.truncate(self.first_passages[texts - 1] as usize);
         let mut out = private_file().create(true).append(true).open(&partial)?;
@@ -55,7 +57,7 @@ impl Segment {
             made.extend(vectors);
         }
         let numbers = (0..made.len() as u32).map(|number| (0, number));
-        // The segment is in force, so whoever opens it must find all vectors or none.
+        // The manifest names this segment already, so a process that opens it must find all vectors or none.
         let new = path.with_extension("new");
         vectors::write(&new, embedder.dim(), numbers, &|_, number| Ok(made[number as usize].clone()))?;
         fs::rename(new, &path)?;
@@ -65,25 +67,25 @@ impl Segment {
     }
 }
 
-fn encode(vector: &Quantised) -> Vec<u8> {
+fn encode(vector: &QuantisedVector) -> Vec<u8> {
     let mut bytes = vector.scale.to_le_bytes().to_vec();
     bytes.extend(vector.high.iter().chain(&vector.low).map(|byte| *byte as u8));
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     bytes
 }
 
-/// Scale, both bytes of each number, checksum.
+/// The size of a record: scale, high bytes, low bytes, CRC-32C.
 fn record_bytes(dim: usize) -> usize {
     4 + 2 * dim + 4
 }
 
-/// What an earlier run has left, as far as it is sound.
-fn read_partial(path: &Path, dim: usize) -> Vec<Quantised> {
+/// The vectors that an earlier run made, up to the first record that is damaged or incomplete.
+fn read_partial(path: &Path, dim: usize) -> Vec<QuantisedVector> {
     let bytes = fs::read(path).unwrap_or_default();
     bytes.chunks_exact(record_bytes(dim)).map_while(|record| decode(record, dim)).collect()
 }
 
-fn decode(record: &[u8], dim: usize) -> Option<Quantised> {
+fn decode(record: &[u8], dim: usize) -> Option<QuantisedVector> {
     let (data, crc) = record.split_at_checked(4 + 2 * dim)?;
     if crc32c::crc32c(data).to_le_bytes() != *crc {
         return None;
@@ -91,5 +93,5 @@ fn decode(record: &[u8], dim: usize) -> Option<Quantised> {
     let (scale, rest) = data.split_first_chunk::<4>()?;
     let signed = |bytes: &[u8]| bytes.iter().map(|byte| *byte as i8).collect();
     let (high, low) = rest.split_at(dim);
-    Some(Quantised { high: signed(high), low: signed(low), scale: f32::from_le_bytes(*scale) })
+    Some(QuantisedVector { high: signed(high), low: signed(low), scale: f32::from_le_bytes(*scale) })
 }

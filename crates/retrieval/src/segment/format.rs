@@ -1,4 +1,5 @@
-//! How a segment lies in its file: sections one behind the other, and at the end where each begins and ends.
+//! The layout of a segment file: sections one after the other, and at the end a table of where each begins and ends.
+//! `docs/index-format.md` has a table of the sections.
 
 use std::ops::Range;
 
@@ -29,6 +30,7 @@ pub(super) enum Section {
 
 pub(super) const SECTIONS: usize = Section::Totals as usize + 1;
 
+/// Where each section begins; the last number is where the last section ends.
 pub(super) struct Sections(pub [u64; SECTIONS + 1]);
 
 impl Sections {
@@ -57,7 +59,7 @@ impl Sections {
 pub(crate) struct Totals {
     pub docs: u32,
     pub passages: u32,
-    /// The transactions of which it tells.
+    /// The first and the last transaction that the segment covers.
     pub first: u64,
     pub last: u64,
 }
@@ -85,11 +87,12 @@ impl Totals {
     }
 }
 
-/// A term in the dictionary: the length of its text, the text, and where its list stands.
-pub(super) struct Entry<'a> {
+/// A term in the dictionary: the length of its text, the text, and where its posting list is.
+pub(super) struct DictionaryEntry<'a> {
     pub text: &'a [u8],
+    /// The number of postings, those of all versions.
     pub many: u32,
-    /// Of the list, from the first list on.
+    /// Where the posting list begins, counted from the beginning of the section.
     pub offset: u64,
     pub size: u32,
     pub trigrams: u64,
@@ -98,13 +101,13 @@ pub(super) struct Entry<'a> {
 const LENGTH: usize = 2;
 const FIXED: usize = 24;
 
-impl<'a> Entry<'a> {
-    pub(super) fn decode(bytes: &'a [u8]) -> Option<Entry<'a>> {
+impl<'a> DictionaryEntry<'a> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<DictionaryEntry<'a>> {
         let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
         let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
         let fixed = rest.first_chunk::<FIXED>()?;
         let short = |at: usize| fixed[at..].first_chunk::<4>().map_or(0, |four| u32::from_le_bytes(*four));
-        Some(Entry {
+        Some(DictionaryEntry {
             text,
             many: short(0),
             size: short(4),
@@ -132,18 +135,21 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Where in a table of so many slots, a power of two, a term is looked for first; none if there are no slots.
+/// The first slot to look for a term in a hash table of `slots` slots, which is a power of two; none if there are no slots.
 pub(super) fn slot(text: &[u8], slots: usize) -> Option<usize> {
-    // The first bits of a product depend on all bits of its factors.
+    // The multiplication spreads the bits: the high bits of a product depend on all bits of its factors.
     let mixed = hash(text).wrapping_mul(0x9e37_79b9);
     (slots > 0).then(|| ((u64::from(mixed) * slots as u64) >> 32) as usize)
 }
 
-/// The table: where each term of a dictionary stands, counted from 1, at its slot or the next free one. Half is free.
+/// The hash table of a dictionary, with linear probing: each slot has the offset of a term in the dictionary plus 1, or 0
+/// if it is free. At least half of the slots are free.
+///
+/// Example: a dictionary of three terms has 8 slots. If `slot("deploy")` is 5 and slot 5 is taken, "deploy" goes to slot 6.
 pub(super) fn slots(dictionary: &[u8], terms: usize) -> Vec<u32> {
     let mut slots = vec![0; if terms == 0 { 0 } else { (2 * terms).next_power_of_two() }];
     let mut at = 0;
-    while let Some(entry) = Entry::decode(&dictionary[at..]) {
+    while let Some(entry) = DictionaryEntry::decode(&dictionary[at..]) {
         if let Some(mut slot) = slot(entry.text, slots.len()) {
             while slots[slot] != 0 {
                 slot = (slot + 1) % slots.len();

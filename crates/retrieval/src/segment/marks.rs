@@ -1,5 +1,10 @@
-//! Texts by their marks. Nearly every look finds nothing, so a bitmap in memory says so at once; what it lets through
-//! costs one read.
+//! Finding documents by their marks: numbers that near-duplicates have in common (`engine::duplicates`). Nearly every
+//! lookup finds nothing. A bitmap in memory, which is a Bloom filter with one hash function, tells that without a read
+//! in seven of eight cases; otherwise a lookup costs one read.
+//!
+//! Example: the marks 0x10, 0x10, 0x9f of the documents 4, 8, 2 are stored as the sorted pairs (0x10, 4), (0x10, 8),
+//! (0x9f, 2). To find 0x10, the bitmap says "perhaps", `starts` names the pairs whose marks begin with the same bits,
+//! those are read, and the documents 8 and 4 are found.
 
 use std::ops::Range;
 
@@ -9,16 +14,17 @@ use crate::part::Doc;
 use super::Segment;
 use super::format::{self, Section};
 
-/// About so many marks lie between two entry points.
+/// About how many marks there are between two entries of `starts`, so about how many a lookup reads.
 const STRIDE: usize = 32;
-/// Bits of the bitmap for each mark: one look in eight that finds nothing is let through.
+/// Bits of the bitmap for each mark. With eight, one of eight lookups for a mark that is not there is a false positive.
 const FILTER_BITS: u64 = 8;
-/// One mark that more texts have than this says nothing.
+/// At most this many documents are found by one mark. A mark that more documents have does not tell duplicates apart.
 const SAME_MAX: u32 = 64;
 
-/// Marks as they are written. They are taken to be random, so the first bits of a mark say where it stands.
+/// The marks of a new segment. Marks are hashes and so evenly spread, and the high bits of a mark tell about where it is in
+/// the sorted list.
 pub(super) struct Marks {
-    /// By mark, then by text.
+    /// Sorted by mark, then by document.
     sorted: Vec<(u32, Doc)>,
 }
 
@@ -34,7 +40,7 @@ impl Marks {
         numbers.flat_map(u32::to_le_bytes).collect()
     }
 
-    /// Where the marks with each of the first bits begin, and where the last end.
+    /// For each value of the high bits, where its marks begin in the sorted list; at the end, where the last ones end.
     pub(super) fn starts(&self) -> Vec<u32> {
         let bits = (self.sorted.len() / STRIDE).max(1).ilog2();
         let begins =
@@ -58,19 +64,19 @@ fn place(mark: u32, bytes: usize) -> (usize, u8) {
     (bit as usize / 8, 1 << (bit % 8))
 }
 
-/// What is kept in memory of it.
-pub(super) struct Marked {
+/// What a lookup needs in memory.
+pub(super) struct MarkLookup {
     starts: Vec<u32>,
     filter: Vec<u8>,
 }
 
-impl Marked {
+impl MarkLookup {
     fn may_have(&self, mark: u32) -> bool {
         let (byte, bit) = if self.filter.is_empty() { return false } else { place(mark, self.filter.len()) };
         self.filter[byte] & bit != 0
     }
 
-    /// Where marks with the same first bits stand.
+    /// Where in the sorted list the marks with the same high bits are.
     fn near(&self, mark: u32) -> Range<u32> {
         let bits = (self.starts.len() - 1).max(1).ilog2();
         let at = (u64::from(mark) >> (32 - bits)) as usize;
@@ -79,8 +85,9 @@ impl Marked {
 }
 
 impl Segment {
-    /// Hands the key of every text with this mark that is in one of the groups and was live when the segment was written
-    /// to `each`, the newest first where there are many. Texts of other groups take nobody's place.
+    /// Passes to `each` the key of every text with this mark that is in one of the groups and was live when the segment
+    /// was written, but at most `SAME_MAX`, the last ones first. Documents of other groups do not count towards that
+    /// limit, so what a caller can't see never changes what is found.
     pub(crate) fn marked(&self, mark: u32, groups: &[u32], each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let marked = self.marks()?;
         if !marked.may_have(mark) {
@@ -96,13 +103,13 @@ impl Segment {
         })
     }
 
-    fn marks(&self) -> Result<&Marked, Error> {
+    fn marks(&self) -> Result<&MarkLookup, Error> {
         if let Some(marked) = self.marked.get() {
             return Ok(marked);
         }
         let starts = self.file.read(self.sections.range(Section::MarkStarts), format::numbers)?;
         let filter = self.file.read(self.sections.range(Section::MarkFilter), <[u8]>::to_vec)?;
-        Ok(self.marked.get_or_init(|| Marked { starts, filter }))
+        Ok(self.marked.get_or_init(|| MarkLookup { starts, filter }))
     }
 }
 
@@ -115,7 +122,7 @@ mod tests {
         for many in [0u32, 1, 31, 64, 5000] {
             let mark = |number: u32| number.wrapping_mul(0x9e37_79b9);
             let marks = Marks::new((0..many).map(|number| (mark(number), number)).collect());
-            let marked = Marked { starts: marks.starts(), filter: marks.filter() };
+            let marked = MarkLookup { starts: marks.starts(), filter: marks.filter() };
             for number in 0..many {
                 let near = marked.near(mark(number));
                 let found = &marks.sorted[near.start as usize..near.end as usize];

@@ -1,7 +1,12 @@
-//! Versions on the disk, never changed once written: the live ones first, by group, then those that had ended, by group
-//! too. So what a question may see is a few stretches, and what it may not see is not even read.
+//! Segments: documents on the disk, in files that never change. The documents that were live when the segment was
+//! written come first, ordered by group; then those that had ended, ordered by group too. So the documents in the sight
+//! of a question are a few ranges, and the rest is not even read.
 //!
-//! What every question needs is kept in memory: the terms, and twenty bytes a text. The rest is read when it is asked for.
+//! Example: a segment has the live documents 0..3 of group 1 and 3..9 of group 4, and the ended documents 9..11 of group
+//! 1. A question for group 1 about the present reads the range 0..3; one about an earlier transaction reads 0..3 and 9..11.
+//!
+//! The terms and twenty bytes of each document are in memory, because every question needs them. The rest is read when
+//! a question needs it.
 
 mod embed;
 mod format;
@@ -15,17 +20,17 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, damaged};
 use crate::pages::Pages;
-use crate::part::{Doc, Limits, Part, Place, Sight, Stretches, Term};
+use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
 use crate::postings::{Block, Frequency, Postings, Table};
-use crate::vectors::{Quantised, exact_cosine};
+use crate::vectors::{QuantisedVector, exact_cosine};
 
-pub use embed::TextOf;
-use format::{Entry, Section, Totals};
-use marks::Marked;
+pub use embed::TextLookup;
+use format::{DictionaryEntry, Section, Totals};
+use marks::MarkLookup;
 pub(crate) use vectors::Vectors;
 pub(crate) use write::{Source, Span, write};
 
-/// Lists up to this size are read in one go.
+/// Posting lists up to this size are read as a whole.
 const SMALL_LIST: u32 = 16 * 1024;
 /// Blocks that are no farther apart than this are read together.
 const GAP: u32 = 4 * 1024;
@@ -39,21 +44,21 @@ pub(crate) struct Segment {
     places: Vec<Place>,
     keys: Vec<u64>,
     lengths: Vec<u32>,
-    /// One more than there are texts.
+    /// The number of the first passage of each document, and at the end the number of passages.
     first_passages: Vec<u32>,
     limits: Vec<(Doc, Limits)>,
-    /// Every term in order, as `Entry` reads it.
+    /// Every term in order, as `DictionaryEntry` decodes it.
     dictionary: Vec<u8>,
-    /// Where each term stands there, by its hash.
+    /// The hash table of the dictionary (`format::slots`).
     slots: Vec<u32>,
-    /// When each text began and ended; read by the first question for an earlier moment.
+    /// When each document began and ended; read by the first question about an earlier transaction.
     times: OnceLock<Vec<(u64, u64)>>,
     pub(crate) vectors: OnceLock<Vectors>,
-    /// Read by the first who looks for marks.
-    marked: OnceLock<Marked>,
+    /// Read by the first lookup of marks.
+    marked: OnceLock<MarkLookup>,
 }
 
-/// Where the texts of a group lie.
+/// The documents of a group.
 #[derive(Clone, Debug)]
 struct Group {
     is_live: bool,
@@ -104,7 +109,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes the vectors of this model, if they are there.
+    /// Opens the vectors of this model, if there are any.
     pub(crate) fn attach_vectors(&self, dir: &Path, identity: &str) -> Result<(), Error> {
         let path = dir.join(vectors::file_name(&self.name, identity));
         if self.vectors.get().is_none() && path.exists() {
@@ -117,11 +122,12 @@ impl Segment {
         Ok(())
     }
 
+    /// Keys of texts in older segments that ended while this segment was the tail, and when.
     pub(crate) fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
         self.file.read(self.sections.range(Section::Closings), format::long_pairs)
     }
 
-    /// The live text with this key.
+    /// The document with this key that was live when the segment was written.
     fn find(&self, key: u64) -> Result<Option<Doc>, Error> {
         const ROW: u64 = 12;
         let rows = self.sections.range(Section::ByKey);
@@ -153,8 +159,8 @@ impl Segment {
         Ok(self.times.get_or_init(|| times))
     }
 
-    fn entry_at(&self, at: usize) -> Option<Entry<'_>> {
-        Entry::decode(self.dictionary.get(at..)?)
+    fn entry_at(&self, at: usize) -> Option<DictionaryEntry<'_>> {
+        DictionaryEntry::decode(self.dictionary.get(at..)?)
     }
 
     fn passages(&self, docs: &Range<Doc>) -> Range<u32> {
@@ -171,29 +177,29 @@ impl Group {
         Group { is_live: row[0] != 0, group: row[1], docs: row[2]..row[3] }
     }
 
-    /// By which groups are in order: the live ones first.
+    /// The order of groups in the file: the live ones first.
     fn key(&self) -> (bool, u32) {
         (!self.is_live, self.group)
     }
 }
 
-/// A segment, and which of its texts have ended since it was written.
-pub(crate) struct Open {
+/// A segment, and which of its documents have ended since it was written.
+pub(crate) struct OpenSegment {
     pub segment: Arc<Segment>,
-    /// In order.
+    /// Sorted by document, each with the transaction at which it ended.
     ended: Vec<(Doc, u64)>,
 }
 
-impl Open {
-    pub(crate) fn new(segment: Arc<Segment>) -> Open {
-        Open { segment, ended: Vec::new() }
+impl OpenSegment {
+    pub(crate) fn new(segment: Arc<Segment>) -> OpenSegment {
+        OpenSegment { segment, ended: Vec::new() }
     }
 
-    /// Ends the live text with this key, if it is here.
+    /// Ends the live document with this key, if this segment has it.
     pub(crate) fn end(&mut self, key: u64, to: u64) -> Result<bool, Error> {
         let Some(doc) = self.segment.find(key)? else { return Ok(false) };
         match self.ended.binary_search_by_key(&doc, |(doc, _)| *doc) {
-            // It had ended already: the one that is meant is in an older part.
+            // The document of this segment had ended already, so the one that ends now is in an older part.
             Ok(_) => Ok(false),
             Err(at) => {
                 self.ended.insert(at, (doc, to));
@@ -214,9 +220,9 @@ impl Open {
     }
 }
 
-impl Part for Open {
-    fn stretches(&self, sight: &Sight<'_>) -> Stretches {
-        // What had ended when the segment was written is of no use to a later question.
+impl Part for OpenSegment {
+    fn ranges(&self, sight: &Sight<'_>) -> DocRanges {
+        // A question about a transaction after the last one of the segment never needs the documents that had ended.
         let kinds: &[bool] = if sight.at < self.segment.totals.last { &[true, false] } else { &[true] };
         let groups = &self.segment.groups;
         let mut wanted = sight.groups.to_vec();
@@ -225,7 +231,7 @@ impl Part for Open {
         for is_live in kinds {
             let mut rest = groups.as_slice();
             for group in &wanted {
-                // Few of many are sought by halving, many of many by going along.
+                // The next wanted group is often near, so a few rows are tried before a binary search.
                 let near = rest.iter().take(8).position(|found| found.key() >= (!is_live, *group));
                 let at =
                     near.unwrap_or_else(|| rest.partition_point(|found| found.key() < (!is_live, *group)));
@@ -242,14 +248,14 @@ impl Part for Open {
             }
             joins
         });
-        Stretches::new(docs)
+        DocRanges::new(docs)
     }
 
-    fn absent(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) -> Result<(), Error> {
+    fn absent(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32)) -> Result<(), Error> {
         if sight.at < self.segment.totals.last {
             let times = self.segment.times()?;
-            for (stretch, first) in within.iter() {
-                for (doc, local) in stretch.clone().zip(first..) {
+            for (range, first) in within.iter() {
+                for (doc, local) in range.clone().zip(first..) {
                     let (from, to) = times[doc as usize];
                     if sight.at < from || to <= sight.at {
                         each(local);
@@ -262,7 +268,7 @@ impl Part for Open {
         Ok(())
     }
 
-    fn limited(&self, sight: &Sight<'_>, within: &Stretches, each: &mut dyn FnMut(u32)) {
+    fn limited(&self, sight: &Sight<'_>, within: &DocRanges, each: &mut dyn FnMut(u32)) {
         let limited = self.segment.limits.iter().filter(|(_, limits)| !limits.allow(sight.valid_at));
         limited.filter_map(|(doc, _)| within.local(*doc)).for_each(each);
     }
@@ -291,8 +297,8 @@ impl Part for Open {
     fn postings(
         &self,
         term: &Term,
-        within: &Stretches,
-        with_links: bool,
+        within: &DocRanges,
+        with_bigrams: bool,
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error> {
         let segment = &self.segment;
@@ -304,21 +310,21 @@ impl Part for Open {
         let blocks_bytes =
             entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
         let from = segment.sections.range(Section::Postings).start + entry.offset;
-        let mut stretches = within.iter().peekable();
-        // Texts and stretches are both in order, so one pass finds the texts of each stretch.
+        let mut ranges = within.iter().peekable();
+        // Documents and ranges are both in order, so one pass finds the documents of each range.
         let mut each = |block: Block<'_>| {
             let mut from = 0;
             while let Some(next) = block.docs.get(from)
-                && let Some((stretch, first)) = stretches.peek()
+                && let Some((range, first)) = ranges.peek()
             {
-                if stretch.end <= *next {
-                    stretches.next();
+                if range.end <= *next {
+                    ranges.next();
                     continue;
                 }
-                let start = from + block.docs[from..].partition_point(|doc| *doc < stretch.start);
-                let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
-                block.each(start..end, with_links, &mut |doc, frequency, links| {
-                    each(first + doc - stretch.start, doc, frequency, links);
+                let start = from + block.docs[from..].partition_point(|doc| *doc < range.start);
+                let end = start + block.docs[start..].partition_point(|doc| *doc < range.end);
+                block.each(start..end, with_bigrams, &mut |doc, frequency, bigrams| {
+                    each(first + doc - range.start, doc, frequency, bigrams);
                 });
                 from = end;
             }
@@ -345,15 +351,20 @@ impl Part for Open {
         Ok(())
     }
 
-    fn cosines(&self, within: &Stretches, question: &Quantised, out: &mut [f32]) -> Result<bool, Error> {
+    fn cosines(
+        &self,
+        within: &DocRanges,
+        question: &QuantisedVector,
+        out: &mut [f32],
+    ) -> Result<bool, Error> {
         let segment = &self.segment;
         let Some(vectors) = segment.vectors.get() else { return Ok(false) };
-        for (stretch, first) in within.iter() {
-            let mut doc = stretch.start;
-            let out = &mut out[first as usize..][..stretch.len()];
-            let passages = segment.passages(stretch);
+        for (range, first) in within.iter() {
+            let mut doc = range.start;
+            let out = &mut out[first as usize..][..range.len()];
+            let passages = segment.passages(range);
             if passages.len() == out.len() {
-                // One passage a text, as nearly everywhere.
+                // Each document has one passage, which is the usual case: no need to look for the best.
                 vectors.cosines(passages, question, out)?;
                 continue;
             }
@@ -362,7 +373,7 @@ impl Part for Open {
                 while segment.first_passages[doc as usize + 1] <= passage {
                     doc += 1;
                 }
-                let best = &mut out[(doc - stretch.start) as usize];
+                let best = &mut out[(doc - range.start) as usize];
                 *best = best.max(question.cosine(high, scale));
             })?;
         }
@@ -378,17 +389,16 @@ impl Part for Open {
         Ok(best)
     }
 
-    fn whole(&self) -> Stretches {
-        Stretches::one(0..self.segment.totals.docs)
+    fn whole(&self) -> DocRanges {
+        DocRanges::one(0..self.segment.totals.docs)
     }
 
     fn length(&self, doc: Doc) -> u32 {
         self.segment.lengths[doc as usize]
     }
 
-    fn lengths(&self, within: &Stretches) -> i64 {
-        let lengths =
-            |stretch: &Range<Doc>| &self.segment.lengths[stretch.start as usize..stretch.end as usize];
+    fn lengths(&self, within: &DocRanges) -> i64 {
+        let lengths = |range: &Range<Doc>| &self.segment.lengths[range.start as usize..range.end as usize];
         within.docs.iter().flat_map(lengths).map(|length| i64::from(*length)).sum()
     }
 
@@ -401,11 +411,12 @@ impl Part for Open {
     }
 }
 
-/// The blocks that reach into the stretches, in runs; runs that are no farther apart than `gap` become one.
-fn wanted_blocks(table: &Table, within: &Stretches, gap: u32) -> Vec<Range<usize>> {
+/// The blocks with documents in the ranges, as runs of neighbours. Runs that are at most `gap` bytes apart become one, because
+/// one larger read is faster than two.
+fn wanted_blocks(table: &Table, within: &DocRanges, gap: u32) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
-    for stretch in &within.docs {
-        let next = table.blocks(stretch);
+    for range in &within.docs {
+        let next = table.blocks(range);
         match runs.last_mut() {
             _ if next.is_empty() => {}
             Some(last) if next.start <= last.end || table.span(&next).start - table.span(last).end <= gap => {
@@ -417,9 +428,9 @@ fn wanted_blocks(table: &Table, within: &Stretches, gap: u32) -> Vec<Range<usize
     runs
 }
 
-/// What a merge reads of a segment.
-impl Source for Open {
-    fn rows(&self) -> Result<Vec<write::Row>, Error> {
+/// What a merge reads from a segment.
+impl Source for OpenSegment {
+    fn rows(&self) -> Result<Vec<write::SegmentRow>, Error> {
         let segment = &self.segment;
         let times = segment.times()?;
         let mut rows = Vec::with_capacity(segment.keys.len());
@@ -428,7 +439,7 @@ impl Source for Open {
                 let at = doc as usize;
                 let (from, to) = times[at];
                 let limits = segment.limits.binary_search_by_key(&doc, |(doc, _)| *doc);
-                rows.push(write::Row {
+                rows.push(write::SegmentRow {
                     place: segment.places[at],
                     key: segment.keys[at],
                     group: group.group,
@@ -454,8 +465,8 @@ impl Source for Open {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, links| {
-            out.push(doc, frequency, links);
+        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, bigrams| {
+            out.push(doc, frequency, bigrams);
         })
     }
 
@@ -463,7 +474,7 @@ impl Source for Open {
         self.segment.vectors.get().is_some()
     }
 
-    fn vector(&self, passage: u32) -> Result<Quantised, Error> {
+    fn vector(&self, passage: u32) -> Result<QuantisedVector, Error> {
         self.segment.vectors()?.get(passage)
     }
 

@@ -1,4 +1,11 @@
-//! The vectors of a segment, in a file of their own: another model makes other vectors of the same texts.
+//! The vectors of a segment. They are in a file of their own, because each model makes other vectors of the same texts.
+//!
+//! ```text
+//! high bytes   vectors × dim bytes
+//! scales       vectors × f32
+//! low bytes    vectors × dim bytes
+//! end          dim u32, number of vectors u32
+//! ```
 
 use std::io;
 use std::ops::Range;
@@ -8,25 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, damaged};
 use crate::pages::{Pages, PagesWriter};
-use crate::vectors::{HighBytes, Quantised};
+use crate::vectors::{HighBytes, QuantisedVector};
 
 use super::format;
 
-/// How many are read at once while they are not in memory.
+/// How many vectors are read at once while they are not in memory.
 const BATCH: u32 = 1024;
-/// At the end: how many numbers a vector has, and how many vectors there are.
+/// The size of the end: the numbers of a vector, and the number of vectors.
 const END: u64 = 8;
 
-/// First bytes, then scales, then second bytes.
 pub(crate) struct Vectors {
     file: Pages,
     dim: u32,
     many: u32,
-    /// First bytes and scales, once they have been read.
+    /// High bytes and scales, once they are in memory.
     loaded: OnceLock<HighBytes>,
 }
 
-/// The model is part of the name: vectors of different models never meet.
+/// The name contains the model, so that vectors of different models are never compared.
 pub(super) fn file_name(segment: &str, identity: &str) -> String {
     format!("{segment}.{}.vectors", &identity[..identity.len().min(16)])
 }
@@ -48,7 +54,7 @@ impl Vectors {
         self.many
     }
 
-    /// Keeps what every question reads in memory.
+    /// Reads high bytes and scales into memory, because every question by meaning needs all of them.
     pub(crate) fn load(&self, stop: &AtomicBool) -> Result<(), Error> {
         if self.loaded.get().is_none() {
             let mut all = HighBytes::default();
@@ -85,11 +91,11 @@ impl Vectors {
         })
     }
 
-    /// How near each of these is, one number for each.
+    /// The approximate cosine of the question and each of these vectors.
     pub(super) fn cosines(
         &self,
         range: Range<u32>,
-        question: &Quantised,
+        question: &QuantisedVector,
         out: &mut [f32],
     ) -> Result<(), Error> {
         let Some(all) = self.loaded.get() else {
@@ -102,7 +108,7 @@ impl Vectors {
         let rows = range.start as usize..range.end as usize;
         let (bytes, scales) = (&all.bytes[rows.start * dim..rows.end * dim], &all.scales[rows]);
         let mut one = |at: usize| out[at] = question.cosine(&bytes[at * dim..(at + 1) * dim], scales[at]);
-        // Memory gives a quarter more to a thread that reads at four places at a time.
+        // Reading at four places at a time gets about a quarter more bandwidth from the memory for one thread.
         let quarter = scales.len() / 4;
         for at in 0..quarter {
             (0..4).for_each(|place| one(place * quarter + at));
@@ -111,7 +117,7 @@ impl Vectors {
         Ok(())
     }
 
-    /// Hands the first bytes and the scale of each of these to `each`.
+    /// Passes the high bytes and the scale of each of these vectors to `each`.
     pub(super) fn each(
         &self,
         range: Range<u32>,
@@ -142,7 +148,7 @@ impl Vectors {
         Ok(())
     }
 
-    pub(super) fn get(&self, number: u32) -> Result<Quantised, Error> {
+    pub(super) fn get(&self, number: u32) -> Result<QuantisedVector, Error> {
         let signed = |bytes: &[u8]| bytes.iter().map(|byte| *byte as i8).collect::<Box<[i8]>>();
         let (dim, one) = (u64::from(self.dim), number..number + 1);
         let low = u64::from(self.many) * (dim + 4) + u64::from(number) * dim;
@@ -153,16 +159,17 @@ impl Vectors {
             }
             None => (self.file.read(self.high_range(&one), signed)?, self.scales(&one)?[0]),
         };
-        Ok(Quantised { high, low: self.file.read(low..low + dim, signed)?, scale })
+        Ok(QuantisedVector { high, low: self.file.read(low..low + dim, signed)?, scale })
     }
 }
 
-/// Writes vectors in the order of `numbers`; each is asked for twice.
+/// Writes vectors in the order of `numbers`. Each is asked for twice, for its high and for its low bytes, so that they
+/// need not all be in memory at once.
 pub(crate) fn write(
     path: &Path,
     dim: usize,
     numbers: impl Iterator<Item = (u32, u32)> + Clone,
-    get: &dyn Fn(u32, u32) -> Result<Quantised, Error>,
+    get: &dyn Fn(u32, u32) -> Result<QuantisedVector, Error>,
 ) -> Result<(), Error> {
     let unsigned = |bytes: &[i8]| bytes.iter().map(|byte| *byte as u8).collect::<Vec<u8>>();
     let mut out = PagesWriter::create(path)?;

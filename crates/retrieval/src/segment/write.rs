@@ -1,4 +1,4 @@
-//! Writing a segment, from the tail in memory or from segments that become one.
+//! Writing a segment, from the tail in memory or from several segments that are merged.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -14,27 +14,28 @@ use crate::pages::PagesWriter;
 use crate::part::{Doc, Limits, Part, Place, Term};
 use crate::postings::{Frequency, Postings};
 use crate::trigrams::trigram_bits;
-use crate::vectors::Quantised;
+use crate::vectors::QuantisedVector;
 
-use super::format::{self, Entry, SECTIONS, Sections, Totals};
+use super::format::{self, DictionaryEntry, SECTIONS, Sections, Totals};
 use super::marks::Marks;
 use super::vectors;
 
-/// What a segment is written from. Several are given oldest first.
+/// What a segment is written from: the tail, or an older segment. Several sources are given oldest first.
 pub(crate) trait Source {
-    fn rows(&self) -> Result<Vec<Row>, Error>;
-    /// In order.
+    fn rows(&self) -> Result<Vec<SegmentRow>, Error>;
+    /// In the order of their text.
     fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a>;
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error>;
     fn has_vectors(&self) -> bool;
-    fn vector(&self, passage: u32) -> Result<Quantised, Error>;
-    /// The marks of texts, in no order.
+    fn vector(&self, passage: u32) -> Result<QuantisedVector, Error>;
+    /// Marks and documents, in any order.
     fn marks(&self) -> Result<Vec<(u32, Doc)>, Error>;
     /// Keys of texts in still older parts that ended, and when.
+    /// They cannot be applied when the source is written, because the older files never change.
     fn closings(&self) -> Result<Vec<(u64, u64)>, Error>;
 }
 
-pub(crate) struct Row {
+pub(crate) struct SegmentRow {
     pub place: Place,
     pub key: u64,
     pub group: u32,
@@ -45,19 +46,20 @@ pub(crate) struct Row {
     pub passages: Range<u32>,
 }
 
-/// The texts of all sources in their new order.
+/// The documents of all sources in their new order.
 struct Order {
-    /// Source and row of each.
-    docs: Vec<(u32, Row)>,
-    /// For each source the new number of each of its texts.
+    /// The source and the row of each document.
+    docs: Vec<(u32, SegmentRow)>,
+    /// For each source, the new number of each of its documents.
     numbers: Vec<Vec<Doc>>,
     live: usize,
 }
 
 impl Order {
-    /// What ends after `last` is told by a later segment, so it still counts as live here.
+    /// A document that ended after the transaction `last` counts as live here, because the closing in a later segment
+    /// ends it.
     fn new(sources: &[&dyn Source], last: u64) -> Result<Order, Error> {
-        let mut docs: Vec<(u32, Doc, Row)> = Vec::new();
+        let mut docs: Vec<(u32, Doc, SegmentRow)> = Vec::new();
         let mut numbers = Vec::new();
         for (source, number) in sources.iter().zip(0..) {
             let mut rows = source.rows()?;
@@ -73,7 +75,7 @@ impl Order {
         Ok(Order { docs: docs.into_iter().map(|(source, _, row)| (source, row)).collect(), numbers, live })
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Row> {
+    fn rows(&self) -> impl Iterator<Item = &SegmentRow> {
         self.docs.iter().map(|(_, row)| row)
     }
 
@@ -83,13 +85,13 @@ impl Order {
     }
 }
 
-/// The transactions that a segment tells of.
+/// The transactions that a segment covers.
 pub(crate) struct Span {
     pub first: u64,
     pub last: u64,
 }
 
-/// Writes the sources as one segment. Both files are whole on the disk when this returns.
+/// Writes the sources as one segment. Both its files are complete on the disk when this returns.
 pub(crate) fn write(
     dir: &Path,
     name: &str,
@@ -146,7 +148,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Sections one behind the other.
+/// A segment file while it is written, and where its sections end.
 struct File {
     out: PagesWriter,
     at: Vec<u64>,
@@ -179,7 +181,7 @@ impl File {
     }
 }
 
-/// Live or not, group, and from where to where its texts lie.
+/// The rows of the section `Groups`: live or not, group, first document, end of its documents.
 fn groups(order: &Order) -> Vec<[u32; 4]> {
     let mut groups: Vec<[u32; 4]> = Vec::new();
     for (row, doc) in order.rows().zip(0..) {
@@ -192,7 +194,8 @@ fn groups(order: &Order) -> Vec<[u32; 4]> {
     groups
 }
 
-/// The lists of all terms go into the file; where each is goes into the dictionary. Gives that and how many terms.
+/// Writes the posting lists of all terms to the file. Returns the dictionary, which says where each list is, and the
+/// number of terms.
 fn write_lists(
     file: &mut File,
     sources: &[&dyn Source],
@@ -202,23 +205,23 @@ fn write_lists(
     let mut heads: Vec<Peekable<_>> = sources.iter().map(|source| source.terms().peekable()).collect();
     let (mut dictionary, mut terms) = (Vec::new(), 0);
     let (mut list, mut own, mut bytes) = (Postings::default(), Postings::default(), Vec::new());
-    // New number, frequency, and where its links stand among all of this term.
+    // The new number of the document, the frequency, and where its bigrams are in `bigrams_of_all`.
     let mut merged: Vec<(Doc, Frequency, Range<usize>)> = Vec::new();
-    let mut links_of_all: Vec<u8> = Vec::new();
+    let mut bigrams_of_all: Vec<u8> = Vec::new();
     while let Some(text) = heads.iter_mut().filter_map(|head| head.peek().map(|(text, _)| *text)).min() {
         if stop.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
         merged.clear();
-        links_of_all.clear();
+        bigrams_of_all.clear();
         for ((head, source), numbers) in heads.iter_mut().zip(sources).zip(&order.numbers) {
             let Some((_, term)) = head.next_if(|(next, _)| *next == text) else { continue };
             own.clear();
             source.postings(&term, &mut own)?;
-            own.each(&mut |doc, frequency, links| {
-                let from = links_of_all.len();
-                links_of_all.extend_from_slice(links);
-                merged.push((numbers[doc as usize], frequency, from..links_of_all.len()));
+            own.each(&mut |doc, frequency, bigrams| {
+                let from = bigrams_of_all.len();
+                bigrams_of_all.extend_from_slice(bigrams);
+                merged.push((numbers[doc as usize], frequency, from..bigrams_of_all.len()));
             });
         }
         if merged.is_empty() {
@@ -226,14 +229,14 @@ fn write_lists(
         }
         merged.sort_unstable_by_key(|(doc, _, _)| *doc);
         list.clear();
-        for (doc, frequency, links) in &merged {
-            list.push(*doc, *frequency, &links_of_all[links.clone()]);
+        for (doc, frequency, bigrams) in &merged {
+            list.push(*doc, *frequency, &bigrams_of_all[bigrams.clone()]);
         }
         bytes.clear();
         list.encode(&mut bytes);
         terms += 1;
         let (many, size, offset) = (merged.len() as u32, bytes.len() as u32, file.out.at());
-        Entry { text: text.as_bytes(), many, offset, size, trigrams: trigram_bits(text) }
+        DictionaryEntry { text: text.as_bytes(), many, offset, size, trigrams: trigram_bits(text) }
             .encode(&mut dictionary);
         file.out.write(&bytes)?;
     }
@@ -241,7 +244,7 @@ fn write_lists(
     Ok((dictionary, terms))
 }
 
-/// The marks of what is live, by its new number.
+/// The marks of the live documents, by their new numbers.
 fn marks(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u32, Doc)>, Error> {
     let mut all = Vec::new();
     for (source, numbers) in sources.iter().zip(&order.numbers) {
@@ -251,9 +254,9 @@ fn marks(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u32, Doc)>, Erro
     Ok(all)
 }
 
-/// What ends a text that is in none of the sources.
+/// The closings of texts that are in none of the sources: they must reach a still older segment.
 fn closings(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u64, u64)>, Error> {
-    // Nothing ends twice at the same moment.
+    // A key ends at most once at a transaction, so the pair says which closings were applied to a source.
     let ended: FxHashSet<(u64, u64)> = order.rows().skip(order.live).map(|row| (row.key, row.to)).collect();
     let mut kept = Vec::new();
     for source in sources {
@@ -263,13 +266,13 @@ fn closings(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u64, u64)>, E
 }
 
 impl Source for Memory {
-    fn rows(&self) -> Result<Vec<Row>, Error> {
+    fn rows(&self) -> Result<Vec<SegmentRow>, Error> {
         let mut first = 0;
-        let row = |row: &crate::memory::Row| {
+        let row = |row: &crate::memory::TailRow| {
             let passages = first..first + row.passages.len() as u32;
             first = passages.end;
             let (place, key, group, from, to) = (row.place, row.key, row.group, row.from, row.to);
-            Row { place, key, group, from, to, length: row.length, limits: row.limits, passages }
+            SegmentRow { place, key, group, from, to, length: row.length, limits: row.limits, passages }
         };
         Ok(self.rows.iter().map(row).collect())
     }
@@ -281,8 +284,8 @@ impl Source for Memory {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, links| {
-            out.push(doc, frequency, links)
+        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, bigrams| {
+            out.push(doc, frequency, bigrams)
         })
     }
 
@@ -290,7 +293,7 @@ impl Source for Memory {
         Memory::has_vectors(self)
     }
 
-    fn vector(&self, passage: u32) -> Result<Quantised, Error> {
+    fn vector(&self, passage: u32) -> Result<QuantisedVector, Error> {
         Memory::vector(self, passage).cloned().ok_or_else(|| damaged("vectors are missing"))
     }
 
