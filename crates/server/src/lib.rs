@@ -5,6 +5,7 @@ pub mod client;
 mod elicitation;
 mod mcp;
 mod oversized;
+mod percent;
 mod profiles;
 mod prompts;
 mod resources;
