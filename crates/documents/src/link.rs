@@ -1,5 +1,7 @@
 //! Where a link leads: into the same tree, or nowhere that matters here.
 
+use percent_encoding::percent_decode_str;
+
 /// A link to another document of the same tree, or to a section.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
@@ -68,28 +70,10 @@ fn is_elsewhere(target: &str) -> bool {
     target.starts_with("//") || scheme.is_some_and(is_scheme)
 }
 
-/// `%20` as what it stands for. What isn't UTF-8 then was not meant so.
+/// Decodes escapes such as `%20`. A text with a bad escape, or one that is not UTF-8 after decoding, was probably not
+/// meant to be encoded: bad escapes stay as they are, and a text that is not UTF-8 stays as it is.
 fn decoded(text: &str) -> String {
-    if !text.contains('%') {
-        return text.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    percent_decode_str(text).decode_utf8().map_or_else(|_| text.to_owned(), |decoded| decoded.into_owned())
 }
 
 /// The targets of `<a href="…">` in a piece of HTML.

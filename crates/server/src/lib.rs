@@ -7,6 +7,7 @@ pub mod http;
 mod listener;
 mod mcp;
 mod oversized;
+mod percent;
 mod profiles;
 mod prompts;
 mod resources;

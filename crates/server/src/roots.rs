@@ -15,6 +15,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::percent;
+
 /// A call waits this long for roots that were asked for.
 const CALL_WAIT: Duration = Duration::from_millis(500);
 /// An answer that comes later than this is not waited for by anybody.
@@ -156,20 +158,7 @@ fn dirs<'a>(uris: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
 fn path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
-    let mut bytes = Vec::with_capacity(rest.len());
-    let mut left = rest.strip_prefix('/').map(|_| rest.as_bytes())?;
-    while let Some((first, after)) = left.split_first() {
-        left = after;
-        match first {
-            b'%' => {
-                let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok())?;
-                bytes.push(u8::from_str_radix(code, 16).ok()?);
-                left = &after[2..];
-            }
-            byte => bytes.push(*byte),
-        }
-    }
-    let path = String::from_utf8(bytes).ok()?;
+    let path = percent::decode(rest.strip_prefix('/').map(|_| rest)?)?;
     // `/C:/project` is how an address spells a drive of Windows.
     let path = if cfg!(windows) { path.trim_start_matches('/') } else { path.as_str() };
     Some(PathBuf::from(path))
@@ -186,7 +175,15 @@ mod tests {
         assert_eq!(shown("file:///home/me/my%20project").as_deref(), Some("/home/me/my project"));
         assert_eq!(shown("file://localhost/srv").as_deref(), Some("/srv"));
         assert_eq!(shown("file:///caf%C3%A9").as_deref(), Some("/café"));
-        for uri in ["https://host.org/x", "file://host/x", "file:///x%2", "file:///%zz", "file:///%ff", ""] {
+        for uri in [
+            "https://host.org/x",
+            "file://host/x",
+            "file:///x%2",
+            "file:///%zz",
+            "file:///%+f",
+            "file:///%ff",
+            "",
+        ] {
             assert_eq!(shown(uri), None, "{uri}");
         }
     }

@@ -6,6 +6,7 @@ use kenning_tools::memory::query::listing_name;
 use rmcp::ErrorData;
 
 use super::{ENTRIES, TRANSACTIONS, TRIPLES, not_found};
+use crate::percent;
 
 const URI_BYTES_MAX: usize = 1024;
 const LIMIT_MAX: u64 = 200;
@@ -119,20 +120,8 @@ fn invalid(uri: &str, what: &str) -> ErrorData {
 }
 
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                let value = u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?;
-                bytes.push(value);
-            }
-            b'#' | 0 => return None,
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
+    let text = percent::decode(text).filter(|_| !text.contains('#'))?;
+    (!text.contains('\0')).then_some(text)
 }
 
 #[cfg(test)]
@@ -181,6 +170,8 @@ mod tests {
             "knowledge://entries?limit=5&limit=6",
             "knowledge://entries?since_tx_id=1",
             "knowledge://entries?topic=%zz",
+            "knowledge://entries?topic=%+f",
+            "knowledge://entries?topic=a%2",
             "knowledge://entries?topic=%00",
             "knowledge://entries?topic=%ff",
             "knowledge://entries?topic=é",

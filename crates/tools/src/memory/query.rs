@@ -4,6 +4,7 @@ use kenning_engine::{By, EntryHit, Explanation, Found, Question, Sight, Snapshot
 use kenning_model::{EntityType, Id, ScopeName, Timestamp, TxId};
 use kenning_presentation::budget::ROWS_EMBEDDED_BYTES_MAX;
 use kenning_presentation::text::quote;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -434,13 +435,8 @@ pub(crate) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> Strin
     }
 }
 
+/// Encodes everything but the characters that RFC 3986 calls unreserved.
 fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }

@@ -1,6 +1,7 @@
 //! Finding a dual response in what a tool returned.
 
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -125,22 +126,11 @@ fn id_of(uri: &str) -> Option<String> {
     let (_, rest) = uri.split_once("://")?;
     let rest = rest.split(['?', '#']).next()?;
     let last = rest.rsplit('/').next()?;
-    let id = percent_decoded(last)?;
+    // A bad escape such as `%+f` is left as it is by the decoder, and then refused because an id has no `%`.
+    let id = percent_decode_str(last).decode_utf8().ok()?.into_owned();
     let is_id = (1..=128).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     is_id.then_some(id)
-}
-
-/// The text with `%41` as `A`; none if what it stands for is not ASCII, as nothing in an id is.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut out = parts.next()?.to_owned();
-    for part in parts {
-        let byte = u8::from_str_radix(part.get(..2)?, 16).ok().filter(u8::is_ascii)?;
-        out.push(char::from(byte));
-        out.push_str(&part[2..]);
-    }
-    Some(out)
 }
 
 #[cfg(test)]
@@ -161,6 +151,9 @@ mod tests {
             "resource://a/..",
             "resource://%2e%2e",
             "r://a%2Fb",
+            "r://a%+f",
+            "r://a%2",
+            "r://%25",
             "r://é",
         ] {
             assert_eq!(id(bad), None, "{bad}");
