@@ -3,24 +3,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use kenning_model::{Document, EntityType, Id, Pattern, Record, ScopeId, TxId, fold};
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{By, Least, lex};
-use kenning_storage::{Error, StoreId, Stored};
+use kenning_storage::{Error, LogChange, Stored};
 
+use crate::reading::Follower;
 use crate::search::{Asked, PatternLabel};
 use crate::{Sight, Snapshot};
 
+/// Every version of every pattern.
 #[derive(Default)]
-pub(crate) struct Catalogue(RwLock<State>);
-
-#[derive(Default)]
-struct State {
-    /// The store that it was read from.
-    store: StoreId,
-    at: TxId,
+pub(crate) struct Catalogue {
     versions: HashMap<Id, Vec<Known>>,
     /// Documents that had this id of a pattern at some time.
     by_pattern: HashMap<String, Vec<Id>>,
@@ -55,8 +51,12 @@ struct Place {
     path: String,
 }
 
-impl State {
-    fn apply(&mut self, tx: TxId, id: Id, after: Option<&Document>) {
+impl Follower for Catalogue {
+    const KINDS: &'static [EntityType] = &[EntityType::Document];
+
+    fn apply(&mut self, change: &LogChange) {
+        let (tx, id) = (change.tx, change.id);
+        let after = change.after.as_ref().and_then(Record::as_document);
         if let Some(last) = self.versions.get_mut(&id).and_then(|versions| versions.last_mut()) {
             last.to = last.to.or(Some(tx));
         }
@@ -97,7 +97,7 @@ fn about(document: &Document, pattern: &Pattern) -> Vec<Arc<str>> {
 
 /// The part of the catalogue that is in sight. Of patterns of one id the nearest is there.
 struct View<'a> {
-    state: &'a State,
+    state: &'a Catalogue,
     sight: &'a Sight,
 }
 
@@ -287,36 +287,8 @@ impl Snapshot<'_> {
     }
 
     fn with_catalogue<T>(&self, sight: &Sight, look: impl FnOnce(View<'_>) -> T) -> Result<T, Error> {
-        let Catalogue(lock) = self.known_patterns();
-        let (at, store) = (sight.at, self.store());
-        {
-            let state = lock.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if state.at >= at && state.store == store {
-                return Ok(look(View { state: &state, sight }));
-            }
-        }
-        let mut state = lock.write().unwrap_or_else(|poisoned| {
-            // What was half applied can't be gone on from.
-            lock.clear_poison();
-            let mut state = poisoned.into_inner();
-            *state = State::default();
-            state
-        });
-        if state.store != store {
-            *state = State { store, ..State::default() };
-        }
-        if state.at < at {
-            let range = state.at.next()..at.next();
-            let read = self.reader().changes(&[EntityType::Document], range, &mut |tx, _, id, after| {
-                state.apply(tx, id, after.as_ref().and_then(Record::as_document));
-            });
-            if let Err(error) = read {
-                *state = State::default();
-                return Err(error);
-            }
-            state.at = at;
-        }
-        Ok(look(View { state: &state, sight }))
+        let look = |state: &Catalogue| look(View { state, sight });
+        self.known_patterns().with(self.reader(), self.store(), sight.at, look)
     }
 }
 

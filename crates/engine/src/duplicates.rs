@@ -11,6 +11,7 @@ use kenning_storage::{Error, StoreId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::likeness::{NEAR_MIN, Statement};
+use crate::reading::follow;
 use crate::{Sight, Snapshot};
 
 const SIMILAR_MAX: usize = 3;
@@ -78,9 +79,12 @@ impl Duplicates {
             self.since = self.at;
         }
         if self.at < head {
-            let range = self.at.next()..head.next();
-            snapshot.reader().changes(&[EntityType::Entry], range, &mut |_, _, id, record| {
-                self.apply(id, record.as_ref().and_then(Record::as_entry));
+            let (store, after) = (self.store, self.at);
+            follow(snapshot.reader(), store, &[EntityType::Entry], after, head, |changes| {
+                for change in &changes {
+                    self.apply(change.id, change.after.as_ref().and_then(Record::as_entry));
+                }
+                Ok::<(), Error>(())
             })?;
             self.at = head;
         }
@@ -170,24 +174,26 @@ impl<'a> Asked<'a> {
         let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
         let mut compared = 0;
-        for id in candidates {
-            if compared == COMPARED_MAX {
-                break;
-            }
-            let Some(stored) = snapshot.entry(id)? else { continue };
-            let Some(entry) = stored.record.as_entry() else { continue };
-            let valid =
-                entry.valid_from.is_none_or(|from| from <= now) && entry.valid_to.is_none_or(|to| now < to);
-            if !valid || !sight.sees(entry.scope) || except.contains(&id) {
-                continue;
-            }
-            compared += 1;
-            if overlap(&self.words, &word_set(&entry.topic, &entry.content)) < SHARED_MIN {
-                continue;
-            }
-            let nearness = statement.nearness(&Statement::new(&entry.topic, &entry.content));
-            if nearness >= NEAR_MIN {
-                found.push((nearness, stored.tx_id, id));
+        // As many are read together as can be compared: seldom is one of them out of sight.
+        'reading: for ids in candidates.chunks(COMPARED_MAX) {
+            for stored in snapshot.records(EntityType::Entry, ids)?.into_iter().flatten() {
+                if compared == COMPARED_MAX {
+                    break 'reading;
+                }
+                let Some(entry) = stored.record.as_entry() else { continue };
+                let valid = entry.valid_from.is_none_or(|from| from <= now)
+                    && entry.valid_to.is_none_or(|to| now < to);
+                if !valid || !sight.sees(entry.scope) || except.contains(&stored.id) {
+                    continue;
+                }
+                compared += 1;
+                if overlap(&self.words, &word_set(&entry.topic, &entry.content)) < SHARED_MIN {
+                    continue;
+                }
+                let nearness = statement.nearness(&Statement::new(&entry.topic, &entry.content));
+                if nearness >= NEAR_MIN {
+                    found.push((nearness, stored.tx_id, stored.id));
+                }
             }
         }
         found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));

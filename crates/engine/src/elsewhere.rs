@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use kenning_model::{Id, ScopeId, Timestamp, fold};
+use kenning_model::{EntityType, Id, ScopeId, Timestamp, fold};
 use kenning_retrieval::{By, Least};
 use kenning_storage::Error;
 
@@ -57,10 +57,10 @@ impl Snapshot<'_> {
                 let asked = ask(&others, Some(now));
                 let matches =
                     self.indexed().search(self.reader(), self.deadline(), &asked, 0..COUNTED_MAX)?;
-                for hit in matches.hits.iter().filter(|hit| hit.has_word) {
-                    if entries.insert(hit.id)
-                        && let Some(scope) = self.entry(hit.id)?.and_then(|stored| stored.record.scope())
-                    {
+                let hits = matches.hits.iter().filter(|hit| hit.has_word).map(|hit| hit.id);
+                let new: Vec<Id> = hits.filter(|id| entries.insert(*id)).collect();
+                for stored in self.records(EntityType::Entry, &new)?.into_iter().flatten() {
+                    if let Some(scope) = stored.record.scope() {
                         *found.scopes.entry(scope).or_default() += 1;
                     }
                 }

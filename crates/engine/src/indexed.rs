@@ -17,15 +17,14 @@ use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
 use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Reached, Version, Writer};
-use kenning_storage::{Applied, Error, Reader, Storage, StoreId, Stored};
+use kenning_storage::{Applied, At, Error, LogChange, Reader, RecordKey, Storage, StoreId, Stored};
 
 use crate::duplicates;
+use crate::reading::{PAGE, follow};
 use crate::search::{Asked, Explanation};
-use crate::text::Said;
+use crate::text::IndexedText;
 use crate::{Rebuilt, Sight, Snapshot, locked};
 
-/// How many changes are prepared together, on as many threads as there are cores.
-const BATCH: usize = 1024;
 /// So many changes in memory are worth a segment.
 const TAIL_MAX: usize = 512;
 /// What is further behind the log than this is brought level by writing segments at once, not in memory.
@@ -211,13 +210,12 @@ impl Indexed {
             read += records.len() as u64;
             let mut batch = Vec::with_capacity(records.len());
             for Stored { id, tx_id, record } in records {
-                let mut said = Said::from(record);
-                said.complete(reader, id, tx_id)?;
-                batch.push(Change { tx: tx_id, id, before: 0, after: Some(said) });
+                batch.push(Change { tx: tx_id, id, before: 0, after: Some(IndexedText::from(record)) });
             }
             if batch.is_empty() {
                 break;
             }
+            complete(reader, &mut batch)?;
             let prepared = prepare(&batch, &self.embedder)?;
             newest.extend(batch.iter().map(|change| (change.tx, change.id)).zip(prepared));
         }
@@ -525,10 +523,13 @@ impl Indexed {
     /// Whether the sections that changed after `at` have so much text that reading them would be felt.
     fn has_much_text(&self, reader: &dyn Reader, at: TxId, head: TxId) -> Result<bool, Error> {
         let mut bytes = 0;
-        reader.changes(&[self.of], at.next()..head.next(), &mut |_, _, _, after| {
-            if let Some(Record::Section(section)) = after {
-                bytes += section.text.len();
+        follow(reader, reader.store_id()?, &[self.of], at, head, |changes| {
+            for change in &changes {
+                if let Some(Record::Section(section)) = &change.after {
+                    bytes += section.text.len();
+                }
             }
+            Ok::<(), Error>(())
         })?;
         Ok(bytes >= SETTLED_BYTES)
     }
@@ -588,7 +589,8 @@ impl Indexed {
                 return Ok(());
             }
             let mut changes = Vec::new();
-            feed(&*reader, self.of, at.next()..to.next(), &self.embedder, &mut |tx, key, ends, after| {
+            let source = Source { reader: &*reader, store, of: self.of };
+            source.feed(at, to, &self.embedder, &mut |tx, key, ends, after| {
                 changes.push((tx, key, ends, after));
                 Ok(())
             })?;
@@ -766,9 +768,10 @@ fn append(
     let mut at = reached.at;
     let mut stride = STRIDE_MIN;
     while at < to.0 {
-        let (first, before) = (TxId(at + 1), tail.changes());
+        let before = tail.changes();
         let end = TxId(to.0.min(at + stride));
-        feed(reader, of, first..end.next(), embedder, &mut |tx, key, ends, after| {
+        let log = Source { reader, store, of };
+        log.feed(TxId(at), end, embedder, &mut |tx, key, ends, after| {
             if stop.load(Ordering::Acquire) {
                 return Err(kenning_retrieval::Error::Stopped.into());
             }
@@ -817,8 +820,8 @@ impl State {
         embedder: &Embedder,
     ) -> Result<(), Failed> {
         if self.at < to {
-            let range = self.at.next()..to.next();
-            feed(reader, of, range, embedder, &mut |tx, key, ends, after| {
+            let source = Source { reader, store: self.store, of };
+            source.feed(self.at, to, embedder, &mut |tx, key, ends, after| {
                 Ok(self.index.change(tx.0, key, ends, after)?)
             })?;
             self.at = to;
@@ -845,58 +848,70 @@ struct Change {
     id: Id,
     /// How many passages the version has that ends.
     before: usize,
-    after: Option<Said>,
+    after: Option<IndexedText>,
 }
 
-/// Reads changes from the log.
-fn feed(
-    reader: &dyn Reader,
+/// The log that an index is made from.
+struct Source<'a> {
+    reader: &'a dyn Reader,
+    store: StoreId,
     of: EntityType,
-    range: Range<TxId>,
-    embedder: &Embedder,
-    take: Take<'_>,
-) -> Result<(), Failed> {
-    let mut batch: Vec<Change> = Vec::new();
-    let mut failed = None;
-    reader.changes(&[of], range, &mut |tx, _, id, after| {
-        if failed.is_none() {
-            let after = after.map(Said::from);
-            batch.push(Change { tx, id, before: 0, after });
-            if batch.len() == BATCH {
-                failed = flush(reader, of, &mut batch, embedder, take).err();
+}
+
+impl Source<'_> {
+    /// Hands the changes after one transaction and up to another to `take`, prepared for the index.
+    fn feed(&self, after: TxId, to: TxId, embedder: &Embedder, take: Take<'_>) -> Result<(), Failed> {
+        follow(self.reader, self.store, &[self.of], after, to, |changes| {
+            let mut batch = Vec::with_capacity(changes.len().min(PAGE));
+            for LogChange { tx, id, after, .. } in changes {
+                batch.push(Change { tx, id, before: 0, after: after.map(IndexedText::from) });
             }
+            self.count_passages(&mut batch)?;
+            complete(self.reader, &mut batch)?;
+            let prepared = prepare(&batch, embedder)?;
+            for (change, after) in batch.into_iter().zip(prepared) {
+                let many = change.before.max(after.len());
+                let mut after = after.into_iter();
+                for passage in 0..many {
+                    take(change.tx, key(change.id, passage), passage < change.before, after.next())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Counts the passages of the versions that end, which are read together.
+    fn count_passages(&self, batch: &mut [Change]) -> Result<(), Error> {
+        // The first version of an id ends none.
+        let ends_one = |change: &Change| change.after.as_ref().is_none_or(|text| text.record.version() > 1);
+        let ending: Vec<&mut Change> = batch.iter_mut().filter(|change| ends_one(change)).collect();
+        let key = |change: &&mut Change| RecordKey {
+            entity_type: self.of,
+            id: change.id,
+            at: At::Live(TxId(change.tx.0 - 1)),
+        };
+        let found = self.reader.records(&ending.iter().map(key).collect::<Vec<_>>())?;
+        for (change, before) in ending.into_iter().zip(found) {
+            change.before = before.map_or(0, |stored| IndexedText::from(stored.record).texts().len());
         }
-    })?;
-    match failed {
-        Some(failed) => Err(failed),
-        None => flush(reader, of, &mut batch, embedder, take),
+        Ok(())
     }
 }
 
-fn flush(
-    reader: &dyn Reader,
-    of: EntityType,
-    batch: &mut Vec<Change>,
-    embedder: &Embedder,
-    take: Take<'_>,
-) -> Result<(), Failed> {
-    for change in batch.iter_mut() {
-        if let Some(after) = &mut change.after {
-            after.complete(reader, change.id, change.tx)?;
-        }
-        // The first version of an id follows none.
-        if change.after.as_ref().is_none_or(|said| said.record.version() > 1) {
-            let before = Said::read(reader, of, change.id, TxId(change.tx.0 - 1))?;
-            change.before = before.map_or(0, |said| said.texts().len());
+/// Reads what the texts of a batch need beside their own records.
+fn complete(reader: &dyn Reader, batch: &mut [Change]) -> Result<(), Error> {
+    let mut following = Vec::new();
+    let mut keys = Vec::new();
+    for Change { tx, id, after, .. } in batch {
+        let Some(text) = after else { continue };
+        text.read_sections(reader, *id, *tx)?;
+        if let Some(key) = text.neighbour_key(*tx) {
+            keys.push(key);
+            following.push(text);
         }
     }
-    let prepared = prepare(batch, embedder)?;
-    for (change, after) in batch.drain(..).zip(prepared) {
-        let many = change.before.max(after.len());
-        let mut after = after.into_iter();
-        for passage in 0..many {
-            take(change.tx, key(change.id, passage), passage < change.before, after.next())?;
-        }
+    for (text, neighbour) in following.into_iter().zip(reader.records(&keys)?) {
+        text.set_neighbour(neighbour);
     }
     Ok(())
 }
@@ -924,8 +939,8 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<Vec<Version>>, F
 
 /// The passages of the version that begins.
 fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<Vec<Version>, Failed> {
-    let Some(said) = &change.after else { return Ok(Vec::new()) };
-    let record = &said.record;
+    let Some(text) = &change.after else { return Ok(Vec::new()) };
+    let record = &text.record;
     let (mut limits, mut marks) = (Limits::NONE, Vec::new());
     if let Record::Entry(entry) = record {
         limits = Limits {
@@ -939,7 +954,7 @@ fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<
     }
     let group = record.scope().map_or(0, |scope| scope.0);
     let mut after = Vec::new();
-    for text in said.texts() {
+    for text in text.texts() {
         let mut prepared = text.prepared(embedder);
         if embedder.is_slow() && embed_now {
             prepared = prepared.embedded(&text.document(), embedder)?;
@@ -957,7 +972,7 @@ fn text_of(
     from: u64,
     take: &mut dyn FnMut(&Document<'_>),
 ) -> bool {
-    let said = Said::read(reader, of, Id::from_bits(key), TxId(from));
+    let said = IndexedText::read(reader, of, Id::from_bits(key), TxId(from));
     let text =
         said.ok().flatten().and_then(|said| said.texts().into_iter().nth((key >> PASSAGE_SHIFT) as usize));
     let Some(text) = text else { return false };

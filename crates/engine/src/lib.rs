@@ -4,11 +4,12 @@
 mod catalogue;
 mod duplicates;
 mod elsewhere;
+mod graph_reading;
 mod indexed;
 mod ingest;
 mod likeness;
-mod linked;
 mod order;
+mod reading;
 mod search;
 mod sight;
 mod snapshot;
@@ -79,8 +80,8 @@ struct Opened {
     indexed: Arc<indexed::Indexed>,
     sections: Arc<indexed::Indexed>,
     patterns: Arc<indexed::Indexed>,
-    catalogue: catalogue::Catalogue,
-    linked: linked::Linked,
+    catalogue: reading::Reading<catalogue::Catalogue>,
+    graph: graph_reading::GraphReading,
 }
 
 /// What `Engine::rebuild` did.
@@ -369,8 +370,8 @@ impl Engine {
             indexed,
             sections,
             patterns,
-            catalogue: catalogue::Catalogue::default(),
-            linked: linked::Linked::default(),
+            catalogue: reading::Reading::default(),
+            graph: reading::Reading::default(),
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kenning_model::{Id, Timestamp, fold};
+use kenning_model::{EntityType, Id, Timestamp, fold};
 use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quotes, windows};
 use kenning_retrieval::{By, Least, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
@@ -264,12 +264,11 @@ impl Snapshot<'_> {
             return Ok(Found { hits, total: self.reader().count_entries(&filter)?, is_degraded: false });
         }
         let matches = self.indexed().search(self.reader(), self.deadline(), &question.into(), page)?;
-        let mut hits = Vec::with_capacity(matches.hits.len());
-        for Match { id, explanation, .. } in matches.hits {
-            let missing =
-                || Error::Damaged { what: format!("entry `{id}` is in the log but not in its table") };
-            hits.push(EntryHit { stored: self.entry(id)?.ok_or_else(missing)?, explanation });
-        }
+        let ids: Vec<Id> = matches.hits.iter().map(|hit| hit.id).collect();
+        let records = self.found(EntityType::Entry, &ids)?.into_iter();
+        let explanations = matches.hits.into_iter().map(|hit| hit.explanation);
+        let hits = records.zip(explanations).map(|(stored, explanation)| EntryHit { stored, explanation });
+        let hits = hits.collect();
         Ok(Found { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 }

@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId};
 use kenning_storage::{
-    DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reach, Reader, StoreId,
-    Stored, Tree, TripleFilter, View, find_scope, renamed_scope,
+    At, DocumentKinds, DocumentSource, EntryFilter, Error, HistoryQuery, KnownDocument, Reach, Reader,
+    RecordKey, StoreId, Stored, Tree, TripleFilter, View, find_scope, renamed_scope,
 };
 
 use crate::catalogue::Catalogue;
+use crate::graph_reading::GraphReading;
 use crate::indexed::Indexed;
-use crate::linked::Linked;
+use crate::reading::Reading;
 use crate::{Opened, Sight};
 
 /// What a store has that not every store has.
@@ -68,8 +69,24 @@ impl<'a> Snapshot<'a> {
 
     /// What is live under an id and in reach.
     fn record(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
-        let stored = self.reader.record(entity_type, id, self.at)?;
-        Ok(stored.filter(|stored| self.reach.sees(id, &stored.record)))
+        Ok(self.records(entity_type, &[id])?.pop().flatten())
+    }
+
+    /// What is live under each of these ids and in reach, in their order.
+    pub fn records(&self, entity_type: EntityType, ids: &[Id]) -> Result<Vec<Option<Stored>>, Error> {
+        let key = |id: &Id| RecordKey { entity_type, id: *id, at: At::Live(self.at) };
+        let found = self.reader.records(&ids.iter().map(key).collect::<Vec<_>>())?;
+        let in_reach = |stored: &Stored| self.reach.sees(stored.id, &stored.record);
+        Ok(found.into_iter().map(|stored| stored.filter(in_reach)).collect())
+    }
+
+    /// The same for ids that an index has found, which must all be there.
+    pub(crate) fn found(&self, entity_type: EntityType, ids: &[Id]) -> Result<Vec<Stored>, Error> {
+        let records = ids.iter().zip(self.records(entity_type, ids)?);
+        let missing = |id: &Id| Error::Damaged {
+            what: format!("{entity_type} `{id}` is in the log but not in its table"),
+        };
+        records.map(|(id, stored)| stored.ok_or_else(|| missing(id))).collect()
     }
 
     /// The store that is read. What was read from another, before a restore, does not hold here.
@@ -108,12 +125,12 @@ impl<'a> Snapshot<'a> {
         &self.opened.patterns
     }
 
-    pub(crate) fn known_patterns(&self) -> &Catalogue {
+    pub(crate) fn known_patterns(&self) -> &Reading<Catalogue> {
         &self.opened.catalogue
     }
 
-    pub(crate) fn linked(&self) -> &Linked {
-        &self.opened.linked
+    pub(crate) fn graph_reading(&self) -> &GraphReading {
+        &self.opened.graph
     }
 
     pub fn section(&self, id: Id) -> Result<Option<Stored>, Error> {
@@ -270,13 +287,8 @@ impl<'a> Snapshot<'a> {
         let along: Vec<String> = predicate.iter().map(|name| (*name).to_owned()).collect();
         let found = self.graph(sight, |view| view.along(&along).triples(subject, object))?;
         let shown = found.iter().skip(page.start as usize).take((page.end - page.start) as usize);
-        let mut triples = Vec::new();
-        for id in shown {
-            let missing =
-                || Error::Damaged { what: format!("triple `{id}` is in the log but not in its table") };
-            triples.push(self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?);
-        }
-        Ok((triples, found.len() as u64))
+        let shown: Vec<Id> = shown.copied().collect();
+        Ok((self.found(EntityType::Triple, &shown)?, found.len() as u64))
     }
 
     /// Triples along one relation from a name, in so many steps, each with the number of its step.
@@ -291,13 +303,9 @@ impl<'a> Snapshot<'a> {
             view.along(&along).triples_from(from.name, from.is_subject, from.hops, TRIPLES_MAX)
         };
         let found = self.graph(sight, walk)?;
-        let mut triples = Vec::new();
-        for (id, distance) in found.iter().skip(page.start as usize).take((page.end - page.start) as usize) {
-            let missing =
-                || Error::Damaged { what: format!("triple `{id}` is in the log but not in its table") };
-            let stored = self.reader.record(EntityType::Triple, *id, self.at)?.ok_or_else(missing)?;
-            triples.push((stored, *distance));
-        }
+        let shown = found.iter().skip(page.start as usize).take((page.end - page.start) as usize);
+        let (ids, distances): (Vec<Id>, Vec<u32>) = shown.copied().unzip();
+        let triples = self.found(EntityType::Triple, &ids)?.into_iter().zip(distances).collect();
         Ok((triples, found.len() as u64))
     }
 

@@ -1,47 +1,63 @@
-//! What a record says, as the index finds it.
+//! The texts of a record, as the index has them.
 
 use std::ops::Range;
 
 use kenning_model::{Document, EntityType, Entry, Id, Record, Section, TxId, clean, fold};
 use kenning_retrieval::{Embedder, Prepared, passage_ranges};
-use kenning_storage::{Error, Reader};
+use kenning_storage::{At, Error, Reader, RecordKey, Stored};
 
 use crate::search::{PatternLabel, SectionLabel};
 
-/// A record, and what else is needed to know what it says.
-pub(crate) struct Said {
+/// A record, and what else its text in the index is made of.
+pub(crate) struct IndexedText {
     pub(crate) record: Record,
-    /// Those of a pattern, which is found as a whole.
+    /// The sections of a pattern, which is found as a whole.
     sections: Vec<Section>,
     /// The text of the entry before this one, as it was when this version was written.
     neighbour: String,
 }
 
-impl From<Record> for Said {
-    fn from(record: Record) -> Said {
-        Said { record, sections: Vec::new(), neighbour: String::new() }
+impl From<Record> for IndexedText {
+    fn from(record: Record) -> IndexedText {
+        IndexedText { record, sections: Vec::new(), neighbour: String::new() }
     }
 }
 
-impl Said {
-    pub(crate) fn read(reader: &dyn Reader, of: EntityType, id: Id, at: TxId) -> Result<Option<Said>, Error> {
+impl IndexedText {
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        of: EntityType,
+        id: Id,
+        at: TxId,
+    ) -> Result<Option<IndexedText>, Error> {
         let Some(stored) = reader.record(of, id, at)? else { return Ok(None) };
-        let mut said = Said::from(stored.record);
-        said.complete(reader, id, at)?;
-        Ok(Some(said))
+        let mut text = IndexedText::from(stored.record);
+        if let Some(key) = text.neighbour_key(at) {
+            text.set_neighbour(reader.records(&[key])?.pop().flatten());
+        }
+        text.read_sections(reader, id, at)?;
+        Ok(Some(text))
     }
 
-    /// A document has a version of its own for every change of its sections, so these are the ones of this version. What an
-    /// entry follows is taken as it was at the time, so that the index of a log is always the same.
-    pub(crate) fn complete(&mut self, reader: &dyn Reader, id: Id, at: TxId) -> Result<(), Error> {
-        if let Some(before) = self.record.as_entry().and_then(|entry| entry.follows)
-            && let Some(stored) = reader.record(EntityType::Entry, before, at)?
-            && let Record::Entry(entry) = &stored.record
-            // What was moved out of sight since must not be found through what stayed.
+    /// The version of the entry before this one that the text needs. It is taken as it was when this version was written, so
+    /// that the index of a log is always the same.
+    pub(crate) fn neighbour_key(&self, at: TxId) -> Option<RecordKey> {
+        let id = self.record.as_entry()?.follows?;
+        Some(RecordKey { entity_type: EntityType::Entry, id, at: At::Live(at) })
+    }
+
+    pub(crate) fn set_neighbour(&mut self, neighbour: Option<Stored>) {
+        if let Some(Record::Entry(entry)) = neighbour.map(|stored| stored.record)
+            // An entry that was moved to another scope since must not be found through the one that stayed.
             && self.record.scope() == Some(entry.scope)
         {
             self.neighbour = clean(&entry.content);
         }
+    }
+
+    /// Reads the sections of a pattern. A document has a version of its own for every change of its sections, so these are the
+    /// sections of this version.
+    pub(crate) fn read_sections(&mut self, reader: &dyn Reader, id: Id, at: TxId) -> Result<(), Error> {
         if self.record.as_document().is_some_and(|document| document.pattern.is_some()) {
             let sections = reader.sections_of(id, at)?.into_iter();
             self.sections = sections.filter_map(|stored| section_of(stored.record)).collect();

@@ -103,10 +103,19 @@ pub trait Reader {
     /// something was read from this log or from another: a copy that was put back goes on with other transactions.
     fn log_checksum(&self, tx: TxId) -> Result<Option<u32>, Error>;
 
-    fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error>;
+    /// The version that each key names, in the order of the keys, or none. Whoever needs several versions asks once for all
+    /// of them: on a database that is elsewhere every call is a round trip.
+    fn records(&self, keys: &[RecordKey]) -> Result<Vec<Option<Stored>>, Error>;
+
+    /// The version of an id that was live at a transaction.
+    fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error> {
+        Ok(self.records(&[RecordKey { entity_type, id, at: At::Live(at) }])?.pop().flatten())
+    }
 
     /// The newest version of an id, live or closed.
-    fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error>;
+    fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
+        Ok(self.records(&[RecordKey { entity_type, id, at: At::Newest }])?.pop().flatten())
+    }
 
     /// Whether anything ever had this id.
     fn is_taken(&self, id: Id) -> Result<bool, Error>;
@@ -197,14 +206,16 @@ pub trait Reader {
     fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
 
-    /// Hands every change of these types in the range to `each`, in the order of the log: the transaction, the type,
-    /// the id, and the new version, or none for a delete.
+    /// The changes of these types from a position on and before the transaction `end`, in the order of the log. A page has at
+    /// most `limit` changes, fewer if they are large, and says where the next page begins. The page owns what it has, so
+    /// the store can be asked again while the page is worked through.
     fn changes(
         &self,
         entity_types: &[EntityType],
-        range: Range<TxId>,
-        each: &mut dyn FnMut(TxId, EntityType, Id, Option<Record>),
-    ) -> Result<(), Error>;
+        from: Position,
+        end: TxId,
+        limit: usize,
+    ) -> Result<LogPage, Error>;
 
     /// `undone_by` is as of `at`.
     fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error>;
@@ -220,6 +231,58 @@ pub trait Reader {
     /// When the oldest idempotency key that is still kept was used.
     fn oldest_key(&self) -> Result<Option<Timestamp>, Error>;
 }
+
+/// Names one version of one id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordKey {
+    pub entity_type: EntityType,
+    pub id: Id,
+    pub at: At,
+}
+
+/// Which version of an id is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The version that was live at this transaction.
+    Live(TxId),
+    /// The newest version, live or closed.
+    Newest,
+    /// The version that this transaction closed.
+    ClosedBy(TxId),
+}
+
+/// A place in the log: before the change with this number in this transaction. The first change has number 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub tx: TxId,
+    pub seq: u32,
+}
+
+impl Position {
+    /// The place before the first change of a transaction.
+    pub fn before(tx: TxId) -> Position {
+        Position { tx, seq: 0 }
+    }
+}
+
+/// One change as the log has it: the new version of an id, or none if the id was deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogChange {
+    pub tx: TxId,
+    pub entity_type: EntityType,
+    pub id: Id,
+    pub after: Option<Record>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogPage {
+    pub changes: Vec<LogChange>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<Position>,
+}
+
+/// A page of the log ends after so many bytes of records, whatever number of changes was asked for.
+pub const LOG_PAGE_BYTES: usize = 4 << 20;
 
 /// The write transaction under way. Its reader sees what it has written. Dropped, it leaves nothing.
 pub trait Pending {

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
 
 pub use backend::{
-    Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Pending,
-    Reader, Remembered, StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
+    At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument,
+    LOG_PAGE_BYTES, LogChange, LogPage, Pending, Position, Reader, RecordKey, Remembered, StoreId, StoreInfo,
+    Stored, Touched, TripleFilter, Verified, View,
 };
 pub use embedded::{Embedded, STORE_FILE, back_up, restore};
 pub use error::{Applied, Error, Missing};

@@ -12,7 +12,8 @@ use kenning_model::{
     Triple, TxId, Version,
 };
 use kenning_storage::{
-    Backend, EntryFilter, Reader, Remembered, StoreId, Stored, Touched, TripleFilter, View,
+    At, Backend, EntryFilter, LOG_PAGE_BYTES, Position, Reader, RecordKey, Remembered, StoreId, Stored,
+    Touched, TripleFilter, View,
 };
 
 use self::scopes::{namespace, scope};
@@ -33,6 +34,8 @@ pub const PROMISES: &[Promise] = &[
     ("listings keep to their scopes and their moment", listings_keep_to_their_scopes_and_their_moment),
     ("pinned entries come by scope", pinned_entries_come_by_scope),
     ("changes come in the order of the log", changes_come_in_the_order_of_the_log),
+    ("changes come in pages, and the store can be asked between them", changes_come_in_pages),
+    ("records come in the order of their keys", records_come_in_the_order_of_their_keys),
     ("triples are found by folded values", triples_are_found_by_folded_values),
     ("topics come in order and once", topics_come_in_order_and_once),
     ("the newest transaction of an origin is found", the_newest_transaction_of_an_origin_is_found),
@@ -306,10 +309,9 @@ pub fn changes_come_in_the_order_of_the_log(backend: &dyn Backend) {
     commit(backend, &[1, 2, 3].map(|number: u64| transaction(number, written[number as usize - 1].clone())));
     let reader = reader(backend);
     let read = |types: &[EntityType], range: Range<TxId>| {
-        let mut changes = Vec::new();
-        let mut each = |tx, entity_type, id, record| changes.push((tx, entity_type, id, record));
-        reader.changes(types, range, &mut each).expect("the log");
-        changes
+        let page = reader.changes(types, Position::before(range.start), range.end, 100).expect("the log");
+        assert_eq!(page.next, None, "everything is on one page");
+        page.changes.into_iter().map(|it| (it.tx, it.entity_type, it.id, it.after)).collect::<Vec<_>>()
     };
     let (entry, triple) = (EntityType::Entry, EntityType::Triple);
     let all = [
@@ -322,6 +324,66 @@ pub fn changes_come_in_the_order_of_the_log(backend: &dyn Backend) {
     assert_eq!(read(&[triple, entry], TxId(2)..TxId(3)), all[1..2]);
     assert_eq!(read(&[triple], everything.clone()), all[1..2]);
     assert_eq!(read(&[EntityType::Section], everything), []);
+}
+
+pub fn changes_come_in_pages(backend: &dyn Backend) {
+    let entries = |numbers: Range<u64>| {
+        let one = |number| created(number, Record::Entry(entry(&format!("entry {number}"), HERE, 1)));
+        numbers.map(one).collect::<Vec<_>>()
+    };
+    let fact = created(99, Record::Triple(triple("a", "is", "b")));
+    let written = [entries(1..6), vec![fact], entries(6..8), entries(8..9)];
+    commit(backend, &(1..).zip(written).map(|(tx, changes)| transaction(tx, changes)).collect::<Vec<_>>());
+    let reader = reader(backend);
+    let mut pages = Vec::new();
+    let mut from = Some(Position::before(TxId(1)));
+    while let Some(position) = from {
+        let page = reader.changes(&[EntityType::Entry], position, TxId(4), 2).expect("a page of the log");
+        // The page is in hand, so the store can be asked about what is on it, and written to.
+        for change in &page.changes {
+            let stored = reader.record(change.entity_type, change.id, change.tx).expect("an answer");
+            assert_eq!(stored.map(|stored| stored.record), change.after);
+        }
+        let next = reader.head().expect("a head").next();
+        commit(backend, &[transaction(next.0, entries(100 + next.0..101 + next.0))]);
+        pages.push(page.changes.iter().map(|change| (change.tx.0, change.id)).collect::<Vec<_>>());
+        from = page.next;
+    }
+    let all = [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (3, 6), (3, 7)].map(|(tx, number)| (tx, id(number)));
+    assert_eq!(pages, all.chunks(2).map(<[_]>::to_vec).collect::<Vec<_>>());
+    // Large records make short pages.
+    let large = Entry { content: "x".repeat(LOG_PAGE_BYTES / 2), ..entry("large", HERE, 1) };
+    let large = (200..203).map(|number| created(number, Record::Entry(large.clone()))).collect();
+    let last = reader.head().expect("a head").next();
+    commit(backend, &[transaction(last.0, large)]);
+    let kinds = [EntityType::Entry];
+    let page = reader.changes(&kinds, Position::before(last), last.next(), 100).expect("a page of the log");
+    assert_eq!((page.changes.len(), page.next), (2, Some(Position { tx: last, seq: 3 })));
+}
+
+pub fn records_come_in_the_order_of_their_keys(backend: &dyn Backend) {
+    commit(backend, &mixed_history());
+    let reader = reader(backend);
+    let key = |entity_type, number: u64, at| RecordKey { entity_type, id: id(number), at };
+    let (entry, triple) = (EntityType::Entry, EntityType::Triple);
+    let keys = [
+        key(entry, 1, At::Live(TxId(3))),
+        key(triple, 2, At::Live(TxId(2))),
+        key(triple, 2, At::Newest),
+        key(entry, 1, At::Newest),
+        key(entry, 1, At::ClosedBy(TxId(2))),
+        key(entry, 1, At::ClosedBy(TxId(3))),
+        key(entry, 7, At::Newest),
+        key(entry, 1, At::Live(TxId(3))),
+    ];
+    let found = reader.records(&keys).expect("an answer");
+    let written = |stored: &Option<Stored>| stored.as_ref().map(|stored| (stored.id, stored.tx_id.0));
+    let (one, two) = (id(1), id(2));
+    assert_eq!(
+        found.iter().map(written).collect::<Vec<_>>(),
+        [Some((one, 2)), None, Some((two, 3)), Some((one, 5)), Some((one, 1)), None, None, Some((one, 2))]
+    );
+    assert_eq!(reader.records(&[]).expect("an answer"), []);
 }
 
 pub fn triples_are_found_by_folded_values(backend: &dyn Backend) {

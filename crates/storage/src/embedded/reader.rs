@@ -14,8 +14,8 @@ use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
 use super::{failed, schema};
 use crate::Error;
 use crate::backend::{
-    DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, Reader, Remembered, StoreId,
-    Stored, Touched, TripleFilter, View,
+    At, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, LOG_PAGE_BYTES, LogChange,
+    LogPage, Position, Reader, RecordKey, Remembered, StoreId, Stored, Touched, TripleFilter, View,
 };
 
 /// So many rows are read for each change that is to be shown, in case most of them are not.
@@ -51,14 +51,13 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         Ok(self.row(sql, params, |row| row.get(0))?.unwrap_or(0))
     }
 
-    /// The version of an id that fits `condition`, read from the log.
-    fn version(
-        &self,
-        entity_type: EntityType,
-        id: Id,
-        condition: &str,
-        at: TxId,
-    ) -> Result<Option<Stored>, Error> {
+    /// The version that a key names, read from the log.
+    fn version(&self, RecordKey { entity_type, id, at }: RecordKey) -> Result<Option<Stored>, Error> {
+        let (condition, at) = match at {
+            At::Live(at) => ("v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2)", at),
+            At::Newest => ("v.tx_from > ?2", TxId::EMPTY),
+            At::ClosedBy(at) => ("v.tx_to = ?2", at),
+        };
         // Without the hint the planner walks the whole key backwards for the sake of the order.
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM {entity_type} AS v INDEXED BY {entity_type}_id
@@ -152,12 +151,8 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok((!sums.is_empty()).then(|| sums.iter().fold(0, sum)))
     }
 
-    fn record(&self, entity_type: EntityType, id: Id, at: TxId) -> Result<Option<Stored>, Error> {
-        self.version(entity_type, id, "v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2)", at)
-    }
-
-    fn latest(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
-        self.version(entity_type, id, "v.tx_from > ?2", TxId::EMPTY)
+    fn records(&self, keys: &[RecordKey]) -> Result<Vec<Option<Stored>>, Error> {
+        keys.iter().map(|key| self.version(*key)).collect()
     }
 
     fn touches(
@@ -478,22 +473,35 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     fn changes(
         &self,
         entity_types: &[EntityType],
-        range: Range<TxId>,
-        each: &mut dyn FnMut(TxId, EntityType, Id, Option<Record>),
-    ) -> Result<(), Error> {
+        from: Position,
+        end: TxId,
+        limit: usize,
+    ) -> Result<LogPage, Error> {
         let kinds: Vec<String> = entity_types.iter().map(|of| kind_of(*of).to_string()).collect();
         let sql = format!(
-            "SELECT {LOG_COLUMNS} FROM log WHERE tx_id >= ?1 AND tx_id < ?2 AND seq > 0 AND kind IN ({})
-             ORDER BY tx_id, seq",
+            "SELECT {LOG_COLUMNS} FROM log WHERE (tx_id, seq) >= (?1, max(?2, 1)) AND tx_id < ?3 AND seq > 0
+             AND kind IN ({}) ORDER BY tx_id, seq",
             kinds.join(", ")
         );
         let mut statement = self.0.prepare_cached(&sql).map_err(failed)?;
-        let mut rows = statement.query(params![range.start.0, range.end.0]).map_err(failed)?;
+        let mut rows = statement.query(params![from.tx.0, from.seq, end.0]).map_err(failed)?;
+        let mut page = LogPage { changes: Vec::new(), next: None };
+        let mut bytes = 0;
         while let Some(row) = rows.next().map_err(failed)? {
             let row = LogRow::read(row).map_err(failed)?;
-            each(TxId(row.tx_id), row.entity_type()?, row.id()?, row.record()?);
+            if page.changes.len() >= limit.max(1) || bytes >= LOG_PAGE_BYTES {
+                page.next = Some(Position { tx: TxId(row.tx_id), seq: row.seq });
+                break;
+            }
+            bytes += row.body.as_ref().map_or(0, String::len);
+            page.changes.push(LogChange {
+                tx: TxId(row.tx_id),
+                entity_type: row.entity_type()?,
+                id: row.id()?,
+                after: row.record()?,
+            });
         }
-        Ok(())
+        Ok(page)
     }
 
     fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
@@ -525,7 +533,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
                 .ok_or_else(|| Error::damaged(format!("transaction {id} has a change of no known type")))?;
             let entity = row.id()?;
             let is_seen = |record: &Record| is_asked_for(record) && view.reach.sees(entity, record);
-            let closed = self.version(entity_type, entity, "v.tx_to = ?2", id)?;
+            let closed = self.version(RecordKey { entity_type, id: entity, at: At::ClosedBy(id) })?;
             let before = closed.map(Version::from).filter(|closed| is_seen(&closed.record));
             let after = row.record()?.filter(is_seen);
             // Of whole transactions nothing is left out, whatever a damaged table says.
