@@ -218,11 +218,14 @@ impl Table {
             if 2 * sum(bigram_counts) > bigrams.len() {
                 return Err(short());
             }
-            // Callers look for the documents of a range by binary search.
-            if !docs[..many].is_sorted() {
+            // Callers look for the documents of a range by binary search, in the table and then in the block.
+            let docs = &docs[..many];
+            let follows = block == 0 || self.rows[block - 1].0 < docs[0];
+            let ends_as_said = self.rows.len() == 1 || docs.last() == Some(&self.rows[block].0);
+            if !docs.is_sorted() || !follows || !ends_as_said {
                 return Err(damaged("the documents of a list are not in order"));
             }
-            each(Block { docs: &docs[..many], frequencies, bigram_counts, bigrams });
+            each(Block { docs, frequencies, bigram_counts, bigrams });
         }
         Ok(())
     }
