@@ -9,11 +9,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use kenning_model::{
     EntityType, Id, Record, ScopeId, ScopeName, ScopeNames, Timestamp, Transaction, TxId, Version,
 };
 
+use crate::history::{self, UndoChains};
+use crate::log_row::{LogRow, rows_of};
 use crate::{Error, Reach};
 
 pub trait Backend: Send + Sync {
@@ -30,6 +33,10 @@ pub trait Backend: Send + Sync {
     /// What tells this store from every other. It changes when another store's content takes the place of this one's.
     fn info(&self) -> Result<StoreInfo, Error>;
 
+    /// Waits until the store has another head than the one that was seen, or for as long as `patience`, and returns the head.
+    /// It is a hint that there may be something to read: the log is the truth.
+    fn wait(&self, seen: Option<Head>, patience: Duration) -> Result<Head, Error>;
+
     /// Makes what is derived from the log anew, after damage to it was met. False if that is not what is wrong, or the
     /// log itself can't be read.
     fn mend(&self) -> Result<bool, Error>;
@@ -37,6 +44,11 @@ pub trait Backend: Send + Sync {
     /// Brings everything that was acknowledged to where a copy of the store is taken from, as far as others who read
     /// allow it.
     fn checkpoint(&self) -> Result<(), Error>;
+
+    /// How often an answer from another machine was waited for since the store was opened: what a call costs on a database.
+    fn round_trips(&self) -> u64 {
+        0
+    }
 }
 
 /// A name that no other store has: 128 random bits, made when the store was made or restored.
@@ -47,6 +59,13 @@ impl fmt::Display for StoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
+}
+
+/// How far the log of which store goes. After a restore the store is another one, and its log may be shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    pub store: StoreId,
+    pub tx: TxId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +117,11 @@ pub trait Reader {
 
     /// The store that is read.
     fn store_id(&self) -> Result<StoreId, Error>;
+
+    /// Both in one question: how far which store goes.
+    fn standing(&self) -> Result<Head, Error> {
+        Ok(Head { store: self.store_id()?, tx: self.head()? })
+    }
 
     /// The checksum of a transaction as the log has it; none if there is no such transaction. With the store's id it tells whether
     /// something was read from this log or from another: a copy that was put back goes on with other transactions.
@@ -217,17 +241,39 @@ pub trait Reader {
         limit: usize,
     ) -> Result<LogPage, Error>;
 
-    /// `undone_by` is as of `at`.
-    fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error>;
+    /// The rows of each of these transactions in the order of the log, at most so many of each: the header, then its changes. A
+    /// transaction that does not exist has none.
+    fn log_rows(&self, ids: &[TxId], rows_max: usize) -> Result<Vec<Vec<LogRow>>, Error>;
+    /// Which transactions took these back, and which took those back in turn, and so on: the one that was taken back, then the
+    /// one that did it.
+    fn undo_edges(&self, targets: &[TxId]) -> Result<Vec<(TxId, TxId)>, Error>;
+
+    /// Transactions as of `at`, in the order asked for, as far as the view shows them.
+    fn transactions(
+        &self,
+        ids: &[TxId],
+        at: TxId,
+        view: View<'_>,
+    ) -> Result<Vec<Option<Transaction>>, Error> {
+        history::transactions(self, ids, at, view)
+    }
+    /// One of them.
+    fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
+        Ok(self.transactions(&[id], at, view)?.pop().flatten())
+    }
     /// The transactions in the range that touched what is asked for, newest first.
     fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error>;
     fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error>;
     /// The newest transaction of this origin before `before`.
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error>;
     /// The undo of this transaction that still stands as of `at`.
-    fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error>;
+    fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error> {
+        Ok(UndoChains::read(self, &[id])?.standing(id, at))
+    }
 
     fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error>;
+    /// The idempotency keys that are still kept, in the order of their owners and then of the keys, after this pair.
+    fn kept_keys(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<KeptKey>, Error>;
     /// When the oldest idempotency key that is still kept was used.
     fn oldest_key(&self) -> Result<Option<Timestamp>, Error>;
 }
@@ -287,7 +333,11 @@ pub const LOG_PAGE_BYTES: usize = 4 << 20;
 /// The write transaction under way. Its reader sees what it has written. Dropped, it leaves nothing.
 pub trait Pending {
     fn reader(&self) -> &dyn Reader;
-    fn append(&mut self, tx: &Transaction) -> Result<(), Error>;
+    /// Appends a transaction whose rows in the log are these.
+    fn append_rows(&mut self, rows: &[LogRow], tx: &Transaction) -> Result<(), Error>;
+    fn append(&mut self, tx: &Transaction) -> Result<(), Error> {
+        self.append_rows(&rows_of(tx), tx)
+    }
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error>;
     fn forget_before(&mut self, at: Timestamp) -> Result<(), Error>;
     fn commit(self: Box<Self>) -> Result<(), Error>;
@@ -363,6 +413,14 @@ pub struct Remembered {
     pub digest: String,
     pub reply: String,
     pub at: Timestamp,
+}
+
+/// An idempotency key, whose it is, and what it left behind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptKey {
+    pub owner: String,
+    pub key: String,
+    pub value: Remembered,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

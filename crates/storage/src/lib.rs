@@ -4,31 +4,43 @@
 //! concurrent writers share one durable commit. A backend only stores and finds.
 
 mod backend;
+mod copy;
+mod derive;
 mod embedded;
 mod error;
 mod group;
+mod history;
+mod log_row;
+mod migrate;
+mod postgres;
 mod reach;
+mod replay;
 mod tree;
 mod write;
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kenning_model::{EntityType, Id, Timestamp, Transaction, TxId};
+use kenning_model::{EntityType, Id, Principal, Timestamp, Transaction, TxId};
 
 pub use backend::{
-    At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument,
-    LOG_PAGE_BYTES, LogChange, LogPage, Pending, Position, Reader, RecordKey, Remembered, StoreId, StoreInfo,
-    Stored, Touched, TripleFilter, Verified, View,
+    At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, Head, KeptKey,
+    KnownDocument, LOG_PAGE_BYTES, LogChange, LogPage, Pending, Position, Reader, RecordKey, Remembered,
+    StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
 };
+pub use copy::{LogItem, read_log};
 pub use embedded::{Embedded, STORE_FILE, back_up, restore};
 pub use error::{Applied, Error, Missing};
+pub use log_row::LogRow;
+pub use migrate::{Migrated, migrate};
+pub use postgres::{DEFAULT_STORE, DatabaseUrl, Postgres};
 pub use reach::Reach;
 pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{
-    Committed, EntryPatch, Follows, Keyed, NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope,
-    NewSection, NewTriple, OnConflict, Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
+    Author, Batch, Committed, EntryDeletion, EntryPatch, EntryUpdate, Follows, Keyed, NamespacePatch,
+    NewDocument, NewEntry, NewNamespace, NewScope, NewSection, NewTriple, OnConflict, Request, ScopePatch,
+    UndoPlan, UndoTarget, UndoWish, Write,
 };
 
 /// How long an idempotency key is kept at least, by the clock and by the log. Either alone could be wrong: a clock may jump, and
@@ -43,6 +55,45 @@ const KEYS_FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(24
 pub struct Sources {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub id: Arc<dyn Fn() -> Id + Send + Sync>,
+}
+
+/// Where a store is and how it is opened. Naming a location opens nothing.
+#[derive(Clone, Debug)]
+pub enum Location {
+    /// The embedded store of a directory.
+    Directory(PathBuf),
+    /// One of the stores in a PostgreSQL database.
+    Database(DatabaseUrl),
+}
+
+impl Location {
+    /// Whether there is a store already. Of a database that does not answer it is not known, and said when the store is opened.
+    pub fn has_store(&self) -> bool {
+        match self {
+            Location::Directory(dir) => dir.join(STORE_FILE).exists(),
+            Location::Database(url) => Postgres::is_there(url).unwrap_or(true),
+        }
+    }
+
+    /// Opens the store and creates it if there is none.
+    pub fn open(&self, sources: Sources) -> Result<Storage, Error> {
+        match self {
+            Location::Directory(dir) => Storage::open(dir, sources),
+            Location::Database(url) => Ok(Storage::on(Box::new(Postgres::open(url)?), sources)),
+        }
+    }
+
+    /// Opens the store that must be there already.
+    pub fn open_existing(&self, sources: Sources) -> Result<Storage, Error> {
+        match self {
+            Location::Directory(_) if self.has_store() => self.open(sources),
+            Location::Directory(_) => {
+                let reason = "there is no store in the data directory yet".to_owned();
+                Err(Error::Unavailable { applied: Applied::No, reason })
+            }
+            Location::Database(url) => Ok(Storage::on(Box::new(Postgres::open_existing(url)?), sources)),
+        }
+    }
 }
 
 pub struct Storage {
@@ -104,6 +155,12 @@ impl Storage {
         write::preview_undo(&*reader, &self.sources, request)
     }
 
+    /// What a quarantine would hide now, and nothing done.
+    pub fn plan_quarantine(&self, author: &Author, principal: &Principal) -> Result<Transaction, Error> {
+        let reader = self.backend.reader()?;
+        write::preview_quarantine(&*reader, &self.sources, author, principal)
+    }
+
     /// Transactions of the history, newest first, and how many there are.
     pub fn history(
         &self,
@@ -129,12 +186,8 @@ impl Storage {
                 ids.reverse();
                 if !query.view.reach.is_everything() {
                     // Of an id that is out of reach there is no transaction.
-                    let mut seen = Vec::new();
-                    for id in ids {
-                        let tx = reader.transaction(id, query.at, query.view)?;
-                        seen.extend(tx.filter(|tx| !tx.changes.is_empty()).map(|tx| tx.id));
-                    }
-                    ids = seen;
+                    let found = reader.transactions(&ids, query.at, query.view)?.into_iter().flatten();
+                    ids = found.filter(|tx| !tx.changes.is_empty()).map(|tx| tx.id).collect();
                 }
                 let total = ids.len() as u64;
                 let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
@@ -153,25 +206,19 @@ impl Storage {
                 (reader.transactions_with(&touched, page)?, reader.count_transactions_with(&touched)?)
             }
         };
-        let mut transactions = Vec::with_capacity(ids.len());
-        for id in ids {
-            let found = reader.transaction(id, query.at, query.view)?;
-            transactions.push(found.ok_or_else(|| Error::damaged(format!("transaction {id} is missing")))?);
-        }
-        Ok((transactions, total))
+        let found = reader.transactions(&ids, query.at, query.view)?.into_iter().zip(ids);
+        let missing = |id: TxId| Error::damaged(format!("transaction {id} is missing"));
+        let found = found.map(|(tx, id)| tx.ok_or_else(|| missing(id)));
+        Ok((found.collect::<Result<_, _>>()?, total))
     }
 }
 
 /// The transactions of this origin that touched an id, in whatever scope it was.
 fn own_touches(reader: &dyn Reader, entity_type: EntityType, id: Id, own: &str) -> Result<Vec<TxId>, Error> {
     let head = reader.head()?;
-    let mut ids = Vec::new();
-    for tx in reader.touches(entity_type, id, None)? {
-        if reader.transaction(tx, head, View::HEADER)?.is_some_and(|header| header.origin == own) {
-            ids.push(tx);
-        }
-    }
-    Ok(ids)
+    let touches = reader.touches(entity_type, id, None)?;
+    let headers = reader.transactions(&touches, head, View::HEADER)?.into_iter().flatten();
+    Ok(headers.filter(|header| header.origin == own).map(|header| header.id).collect())
 }
 
 pub struct HistoryQuery<'a> {

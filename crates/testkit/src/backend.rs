@@ -1,10 +1,12 @@
 //! What every backend promises, one function each. A backend is tested by running the list, each on an empty
 //! store of its own.
 
+mod counts;
 mod documents;
 mod scopes;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use kenning_model::{
@@ -12,7 +14,7 @@ use kenning_model::{
     Triple, TxId, Version,
 };
 use kenning_storage::{
-    At, Backend, EntryFilter, LOG_PAGE_BYTES, Position, Reader, RecordKey, Remembered, StoreId, Stored,
+    At, Backend, EntryFilter, Head, LOG_PAGE_BYTES, Position, Reader, RecordKey, Remembered, StoreId, Stored,
     Touched, TripleFilter, View,
 };
 
@@ -46,6 +48,7 @@ pub const PROMISES: &[Promise] = &[
     ("a scope number is given once", scopes::a_scope_number_is_given_once),
     ("live records come oldest first", scopes::live_records_come_oldest_first),
     ("things are counted where they are", scopes::things_are_counted_where_they_are),
+    ("counts are those of the lists", counts::counts_are_those_of_the_lists),
     ("touches keep to their scopes", scopes::touches_keep_to_their_scopes),
     ("a view shows what is in its scopes", scopes::a_view_shows_what_is_in_its_scopes),
     ("transactions are found by scope", scopes::transactions_are_found_by_scope),
@@ -55,6 +58,7 @@ pub const PROMISES: &[Promise] = &[
     ("keys are remembered and forgotten", keys_are_remembered_and_forgotten),
     ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
     ("the secret stays the same", id_and_secret_stay_the_same),
+    ("who waits is told of a commit", who_waits_is_told_of_a_commit),
 ];
 
 const HERE: ScopeId = ScopeId(1);
@@ -467,6 +471,19 @@ pub fn id_and_secret_stay_the_same(backend: &dyn Backend) {
     assert_ne!(info.id, StoreId::default());
     commit(backend, &mixed_history());
     assert_eq!(backend.info().expect("what tells it from others"), info);
+}
+
+pub fn who_waits_is_told_of_a_commit(backend: &dyn Backend) {
+    let long = Duration::from_secs(30);
+    let empty = backend.wait(None, long).expect("a head that was not seen before comes at once");
+    assert_eq!(empty, Head { store: backend.info().expect("an id").id, tx: TxId::EMPTY });
+    let short = Duration::from_millis(5);
+    assert_eq!(backend.wait(Some(empty), short).expect("patience ends"), empty);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| backend.wait(Some(empty), long).expect("a hint"));
+        commit(backend, &mixed_history()[..1]);
+        assert_eq!(waiting.join().expect("the waiting thread ends"), Head { tx: TxId(1), ..empty });
+    });
 }
 
 /// A create, an update, a triple, a delete, its undo, and the undo of that; a namespace with two scopes, one of which is

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::{SignedDuration, Timestamp};
 use kenning_engine::{DocumentKind, Engine, Format, Intake, Sources};
 use kenning_model::{Id, Principal, ScopeId, ScopeName};
-use kenning_storage::{NewNamespace, NewScope, Request, Storage, Write};
+use kenning_storage::{DatabaseUrl, Location, NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
 
 /// A clock that starts on 1 January 2026 and moves one second at each look, and ids drawn from a fixed sequence.
@@ -99,6 +99,16 @@ pub fn scrambled(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
+/// The database on which tests run instead of the embedded store, if `KENNING_TEST_DATABASE` asks for one: `scripts/with-postgres`
+/// makes it. Every test directory has a store of its own there, which goes with the database.
+pub fn test_database(dir: &Path) -> Option<DatabaseUrl> {
+    let url = std::env::var("KENNING_TEST_DATABASE").ok()?;
+    let name = dir.to_string_lossy().bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // The end of a temporary directory's name is what makes it another.
+    let name = format!("test-{}", &name[name.len().saturating_sub(40)..]);
+    Some(DatabaseUrl::parse(&url).and_then(|url| url.with_store(&name)).expect("a good test database"))
+}
+
 /// A directory that is removed with the value.
 pub struct TempStore {
     dir: TempDir,
@@ -123,12 +133,22 @@ impl TempStore {
         self.dir.path()
     }
 
+    /// The directory, or the test database.
+    pub fn location(&self) -> Location {
+        let dir = || Location::Directory(self.path().to_owned());
+        test_database(self.path()).map_or_else(dir, Location::Database)
+    }
+
     /// An engine with the fixed sources. A second one on the same store stands for a second process.
     pub fn engine(&self) -> Engine {
-        Engine::new(self.path().to_owned(), fixed_sources())
+        self.engine_with(fixed_sources())
+    }
+
+    pub fn engine_with(&self, sources: Sources) -> Engine {
+        Engine::open(self.location(), self.path().to_owned(), sources)
     }
 
     pub fn storage(&self) -> Storage {
-        Storage::open(self.path(), fixed_sources()).expect("a fresh store opens")
+        self.location().open(fixed_sources()).expect("a fresh store opens")
     }
 }

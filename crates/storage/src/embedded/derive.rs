@@ -1,18 +1,17 @@
-//! What is derived from the log: which version was live when, what each scope sees, which transactions concern it.
+//! The derived tables in SQL.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use kenning_model::{DEFAULT, EntityType, Id, Record, Scope, ScopeId, Status, Timestamp, TxId, fold};
+use kenning_model::{DEFAULT, Id, Record, Scope, ScopeId};
 use rusqlite::{Connection, Params, params};
 
-use super::failed;
-use super::log::{HEADER, LogRow, kind_of};
 use super::reader::LOG_COLUMNS;
+use super::{failed, log};
 use crate::Error;
-use crate::tree::Tree;
+use crate::derive::{Columns, CounterKey, DerivedRows, LiveScopes, RowOperation};
 
 /// The tables, each with the two columns that tell a person which row is meant.
-pub(super) const TABLES: [(&str, [&str; 2]); 9] = [
+pub(super) const TABLES: [(&str, [&str; 2]); 10] = [
     ("entry", ["id", "tx_from"]),
     ("triple", ["id", "tx_from"]),
     ("namespace", ["id", "tx_from"]),
@@ -22,197 +21,96 @@ pub(super) const TABLES: [(&str, [&str; 2]); 9] = [
     ("closure", ["scope", "tx_from"]),
     ("touched", ["scope", "tx_id"]),
     ("undo", ["target", "by_tx"]),
+    ("tally", ["scope", "tx_id"]),
 ];
 
-/// The scope under which `touched` has what belongs to none.
-pub(super) const NO_SCOPE: u32 = 0;
-
-/// The derivation of one transaction. `schema` is where the tables are: a verification derives them a second time,
-/// elsewhere.
-pub(super) struct Derived<'a> {
-    conn: &'a Connection,
-    schema: &'static str,
-    tx: TxId,
-    origin: String,
-    touched: BTreeSet<(u32, i64)>,
-    /// How many versions of scopes were closed, and the scopes that were opened.
-    closed_scopes: usize,
-    opened_scopes: Vec<Scope>,
+/// The derived tables of a schema: a verification fills them a second time, elsewhere.
+#[derive(Clone, Copy)]
+pub(super) struct Tables<'a> {
+    pub conn: &'a Connection,
+    pub schema: &'static str,
 }
 
-impl<'a> Derived<'a> {
-    pub(super) fn new(conn: &'a Connection, schema: &'static str, tx: TxId, origin: &str) -> Derived<'a> {
-        let (origin, touched) = (origin.to_owned(), BTreeSet::new());
-        Derived { conn, schema, tx, origin, touched, closed_scopes: 0, opened_scopes: Vec::new() }
-    }
-
-    pub(super) fn undo(&self, undoes: &[TxId]) -> Result<(), Error> {
-        for target in undoes {
-            self.conn
-                .prepare_cached(&format!("INSERT INTO {}.undo VALUES (?1, ?2)", self.schema))
-                .and_then(|mut insert| insert.execute(params![target.0, self.tx.0]))
-                .map_err(failed)?;
+impl Tables<'_> {
+    pub(super) fn apply(self, rows: &DerivedRows) -> Result<(), Error> {
+        let (schema, tx) = (self.schema, rows.tx.0);
+        for operation in &rows.operations {
+            match operation {
+                RowOperation::Undo { target } => {
+                    self.execute(&format!("INSERT INTO {schema}.undo VALUES (?1, ?2)"), params![target.0, tx])
+                }
+                RowOperation::Close { entity_type, id } => self.execute(
+                    &format!("UPDATE {schema}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL"),
+                    params![tx, id.as_str()],
+                ),
+                RowOperation::Open { seq, id, columns } => self.open(tx, *seq, *id, columns),
+                RowOperation::CloseClosure { scope } => self.execute(
+                    &format!("UPDATE {schema}.closure SET tx_to = ?1 WHERE scope = ?2 AND tx_to IS NULL"),
+                    params![tx, scope.0],
+                ),
+                RowOperation::OpenClosure { scope, sees } => self.execute(
+                    &format!("INSERT INTO {schema}.closure VALUES (?1, ?2, NULL, ?3)"),
+                    params![scope.0, tx, joined(sees)],
+                ),
+                RowOperation::Touch { scope, kind, is_spread } => self.execute(
+                    &format!("INSERT INTO {schema}.touched VALUES (?1, ?2, ?3, ?4, ?5)"),
+                    params![scope.0, kind, tx, rows.origin, is_spread],
+                ),
+                RowOperation::Count { counter, by } => {
+                    let CounterKey { what, name, scope, kinds } = counter.key();
+                    self.execute(
+                        &format!(
+                            "INSERT INTO {schema}.tally VALUES (?1, ?2, ?3, ?4, ?5, ?6 + ifnull(
+                                 (SELECT many FROM {schema}.tally WHERE what = ?1 AND name = ?2 AND scope = ?3
+                                  AND kinds = ?4 ORDER BY tx_id DESC LIMIT 1), 0))"
+                        ),
+                        params![what, name, scope.0, kinds, tx, by],
+                    )
+                }
+            }?;
         }
         Ok(())
     }
 
-    /// Closes the version of an id that is live.
-    pub(super) fn close(&mut self, entity_type: EntityType, id: &str) -> Result<(), Error> {
-        let scope = if entity_type.has_scope() { "scope" } else { "0" };
-        let sql = format!(
-            "UPDATE {}.{entity_type} SET tx_to = ?1 WHERE id = ?2 AND tx_to IS NULL RETURNING {scope}",
-            self.schema
-        );
-        let mut update = self.conn.prepare_cached(&sql).map_err(failed)?;
-        let mut rows = update.query(params![self.tx.0, id]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            self.touched.insert((row.get(0).map_err(failed)?, kind_of(entity_type)));
-            self.closed_scopes += usize::from(entity_type == EntityType::Scope);
-        }
-        Ok(())
-    }
-
-    /// Makes a version the live one of its id.
-    pub(super) fn open(&mut self, seq: u32, id: &str, record: &Record) -> Result<(), Error> {
-        let scope = record.scope().map_or(NO_SCOPE, |scope| scope.0);
-        self.touched.insert((scope, kind_of(record.entity_type())));
-        self.opened_scopes.extend(record.as_scope().cloned());
-        let insert = |columns: &str| {
-            let sql = format!(
-                "INSERT INTO {}.{} VALUES (?1, ?2, NULL, ?3, {columns})",
-                self.schema,
-                record.entity_type()
-            );
-            self.conn.prepare_cached(&sql)
+    fn open(self, tx: u64, seq: u32, id: Id, columns: &Columns) -> Result<(), Error> {
+        let id = id.as_str();
+        let insert = |table: &str, columns: &str| {
+            format!("INSERT INTO {}.{table} VALUES (?1, ?2, NULL, ?3, {columns})", self.schema)
         };
-        let tx = self.tx.0;
-        let inserted = match record {
-            Record::Entry(entry) => insert("?4, ?5, ?6, ?7, ?8, ?9").and_then(|mut insert| {
-                insert.execute(params![
-                    tx,
-                    seq,
-                    id,
-                    scope,
-                    fold(&entry.topic),
-                    entry.status == Status::Suppressed,
-                    entry.valid_from.map(Timestamp::as_millisecond),
-                    entry.valid_to.map(Timestamp::as_millisecond),
-                    entry.pinned,
-                ])
-            }),
-            Record::Triple(triple) => insert("?4, ?5, ?6, ?7").and_then(|mut insert| {
-                let [subject, predicate, object] =
-                    [&triple.subject, &triple.predicate, &triple.object].map(|text| fold(text));
-                insert.execute(params![tx, seq, id, scope, subject, predicate, object])
-            }),
-            Record::Document(document) => insert("?4, ?5, ?6, ?7, ?8").and_then(|mut insert| {
-                let (source, path, hash) = (&document.source, &document.path, &document.hash);
-                let pattern = document.pattern.as_ref().map(|pattern| pattern.id.as_str());
-                let pattern = pattern.or(document.catalogue.then_some(""));
-                insert.execute(params![tx, seq, id, scope, source, path, hash, pattern])
-            }),
-            Record::Section(section) => insert("?4, ?5, ?6").and_then(|mut insert| {
-                insert.execute(params![tx, seq, id, scope, section.document.as_str(), section.position])
-            }),
-            Record::Namespace(namespace) => {
-                insert("?4").and_then(|mut insert| insert.execute(params![tx, seq, id, namespace.name]))
+        match columns {
+            Columns::Entry { scope, topic_key, is_suppressed, valid_from, valid_to, is_pinned } => self
+                .execute(
+                    &insert("entry", "?4, ?5, ?6, ?7, ?8, ?9"),
+                    params![tx, seq, id, scope.0, topic_key, is_suppressed, valid_from, valid_to, is_pinned],
+                ),
+            Columns::Triple { scope, subject_key, predicate_key, object_key } => self.execute(
+                &insert("triple", "?4, ?5, ?6, ?7"),
+                params![tx, seq, id, scope.0, subject_key, predicate_key, object_key],
+            ),
+            Columns::Document { scope, source, path, hash, pattern } => self.execute(
+                &insert("document", "?4, ?5, ?6, ?7, ?8"),
+                params![tx, seq, id, scope.0, source, path, hash, pattern],
+            ),
+            Columns::Section { scope, document, position } => self.execute(
+                &insert("section", "?4, ?5, ?6"),
+                params![tx, seq, id, scope.0, document.as_str(), position],
+            ),
+            Columns::Namespace { name } => {
+                self.execute(&insert("namespace", "?4"), params![tx, seq, id, name])
             }
-            Record::Scope(scope) => insert("?4, ?5, ?6").and_then(|mut insert| {
-                let namespace = scope.namespace.as_str();
-                insert.execute(params![tx, seq, id, scope.number.0, namespace, scope.name])
-            }),
-        };
-        inserted.map(drop).map_err(failed)
-    }
-
-    /// What follows from all changes of the transaction together.
-    pub(super) fn end(mut self) -> Result<(), Error> {
-        // An undo that found nothing to change is part of the history all the same.
-        if self.touched.is_empty() && self.tx != TxId::EMPTY {
-            self.touched.insert((NO_SCOPE, HEADER));
+            Columns::Scope { number, namespace, name } => self.execute(
+                &insert("scope", "?4, ?5, ?6"),
+                params![tx, seq, id, number.0, namespace.as_str(), name],
+            ),
         }
-        match &self.opened_scopes[..] {
-            [] if self.closed_scopes == 0 => {}
-            // No other scope changed, so none can inherit from this one yet.
-            [made] if self.closed_scopes == 0 && made.name != DEFAULT => self.close_over_new(made)?,
-            _ => self.close_over()?,
-        }
-        let sql = format!("INSERT INTO {}.touched VALUES (?1, ?2, ?3, ?4)", self.schema);
-        let mut insert = self.conn.prepare_cached(&sql).map_err(failed)?;
-        for (scope, kind) in &self.touched {
-            insert.execute(params![scope, kind, self.tx.0, self.origin]).map_err(failed)?;
-        }
-        Ok(())
     }
 
-    /// Works out anew what the scopes see in every namespace in which one has changed.
-    fn close_over(&self) -> Result<(), Error> {
-        let sql =
-            format!("SELECT DISTINCT namespace FROM {}.scope WHERE tx_from = ?1 OR tx_to = ?1", self.schema);
-        let mut changed = self.conn.prepare_cached(&sql).map_err(failed)?;
-        let namespaces = changed
-            .query_map(params![self.tx.0], |row| row.get::<_, String>(0))
-            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
-            .map_err(failed)?;
-        for namespace in namespaces {
-            let before = self.closures(&namespace)?;
-            let after = self.closures_now(&namespace)?;
-            for scope in before.keys().filter(|scope| before.get(scope) != after.get(scope)) {
-                let sql = format!(
-                    "UPDATE {}.closure SET tx_to = ?1 WHERE scope = ?2 AND tx_to IS NULL",
-                    self.schema
-                );
-                let mut close = self.conn.prepare_cached(&sql).map_err(failed)?;
-                close.execute(params![self.tx.0, scope]).map_err(failed)?;
-            }
-            for (scope, sees) in after.iter().filter(|(scope, sees)| before.get(scope) != Some(sees)) {
-                self.open_closure(*scope, sees)?;
-            }
-        }
-        Ok(())
+    fn execute(self, sql: &str, params: impl Params) -> Result<(), Error> {
+        let mut statement = self.conn.prepare_cached(sql).map_err(failed)?;
+        statement.execute(params).map(drop).map_err(failed)
     }
 
-    /// Works out what one new scope sees. Of the other scopes it reads those alone that this one inherits from.
-    fn close_over_new(&self, made: &Scope) -> Result<(), Error> {
-        let default = params![made.namespace.as_str(), DEFAULT];
-        let mut scopes = self.live_scopes("v.namespace = ?1 AND v.name = ?2", default)?;
-        let (mut next, mut known) = (vec![made.number], BTreeSet::new());
-        while let Some(number) = next.pop() {
-            if known.insert(number) {
-                let found = self.live_scopes("v.number = ?1", params![number.0])?;
-                next.extend(found.iter().flat_map(|(_, scope)| &scope.parents));
-                scopes.extend(found);
-            }
-        }
-        self.open_closure(made.number.0, &joined(&Tree::of_scopes(scopes).closure(made)))
-    }
-
-    fn open_closure(&self, scope: u32, sees: &str) -> Result<(), Error> {
-        let sql = format!("INSERT INTO {}.closure VALUES (?1, ?2, NULL, ?3)", self.schema);
-        let mut open = self.conn.prepare_cached(&sql).map_err(failed)?;
-        open.execute(params![scope, self.tx.0, sees]).map(drop).map_err(failed)
-    }
-
-    /// As the table has it.
-    fn closures(&self, namespace: &str) -> Result<BTreeMap<u32, String>, Error> {
-        let sql = format!(
-            "SELECT scope, sees FROM {0}.closure WHERE tx_to IS NULL
-             AND scope IN (SELECT number FROM {0}.scope WHERE namespace = ?1)",
-            self.schema
-        );
-        let mut select = self.conn.prepare_cached(&sql).map_err(failed)?;
-        let rows = select.query_map(params![namespace], |row| Ok((row.get(0)?, row.get(1)?)));
-        rows.and_then(Iterator::collect).map_err(failed)
-    }
-
-    /// As the scopes of the namespace say.
-    fn closures_now(&self, namespace: &str) -> Result<BTreeMap<u32, String>, Error> {
-        let tree = Tree::of_scopes(self.live_scopes("v.namespace = ?1", params![namespace])?);
-        let namespace = Id::parse(namespace).ok_or_else(|| Error::damaged("a namespace has no id"))?;
-        Ok(tree.scopes(namespace).map(|(_, scope)| (scope.number.0, joined(&tree.closure(scope)))).collect())
-    }
-
-    fn live_scopes(&self, condition: &str, params: impl Params) -> Result<Vec<(Id, Scope)>, Error> {
+    fn live_scopes(self, condition: &str, params: impl Params) -> Result<Vec<(Id, Scope)>, Error> {
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM {}.scope AS v JOIN main.log ON log.tx_id = v.tx_from AND log.seq = v.seq
              WHERE v.tx_to IS NULL AND {condition}",
@@ -222,12 +120,43 @@ impl<'a> Derived<'a> {
         let mut rows = select.query(params).map_err(failed)?;
         let mut scopes = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
-            let row = LogRow::read(row).map_err(failed)?;
+            let row = log::read(row).map_err(failed)?;
             if let (id, Some(Record::Scope(scope))) = (row.id()?, row.record()?) {
                 scopes.push((id, scope));
             }
         }
         Ok(scopes)
+    }
+}
+
+impl LiveScopes for Tables<'_> {
+    fn scopes_in(&self, namespace: Id) -> Result<Vec<(Id, Scope)>, Error> {
+        self.live_scopes("v.namespace = ?1", params![namespace.as_str()])
+    }
+
+    fn default_of(&self, namespace: Id) -> Result<Option<(Id, Scope)>, Error> {
+        let condition = "v.namespace = ?1 AND v.name = ?2";
+        Ok(self.live_scopes(condition, params![namespace.as_str(), DEFAULT])?.pop())
+    }
+
+    fn numbered(&self, number: ScopeId) -> Result<Option<(Id, Scope)>, Error> {
+        Ok(self.live_scopes("v.number = ?1", params![number.0])?.pop())
+    }
+
+    fn closures_in(&self, namespace: Id) -> Result<BTreeMap<ScopeId, Vec<ScopeId>>, Error> {
+        let sql = format!(
+            "SELECT scope, sees FROM {0}.closure WHERE tx_to IS NULL
+             AND scope IN (SELECT number FROM {0}.scope WHERE namespace = ?1)",
+            self.schema
+        );
+        let mut select = self.conn.prepare_cached(&sql).map_err(failed)?;
+        let mut rows = select.query(params![namespace.as_str()]).map_err(failed)?;
+        let mut closures = BTreeMap::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let sees: String = row.get(1).map_err(failed)?;
+            closures.insert(ScopeId(row.get(0).map_err(failed)?), parted(&sees)?);
+        }
+        Ok(closures)
     }
 }
 

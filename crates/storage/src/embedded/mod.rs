@@ -20,7 +20,8 @@ use kenning_model::{Timestamp, Transaction};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
-use crate::backend::{Backend, Damage, Pending, Reader, Remembered, StoreInfo, Verified};
+use crate::backend::{Backend, Damage, Head, Pending, Reader, Remembered, StoreInfo, Verified};
+use crate::log_row::LogRow;
 use crate::{Applied, Error};
 
 pub use backup::{back_up, restore};
@@ -45,6 +46,8 @@ const TAIL_KEPT: i64 = 16 << 20;
 const TAIL_MAX: u64 = 64 << 20;
 const TAIL_PATIENCE: Duration = Duration::from_millis(200);
 const TAIL_EVERY: Duration = Duration::from_secs(5);
+/// How often whoever waits looks for commits of other processes: SQLite tells nobody of them.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 pub struct Embedded {
     path: PathBuf,
@@ -217,6 +220,21 @@ impl Backend for Embedded {
         schema::info(&*self.pooled()?)
     }
 
+    fn wait(&self, seen: Option<Head>, patience: Duration) -> Result<Head, Error> {
+        let since = Instant::now();
+        loop {
+            let head = {
+                let sql = reader::Sql(self.pooled()?);
+                Head { store: sql.store_id()?, tx: sql.head()? }
+            };
+            let left = patience.saturating_sub(since.elapsed());
+            if seen != Some(head) || left.is_zero() {
+                return Ok(head);
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
     fn mend(&self) -> Result<bool, Error> {
         // The new connection is opened first: without any, SQLite would remove the files beside the main one, and every later
         // write would take them for another store's.
@@ -322,8 +340,11 @@ impl Pending for EmbeddedPending<'_> {
         &self.sql
     }
 
-    fn append(&mut self, tx: &Transaction) -> Result<(), Error> {
-        log::append(self.conn()?, tx)
+    fn append_rows(&mut self, rows: &[LogRow], tx: &Transaction) -> Result<(), Error> {
+        let conn = self.conn()?;
+        rows.iter().try_for_each(|row| log::insert(conn, row))?;
+        let tables = derive::Tables { conn, schema: "main" };
+        tables.apply(&crate::derive::derive(tx, &tables)?)
     }
 
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {

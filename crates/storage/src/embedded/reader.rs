@@ -1,30 +1,50 @@
 //! The questions of `Reader` in SQL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, Range};
 
 use kenning_model::{
-    Change, EntityType, GLOBAL, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp,
-    Transaction, TxId, Version,
+    EntityType, GLOBAL, Id, Namespace, Record, ScopeId, ScopeName, ScopeNames, Timestamp, TxId,
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 
-use super::derive::{NO_SCOPE, parted};
-use super::log::{HEADER, LogRow, entity_type_of, kind_of, remembered_checksum};
-use super::{failed, schema};
+use super::derive::parted;
+use super::log::remembered_checksums;
+use super::{failed, log, schema};
 use crate::Error;
 use crate::backend::{
-    At, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KnownDocument, LOG_PAGE_BYTES, LogChange,
-    LogPage, Position, Reader, RecordKey, Remembered, StoreId, Stored, Touched, TripleFilter, View,
+    At, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, KeptKey, KnownDocument, LOG_PAGE_BYTES,
+    LogChange, LogPage, Position, Reader, RecordKey, Remembered, StoreId, Stored, Touched, TripleFilter,
 };
-
-/// So many rows are read for each change that is to be shown, in case most of them are not.
-const LOOKED_AT: usize = 50;
+use crate::derive::{Counter, CounterKey, NO_SCOPE, Shown, kind_bit};
+use crate::log_row::{HEADER, LogRow, kind_of};
 
 /// Queries over a connection, whoever holds it.
 pub(super) struct Sql<C>(pub C);
 
 pub(super) const LOG_COLUMNS: &str = "log.tx_id, log.seq, log.kind, log.id, log.body, log.crc";
+
+/// The number of a counter as of a transaction.
+const TALLY: &str =
+    "SELECT many FROM tally WHERE what = ?1 AND name = ?2 AND scope = ?3 AND kinds = ?4 AND tx_id <= ?5
+                     ORDER BY tx_id DESC LIMIT 1";
+/// The next counter of a form after another one; it need not count anything any more. The transaction is named so that the rows
+/// of the other one are passed over by one look-up.
+const NEXT_TALLY: &str = "SELECT scope, kinds FROM tally WHERE what = ?1 AND name = ?2
+                          AND (scope, kinds, tx_id) > (?3, ?4, 9223372036854775807) ORDER BY scope, kinds LIMIT 1";
+/// The newest transactions of a counter of transactions.
+const COUNTED: &str = "SELECT tx_id FROM tally WHERE what = ?1 AND name = ?2 AND scope = ?3 AND kinds = ?4
+                       AND tx_id >= ?5 AND tx_id < ?6 ORDER BY tx_id DESC LIMIT ?7";
+/// The entries of a scope that are shown at the time ?3 and not at all times.
+const SHOWN_AT_TIMES: &str = "SELECT count(*) FROM entry INDEXED BY entry_window
+                              WHERE scope = ?1 AND (valid_from IS NOT NULL OR valid_to IS NOT NULL) AND suppressed = 0
+                              AND tx_from <= ?2 AND (tx_to IS NULL OR tx_to > ?2)
+                              AND ifnull(valid_from, ?3) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)";
+/// A page that ends by this row is put together from the newest of each scope. One that begins far down the list reads past
+/// what is before it in any case, which the key of the table does faster.
+const MERGED_ROWS: u64 = 1_000;
+/// And so is a page of more scopes than this.
+const MERGED_SCOPES: usize = 64;
 
 impl<C: Deref<Target = Connection>> Sql<C> {
     fn rows<T>(
@@ -34,7 +54,10 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Error> {
         let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
-        statement.query_map(params, read).and_then(Iterator::collect).map_err(failed)
+        let rows = statement.query_map(params, read).and_then(Iterator::collect).map_err(failed);
+        #[cfg(test)]
+        steps::taken_by(&statement);
+        rows
     }
 
     fn row<T>(
@@ -44,7 +67,10 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, Error> {
         let mut statement = self.0.prepare_cached(sql).map_err(failed)?;
-        statement.query_row(params, read).optional().map_err(failed)
+        let row = statement.query_row(params, read).optional().map_err(failed);
+        #[cfg(test)]
+        steps::taken_by(&statement);
+        row
     }
 
     fn count(&self, sql: &str, params: impl Params) -> Result<u64, Error> {
@@ -64,24 +90,99 @@ impl<C: Deref<Target = Connection>> Sql<C> {
              JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
              WHERE v.id = ?1 AND {condition} ORDER BY v.tx_from DESC LIMIT 1"
         );
-        self.row(&sql, params![id.as_str(), at.0], LogRow::read)?.map(|row| stored(&row)).transpose()
+        self.row(&sql, params![id.as_str(), at.0], log::read)?.map(|row| stored(&row)).transpose()
     }
 
     fn page_of(&self, rows: &Versions<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error> {
-        let sql = format!(
-            "SELECT {LOG_COLUMNS} FROM ({} ORDER BY tx_from DESC, seq DESC LIMIT {} OFFSET {}) AS v
-             JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.tx_from DESC, v.seq DESC",
-            rows.sql(),
-            page.end - page.start,
-            page.start,
-        );
-        self.rows(&sql, rows.params().as_slice(), LogRow::read)?.iter().map(stored).collect()
+        self.rows(&rows.page_sql(page), rows.params().as_slice(), log::read)?.iter().map(stored).collect()
     }
 
     fn count_of(&self, rows: &Versions<'_>) -> Result<u64, Error> {
-        self.count(&format!("SELECT count(*) FROM ({})", rows.sql()), rows.params().as_slice())
+        let sql = format!("SELECT count(*) FROM ({})", rows.sql(&in_scopes(rows.scopes), ""));
+        self.count(&sql, rows.params().as_slice())
+    }
+
+    fn tally(&self, CounterKey { what, name, scope, kinds }: CounterKey<'_>, at: TxId) -> Result<u64, Error> {
+        self.count(TALLY, params![what, name, scope.0, kinds, at.0])
+    }
+
+    /// The counters of a form that these scopes have or ever had; those of all scopes if none are given.
+    fn counters<'n>(
+        &self,
+        what: i64,
+        name: &'n str,
+        scopes: Option<&BTreeSet<ScopeId>>,
+    ) -> Result<Vec<CounterKey<'n>>, Error> {
+        let mut found = Vec::new();
+        let firsts = scopes.map_or_else(|| vec![NO_SCOPE], |scopes| scopes.iter().copied().collect());
+        for first in firsts {
+            let (mut scope, mut kinds) = (first, -1);
+            loop {
+                let next = self.row(NEXT_TALLY, params![what, name, scope.0, kinds], |row| {
+                    Ok((ScopeId(row.get(0)?), row.get(1)?))
+                })?;
+                match next {
+                    Some(next) if scopes.is_none() || next.0 == first => (scope, kinds) = next,
+                    _ => break,
+                }
+                found.push(CounterKey { what, name, scope, kinds });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The counters that together count each transaction once that is asked for and is not spread; none where the counters
+    /// do not say it.
+    fn counters_of<'n>(&self, touched: &Touched<'n>) -> Result<Option<Vec<CounterKey<'n>>>, Error> {
+        let reach: Option<BTreeSet<ScopeId>> =
+            touched.reach.scopes().map(|scopes| scopes.into_iter().collect());
+        let mut seen: BTreeSet<ScopeId> = match (touched.scopes, &reach) {
+            (Some(scopes), _) => touched.reach.within(scopes.to_vec()).into_iter().collect(),
+            (None, Some(reach)) => reach.clone(),
+            (None, None) => return Ok(None),
+        };
+        if reach.is_none() {
+            seen.insert(NO_SCOPE);
+        }
+        let mut counters = self.counters(Counter::TRANSACTIONS, "", Some(&seen))?;
+        if let Some(own) = touched.own {
+            let mut outside = self.counters(Counter::TRANSACTIONS_OF, own, None)?;
+            outside.retain(|counter| {
+                let is_reached = reach.as_ref().is_none_or(|reach| reach.contains(&counter.scope));
+                is_reached && !seen.contains(&counter.scope)
+            });
+            counters.extend(outside);
+        }
+        let wanted: i64 = kinds_of(touched).into_iter().map(kind_bit).sum();
+        counters.retain(|counter| counter.kinds & wanted != 0);
+        Ok(Some(counters))
+    }
+
+    /// The transactions that no counter has: the spread ones and, for who does not see everything, those of namespaces.
+    fn uncounted(&self, touched: &Touched<'_>, limit: u64) -> Result<Vec<TxId>, Error> {
+        let range = &touched.range;
+        let mut found = self.rows(
+            &spread_sql(touched),
+            params![range.start.0, range.end.0, touched.own, limit],
+            |row| row.get(0).map(TxId),
+        )?;
+        if let Some(namespaces) = touched.reach.namespaces() {
+            let sql = format!(
+                "SELECT DISTINCT tx_id FROM touched WHERE tx_id IN ({}) AND scope = {} AND spread = 0 AND {}
+                 AND tx_id >= ?1 AND tx_id < ?2 ORDER BY tx_id DESC LIMIT ?3",
+                changes_of_namespaces(&namespaces),
+                NO_SCOPE.0,
+                in_kinds(touched),
+            );
+            let of_namespaces =
+                self.rows(&sql, params![range.start.0, range.end.0, limit], |row| row.get(0).map(TxId))?;
+            found.extend(of_namespaces);
+        }
+        Ok(found)
     }
 }
+
+const PREDICATE: &str = "predicate_key = ?";
 
 /// The versions of a table that were live at a transaction and fit the filter.
 struct Versions<'a> {
@@ -104,7 +205,7 @@ impl<'a> Versions<'a> {
     fn triples(filter: &TripleFilter<'a>) -> Versions<'a> {
         let fields = [
             ("subject_key = ?", filter.subject),
-            ("predicate_key = ?", filter.predicate),
+            (PREDICATE, filter.predicate),
             ("object_key = ?", filter.object),
         ];
         let conditions = fields
@@ -114,11 +215,43 @@ impl<'a> Versions<'a> {
         Versions { table: EntityType::Triple, at: filter.at.0, scopes: filter.scopes, conditions }
     }
 
-    fn sql(&self) -> String {
+    /// Some of these rows, newest first, with what the log has of them.
+    fn page_sql(&self, page: Range<u64>) -> String {
+        const NEWEST_FIRST: &str = "ORDER BY tx_from DESC, seq DESC";
+        let scopes: BTreeSet<ScopeId> = self.scopes.iter().copied().collect();
+        let wanted = format!("LIMIT {} OFFSET {}", page.end - page.start, page.start);
+        let is_merged = page.end <= MERGED_ROWS && (1..=MERGED_SCOPES).contains(&scopes.len());
+        let rows = match self.index_of_scope().filter(|_| is_merged) {
+            Some(index) => {
+                let newest = |scope: &ScopeId| {
+                    let rows = self.sql(&format!("scope = {}", scope.0), index);
+                    format!("SELECT tx_from, seq FROM ({rows} {NEWEST_FIRST} LIMIT {})", page.end)
+                };
+                scopes.iter().map(newest).collect::<Vec<_>>().join(" UNION ALL ")
+            }
+            None => self.sql(&in_scopes(self.scopes), ""),
+        };
+        format!(
+            "SELECT {LOG_COLUMNS} FROM (SELECT tx_from, seq FROM ({rows}) {NEWEST_FIRST} {wanted}) AS v
+             JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq ORDER BY v.tx_from DESC, v.seq DESC"
+        )
+    }
+
+    /// The index that has the wanted rows of one scope in the order of time; none where the rows are few in any case.
+    fn index_of_scope(&self) -> Option<&'static str> {
+        let conditions: Vec<&str> = self.conditions.iter().map(|(sql, _)| *sql).collect();
+        match (self.table, conditions.as_slice()) {
+            (EntityType::Entry, _) => Some("INDEXED BY entry_scope"),
+            (EntityType::Triple, []) => Some("INDEXED BY triple_scope"),
+            (EntityType::Triple, [PREDICATE]) => Some("INDEXED BY triple_predicate"),
+            _ => None,
+        }
+    }
+
+    fn sql(&self, in_scopes: &str, index: &str) -> String {
         let mut sql = format!(
-            "SELECT tx_from, seq FROM {} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) AND {}",
+            "SELECT tx_from, seq FROM {} {index} WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) AND {in_scopes}",
             self.table,
-            in_scopes(self.scopes)
         );
         for (number, (condition, _)) in (2..).zip(&self.conditions) {
             sql.push_str(" AND ");
@@ -177,7 +310,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             "SELECT {LOG_COLUMNS} FROM {entity_type} AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
              WHERE v.tx_from <= ?1 AND (v.tx_to IS NULL OR v.tx_to > ?1) ORDER BY v.tx_from, v.seq"
         );
-        self.rows(&sql, params![at.0], LogRow::read)?.iter().map(stored).collect()
+        self.rows(&sql, params![at.0], log::read)?.iter().map(stored).collect()
     }
 
     fn document_kinds(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<DocumentKinds, Error> {
@@ -223,7 +356,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
              WHERE v.source = ?2 AND v.path = ?3 AND v.scope = ?4 AND v.tx_from <= ?1
              AND (v.tx_to IS NULL OR v.tx_to > ?1)"
         );
-        let found = self.row(&sql, params![at.0, source, path, scope.0], LogRow::read)?;
+        let found = self.row(&sql, params![at.0, source, path, scope.0], log::read)?;
         found.map(|row| stored(&row)).transpose()
     }
 
@@ -260,7 +393,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
              ) AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq WHERE v.documents > 0 ORDER BY v.source"
         );
         let columns = LOG_COLUMNS.split(',').count();
-        let read = |row: &Row<'_>| Ok((LogRow::read(row)?, row.get(columns)?));
+        let read = |row: &Row<'_>| Ok((log::read(row)?, row.get(columns)?));
         let known = |(row, documents): (LogRow, u64)| match stored(&row)?.record {
             Record::Document(document) => Ok(DocumentSource {
                 name: document.source,
@@ -288,7 +421,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             "SELECT {LOG_COLUMNS} FROM section AS v JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
              WHERE v.document = ?1 AND v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2) ORDER BY v.position"
         );
-        self.rows(&sql, params![document.as_str(), at.0], LogRow::read)?.iter().map(stored).collect()
+        self.rows(&sql, params![document.as_str(), at.0], log::read)?.iter().map(stored).collect()
     }
 
     fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error> {
@@ -402,7 +535,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             if left == 0 {
                 break;
             }
-            for row in self.rows(&sql, params![filter.at.0, scope.0, now, left], LogRow::read)? {
+            for row in self.rows(&sql, params![filter.at.0, scope.0, now, left], log::read)? {
                 pinned.push(stored(&row)?);
             }
         }
@@ -410,10 +543,34 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error> {
-        self.count_of(&Versions::entries(filter))
+        let mut many = 0;
+        for scope in filter.scopes.iter().copied().collect::<BTreeSet<_>>() {
+            let tally = |shown| self.tally(Counter::Entries { scope, shown }.key(), filter.at);
+            many += tally(Shown::Always)?;
+            let at_times = tally(Shown::AtTimes)?;
+            many += match filter.visible_at.map(Timestamp::as_millisecond) {
+                None => at_times + tally(Shown::Never)?,
+                Some(_) if at_times == 0 => 0,
+                Some(now) => self.count(SHOWN_AT_TIMES, params![scope.0, filter.at.0, now])?,
+            };
+        }
+        Ok(many)
     }
 
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error> {
+        let what = match entity_type {
+            EntityType::Entry => Some(Counter::ENTRIES),
+            EntityType::Triple => Some(Counter::TRIPLES),
+            _ => None,
+        };
+        if let Some(what) = what {
+            let mut counts = BTreeMap::new();
+            for counter in self.counters(what, "", None)? {
+                *counts.entry(counter.scope).or_default() += self.tally(counter, at)?;
+            }
+            counts.retain(|_, many| *many > 0);
+            return Ok(counts);
+        }
         let sql = format!(
             "SELECT scope, count(*) FROM {entity_type}
              WHERE tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1) GROUP BY scope"
@@ -437,7 +594,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
             in_scopes(filter.scopes)
         );
         let mut topics = Vec::new();
-        for row in self.rows(&sql, params![prefix, end, now], LogRow::read)? {
+        for row in self.rows(&sql, params![prefix, end, now], log::read)? {
             if let Record::Entry(entry) = stored(&row)?.record {
                 topics.push(entry.topic);
             }
@@ -450,11 +607,13 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn has_triples(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<bool, Error> {
-        let sql = format!(
-            "SELECT EXISTS (SELECT 1 FROM triple WHERE {} AND tx_from <= ?1 AND (tx_to IS NULL OR tx_to > ?1))",
-            within(scopes)
-        );
-        Ok(self.row(&sql, params![at.0], |row| row.get(0))?.unwrap_or(false))
+        let scopes = scopes.map(|scopes| scopes.iter().copied().collect());
+        for counter in self.counters(Counter::TRIPLES, "", scopes.as_ref())? {
+            if self.tally(counter, at)? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error> {
@@ -467,7 +626,18 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error> {
-        self.count_of(&Versions::triples(filter))
+        if filter.subject.is_some() || filter.object.is_some() {
+            return self.count_of(&Versions::triples(filter));
+        }
+        let mut many = 0;
+        for scope in filter.scopes.iter().copied().collect::<BTreeSet<_>>() {
+            let counter = match filter.predicate {
+                Some(predicate) => Counter::TriplesOf { scope, predicate: predicate.into() },
+                None => Counter::Triples { scope },
+            };
+            many += self.tally(counter.key(), filter.at)?;
+        }
+        Ok(many)
     }
 
     fn changes(
@@ -488,7 +658,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         let mut page = LogPage { changes: Vec::new(), next: None };
         let mut bytes = 0;
         while let Some(row) = rows.next().map_err(failed)? {
-            let row = LogRow::read(row).map_err(failed)?;
+            let row = log::read(row).map_err(failed)?;
             if page.changes.len() >= limit.max(1) || bytes >= LOG_PAGE_BYTES {
                 page.next = Some(Position { tx: TxId(row.tx_id), seq: row.seq });
                 break;
@@ -504,72 +674,51 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok(page)
     }
 
-    fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
-        if id > at {
-            return Ok(None);
-        }
-        // The header, and so many changes: what is not shown is looked at only so far, since a transaction may have
-        // changed all there is. Whoever may not see everything is not told how much there is that they can't see, so for
-        // them every change is looked at.
-        let is_counted = !view.reach.is_everything() && view.changes_max > 0;
-        let rows_max = match is_counted {
-            true => i64::MAX as usize,
-            false => view.changes_max.saturating_mul(LOOKED_AT).saturating_add(1).min(i64::MAX as usize),
-        };
+    fn log_rows(&self, ids: &[TxId], rows_max: usize) -> Result<Vec<Vec<LogRow>>, Error> {
         let sql = format!("SELECT {LOG_COLUMNS} FROM log WHERE tx_id = ?1 ORDER BY seq LIMIT ?2");
-        let rows = self.rows(&sql, params![id.0, rows_max], LogRow::read)?;
-        let Some((first, rest)) = rows.split_first() else { return Ok(None) };
-        let header = first.header()?;
-        let mut changes = Vec::with_capacity(rest.len().min(view.changes_max));
-        let is_own = view.own == Some(first.id.as_str());
-        let is_asked_for =
-            |record: &Record| is_own || view.scopes.is_none_or(|scopes| record.is_seen_from(scopes));
-        let mut not_shown = 0;
-        for row in rest {
-            if changes.len() == view.changes_max && !is_counted {
-                break;
-            }
-            let entity_type = entity_type_of(row.kind)
-                .ok_or_else(|| Error::damaged(format!("transaction {id} has a change of no known type")))?;
-            let entity = row.id()?;
-            let is_seen = |record: &Record| is_asked_for(record) && view.reach.sees(entity, record);
-            let closed = self.version(RecordKey { entity_type, id: entity, at: At::ClosedBy(id) })?;
-            let before = closed.map(Version::from).filter(|closed| is_seen(&closed.record));
-            let after = row.record()?.filter(is_seen);
-            // Of whole transactions nothing is left out, whatever a damaged table says.
-            let is_whole = view.reach.is_everything() && (is_own || view.scopes.is_none());
-            if !is_whole && before.is_none() && after.is_none() {
-                continue;
-            }
-            match changes.len() < view.changes_max {
-                true => changes.push(Change { entity_type, id: entity, before, after }),
-                false => not_shown += 1,
-            }
+        let rows_max = rows_max.min(i64::MAX as usize);
+        ids.iter().map(|id| self.rows(&sql, params![id.0, rows_max], log::read)).collect()
+    }
+
+    fn undo_edges(&self, targets: &[TxId]) -> Result<Vec<(TxId, TxId)>, Error> {
+        let sql = "WITH RECURSIVE edge(target, by_tx) AS (
+                       SELECT target, by_tx FROM undo WHERE target = ?1
+                       UNION SELECT undo.target, undo.by_tx FROM undo JOIN edge ON undo.target = edge.by_tx
+                   ) SELECT target, by_tx FROM edge";
+        let mut edges = Vec::new();
+        for target in targets {
+            edges
+                .extend(self.rows(sql, params![target.0], |row| Ok((TxId(row.get(0)?), TxId(row.get(1)?))))?);
         }
-        Ok(Some(Transaction {
-            id,
-            at: header.at,
-            actor: header.actor,
-            origin: first.id.clone(),
-            tool: header.tool,
-            undoes: header.undoes,
-            undone_by: self.undone_by(id, at)?,
-            left_out: match is_counted {
-                true => not_shown,
-                false => (header.changes as usize).saturating_sub(changes.len()),
-            },
-            changes,
-        }))
+        Ok(edges)
     }
 
     fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error> {
-        let sql = format!("SELECT DISTINCT {} ORDER BY tx_id DESC LIMIT ?4 OFFSET ?5", touched_sql(touched));
         let range = &touched.range;
+        if let Some(counters) = self.counters_of(touched)? {
+            let mut newest: BTreeSet<TxId> = self.uncounted(touched, page.end)?.into_iter().collect();
+            for CounterKey { what, name, scope, kinds } in counters {
+                let params = params![what, name, scope.0, kinds, range.start.0, range.end.0, page.end];
+                newest.extend(self.rows(COUNTED, params, |row| row.get(0).map(TxId))?);
+            }
+            let page = page.start as usize..page.end as usize;
+            return Ok(newest.into_iter().rev().skip(page.start).take(page.len()).collect());
+        }
+        let sql = format!("SELECT DISTINCT {} ORDER BY tx_id DESC LIMIT ?4 OFFSET ?5", touched_sql(touched));
         let params = params![range.start.0, range.end.0, touched.own, page.end - page.start, page.start];
         self.rows(&sql, params, |row| row.get(0).map(TxId))
     }
 
     fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error> {
+        if let Some(counters) = self.counters_of(touched)? {
+            let before = |tx: TxId| TxId(tx.0.saturating_sub(1));
+            let mut many = self.uncounted(touched, i64::MAX as u64)?.len() as u64;
+            for counter in counters {
+                let until = self.tally(counter, before(touched.range.end))?;
+                many += until.saturating_sub(self.tally(counter, before(touched.range.start))?);
+            }
+            return Ok(many);
+        }
         let sql = format!("SELECT count(*) FROM (SELECT DISTINCT {})", touched_sql(touched));
         self.count(&sql, params![touched.range.start.0, touched.range.end.0, touched.own])
     }
@@ -587,22 +736,11 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok(self.row(&sql, params![id.as_str()], |row| row.get(0))?.unwrap_or(false))
     }
 
-    fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error> {
-        let sql = "SELECT by_tx FROM undo WHERE target = ?1 AND by_tx <= ?2 ORDER BY by_tx DESC";
-        for by in self.rows(sql, params![id.0, at.0], |row| row.get(0).map(TxId))? {
-            // An undo that was itself undone no longer stands.
-            if self.undone_by(by, at)?.is_none() {
-                return Ok(Some(by));
-            }
-        }
-        Ok(None)
-    }
-
     fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error> {
         let sql =
             "SELECT actor, key, tool, digest, reply, at, crc FROM remembered WHERE actor = ?1 AND key = ?2";
         let found = self.row(sql, params![actor, key], |row| {
-            let (sum, crc) = remembered_checksum(row)?;
+            let (sum, crc) = remembered_checksums(row)?;
             Ok((sum == crc, row.get(2)?, row.get(3)?, row.get(4)?, row.get::<_, i64>(5)?))
         })?;
         let Some((sound, tool, digest, reply, at)) = found else { return Ok(None) };
@@ -612,6 +750,24 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         }
         let at = Timestamp::from_millisecond(at).map_err(|_| damaged())?;
         Ok(Some(Remembered { tool, digest, reply, at }))
+    }
+
+    fn kept_keys(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<KeptKey>, Error> {
+        let (owner, key) = after.unwrap_or_default();
+        let sql = "SELECT actor, key, tool, digest, reply, at, crc FROM remembered
+                   WHERE (?4 OR (actor, key) > (?1, ?2)) ORDER BY actor, key LIMIT ?3";
+        let found = self.rows(sql, params![owner, key, limit, after.is_none()], |row| {
+            let (sum, crc) = remembered_checksums(row)?;
+            let texts = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+            Ok((sum == crc, texts, row.get::<_, i64>(5)?))
+        })?;
+        let kept = |(sound, [owner, key, tool, digest, reply], at): (bool, [String; 5], i64)| {
+            let at = Timestamp::from_millisecond(at).ok().filter(|_| sound);
+            let at =
+                at.ok_or_else(|| Error::damaged("a remembered idempotency key does not match its checksum"))?;
+            Ok(KeptKey { owner, key, value: Remembered { tool, digest, reply, at } })
+        };
+        found.into_iter().map(kept).collect()
     }
 
     fn oldest_key(&self) -> Result<Option<Timestamp>, Error> {
@@ -631,28 +787,42 @@ fn in_scopes(scopes: &[ScopeId]) -> String {
     format!("scope IN ({})", numbers.join(", "))
 }
 
+/// The kinds of rows of the log that are asked for.
+fn kinds_of(touched: &Touched<'_>) -> Vec<i64> {
+    match touched.entity_type {
+        Some(entity_type) => vec![kind_of(entity_type)],
+        None => EntityType::ALL.into_iter().map(kind_of).chain([HEADER]).collect(),
+    }
+}
+
+fn in_kinds(touched: &Touched<'_>) -> String {
+    let kinds: Vec<String> = kinds_of(touched).iter().map(i64::to_string).collect();
+    format!("kind IN ({})", kinds.join(", "))
+}
+
+/// The newest of them that concern several scopes, at most ?4.
+fn spread_sql(touched: &Touched<'_>) -> String {
+    let sql = touched_sql(touched).replace("FROM touched", "FROM touched INDEXED BY touched_spread");
+    format!("SELECT DISTINCT {sql} AND spread = 1 ORDER BY tx_id DESC LIMIT ?4")
+}
+
 /// The transactions that touched what is asked for, from ?1 to ?2, and those of origin ?3.
 fn touched_sql(touched: &Touched<'_>) -> String {
-    let kinds =
-        EntityType::ALL.into_iter().filter(|it| touched.entity_type.is_none_or(|wanted| wanted == *it));
-    let mut kinds: Vec<String> = kinds.map(|entity_type| kind_of(entity_type).to_string()).collect();
-    if touched.entity_type.is_none() {
-        kinds.push(HEADER.to_string());
-    }
-    let mut sql = format!("tx_id FROM touched WHERE kind IN ({})", kinds.join(", "));
+    let mut sql = format!("tx_id FROM touched WHERE {}", in_kinds(touched));
     let condition = match (touched.reach.scopes(), touched.scopes) {
         // The parameter stands in every form of the statement.
         (None, None) => "(1 OR origin = ?3)".to_owned(),
         (None, Some(scopes)) => {
-            let scopes: Vec<ScopeId> = [ScopeId(NO_SCOPE)].iter().chain(scopes).copied().collect();
+            let scopes: Vec<ScopeId> = [NO_SCOPE].iter().chain(scopes).copied().collect();
             format!("({} OR origin = ?3)", in_scopes(&scopes))
         }
         (Some(reach), asked) => {
             let asked = touched.reach.within(asked.unwrap_or(&reach).to_vec());
             format!(
-                "({} OR (origin = ?3 AND {}) OR (scope = {NO_SCOPE} AND tx_id IN ({})))",
+                "({} OR (origin = ?3 AND {}) OR (scope = {} AND tx_id IN ({})))",
                 in_scopes(&asked),
                 in_scopes(&reach),
+                NO_SCOPE.0,
                 changes_of_namespaces(&touched.reach.namespaces().unwrap_or_default())
             )
         }
@@ -685,4 +855,160 @@ fn stored(row: &LogRow) -> Result<Stored, Error> {
         .record()?
         .ok_or_else(|| Error::damaged(format!("`{id}` is live in a transaction that deleted it")))?;
     Ok(Stored { id, tx_id: TxId(row.tx_id), record })
+}
+
+/// How many steps SQLite's machine takes, which does not depend on what else the computer does.
+#[cfg(test)]
+mod steps {
+    use std::cell::Cell;
+
+    use rusqlite::{Statement, StatementStatus};
+
+    thread_local! {
+        static TAKEN: Cell<i64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn taken_by(statement: &Statement<'_>) {
+        let taken = statement.reset_status(StatementStatus::VmStep);
+        TAKEN.set(TAKEN.get() + i64::from(taken));
+    }
+
+    /// The steps of everything that is asked meanwhile on this thread.
+    pub(super) fn of(ask: impl FnOnce()) -> i64 {
+        TAKEN.set(0);
+        ask();
+        TAKEN.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kenning_model::{Change, Transaction};
+    use serde_json::json;
+
+    use super::*;
+    use crate::Reach;
+    use crate::backend::Backend;
+    use crate::embedded::Embedded;
+
+    const HERE: ScopeId = ScopeId(1);
+    /// A scope of which there is little in any store.
+    const RARE: ScopeId = ScopeId(2);
+    const PAGE: Range<u64> = 0..20;
+
+    fn change(number: u64, entity_type: EntityType, body: serde_json::Value) -> Change {
+        let record = match entity_type {
+            EntityType::Triple => Record::Triple(serde_json::from_value(body).expect("a triple")),
+            _ => Record::Entry(serde_json::from_value(body).expect("an entry")),
+        };
+        Change {
+            entity_type,
+            id: Id::from_bits(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            before: None,
+            after: Some(record),
+        }
+    }
+
+    /// A store with so many entries and triples, each of a transaction of its own. The first ten are in the rare scope.
+    fn filled(dir: &std::path::Path, many: u64) -> Embedded {
+        let store = Embedded::open(dir).expect("a store");
+        let mut pending = store.begin().expect("a write begins");
+        let time = "2026-01-01T00:00:00Z";
+        for number in 1..=2 * many {
+            let scope = if number <= 10 { RARE.0 } else { HERE.0 };
+            let change = match number % 2 {
+                0 => change(
+                    number,
+                    EntityType::Entry,
+                    json!({
+                        "scope": scope, "content": "text", "actor": "a", "version": 1, "recorded_at": time,
+                    }),
+                ),
+                _ => change(
+                    number,
+                    EntityType::Triple,
+                    json!({
+                        "scope": scope, "subject": format!("s{number}"), "predicate": "is", "object": "o",
+                        "actor": "a", "version": 1, "recorded_at": time,
+                    }),
+                ),
+            };
+            let tx = Transaction {
+                id: TxId(number),
+                at: time.parse().expect("a time"),
+                actor: "a".to_owned(),
+                origin: "here".to_owned(),
+                tool: "test".to_owned(),
+                undoes: Vec::new(),
+                undone_by: None,
+                changes: vec![change],
+                left_out: 0,
+            };
+            pending.append(&tx).expect("it is appended");
+        }
+        pending.commit().expect("it is committed");
+        store
+    }
+
+    /// The steps of each question, asked of a store of this size.
+    fn steps_of_questions(many: u64) -> Vec<(String, i64)> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = filled(dir.path(), many);
+        let reader = Sql(store.pooled().expect("a connection"));
+        let mut taken = Vec::new();
+        let mut ask = |what: &str, ask: &mut dyn FnMut()| {
+            ask();
+            taken.push((what.to_owned(), steps::of(ask)));
+        };
+        for (where_, scopes) in
+            [("here", vec![HERE]), ("where little is", vec![RARE]), ("in both", vec![HERE, RARE])]
+        {
+            for back in [0, many / 2] {
+                let at = TxId(2 * many - back);
+                let visible_at = Some("2026-02-01T00:00:00Z".parse().expect("a time"));
+                let entries = EntryFilter { scopes: &scopes, at, visible_at };
+                let of =
+                    |predicate| TripleFilter { scopes: &scopes, at, subject: None, predicate, object: None };
+                let touched = |own| Touched {
+                    reach: &Reach::Everything,
+                    entity_type: None,
+                    scopes: Some(&scopes),
+                    own,
+                    range: TxId(1)..at.next(),
+                };
+                let mut ask = |what: &str, asked: &mut dyn FnMut()| {
+                    ask(&format!("{what} {where_}, {back} back"), asked)
+                };
+                ask("entries", &mut || drop(reader.entries(&entries, PAGE).expect("a page")));
+                ask("count of entries", &mut || {
+                    let expected = if scopes == [RARE] { 5 } else { 1 };
+                    assert!(reader.count_entries(&entries).expect("a count") >= expected);
+                });
+                ask("triples", &mut || drop(reader.triples(&of(None), PAGE).expect("a page")));
+                ask("triples by predicate", &mut || {
+                    drop(reader.triples(&of(Some("is")), PAGE).expect("a page"))
+                });
+                ask("count of triples", &mut || {
+                    assert!(reader.count_triples(&of(Some("is"))).expect("a count") > 0)
+                });
+                for own in [None, Some("here")] {
+                    ask("history", &mut || {
+                        drop(reader.transactions_with(&touched(own), PAGE).expect("a page"));
+                    });
+                    ask("count of the history", &mut || {
+                        assert!(reader.count_transactions_with(&touched(own)).expect("a count") > 0);
+                    });
+                }
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_page_and_a_count_cost_the_same_in_a_store_of_any_size() {
+        let (small, large) = (steps_of_questions(100), steps_of_questions(800));
+        for ((what, small), (_, large)) in small.into_iter().zip(large) {
+            assert!(large <= small * 3 / 2 + 100, "{what}: {large} steps, {small} in a small store");
+        }
+    }
 }

@@ -4,15 +4,16 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::derive::TABLES;
 use super::failed;
-use super::log::{checksum, remembered_checksum};
+use super::log::remembered_checksums;
 use crate::Error;
 use crate::backend::{StoreId, StoreInfo};
+use crate::log_row::checksum;
 
 /// Marks the file as ours for `file(1)` and keeps us from writing into somebody else's database: "Kenn".
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 
 /// `log` is the truth: row 0 of a transaction is its header, the others are its changes, each with the whole new
 /// version (or none, for a delete). `entry`, `triple` and `undo` are derived from it: which version was live when,
@@ -113,6 +114,41 @@ UPDATE touched SET origin = (SELECT log.id FROM log WHERE log.tx_id = touched.tx
 
 /// `meta` has the store's id, and says whether the pages of the file have checksums; rows with checksums are not made by SQL.
 const V6: &str = "";
+
+/// `tally` is how many there are of each thing that is counted (`derive::Counter`), with a row for each transaction that changes
+/// the number. So the number as of any transaction is one look-up, and the rows of a counter of transactions are a list of these. A transaction is
+/// counted under its scope if it has only one; the others are spread, and have an index of their own. Listings read the indexes
+/// by scope backwards.
+const V7: &str = "
+CREATE TABLE tally (
+    what INTEGER NOT NULL, name TEXT NOT NULL, scope INTEGER NOT NULL, kinds INTEGER NOT NULL,
+    tx_id INTEGER NOT NULL, many INTEGER NOT NULL, PRIMARY KEY (what, name, scope, kinds, tx_id)
+) WITHOUT ROWID;
+ALTER TABLE touched ADD COLUMN spread INTEGER NOT NULL DEFAULT 0;
+UPDATE touched SET spread = 1
+    WHERE tx_id IN (SELECT tx_id FROM touched GROUP BY tx_id HAVING min(scope) < max(scope));
+CREATE INDEX touched_spread ON touched (tx_id) WHERE spread = 1;
+CREATE INDEX entry_scope ON entry (scope);
+CREATE INDEX entry_window ON entry (scope) WHERE valid_from IS NOT NULL OR valid_to IS NOT NULL;
+DROP INDEX triple_predicate;
+CREATE INDEX triple_predicate ON triple (scope, predicate_key);
+CREATE INDEX triple_scope ON triple (scope);
+WITH version (what, name, scope, kinds, tx_from, tx_to) AS (
+    SELECT 1, '', scope, CASE WHEN suppressed THEN 2 WHEN valid_from IS NULL AND valid_to IS NULL THEN 0 ELSE 1 END,
+        tx_from, tx_to FROM entry
+    UNION ALL SELECT 2, '', scope, 0, tx_from, tx_to FROM triple
+    UNION ALL SELECT 3, predicate_key, scope, 0, tx_from, tx_to FROM triple
+), step (what, name, scope, kinds, tx_id, change) AS (
+    SELECT what, name, scope, kinds, tx_from, 1 FROM version
+    UNION ALL SELECT what, name, scope, kinds, tx_to, -1 FROM version WHERE tx_to IS NOT NULL
+    UNION ALL SELECT 4, '', scope, sum(1 << kind), tx_id, 1 FROM touched WHERE spread = 0 GROUP BY tx_id
+    UNION ALL SELECT 5, origin, scope, sum(1 << kind), tx_id, 1 FROM touched WHERE spread = 0 GROUP BY tx_id
+), change (what, name, scope, kinds, tx_id, change) AS (
+    SELECT what, name, scope, kinds, tx_id, sum(change) FROM step GROUP BY 1, 2, 3, 4, 5 HAVING sum(change) <> 0
+)
+INSERT INTO tally SELECT what, name, scope, kinds, tx_id,
+    sum(change) OVER (PARTITION BY what, name, scope, kinds ORDER BY tx_id) FROM change;
+";
 
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     let known = MIGRATIONS.len() as i64;
@@ -238,7 +274,7 @@ pub(super) fn damaged_rows(conn: &Connection) -> Result<Vec<String>, Error> {
         .map_err(failed)?;
     let mut rows = remembered.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
-        let sound = remembered_checksum(row).is_ok_and(|(sum, crc)| sum == crc);
+        let sound = remembered_checksums(row).is_ok_and(|(sum, crc)| sum == crc);
         if !sound {
             let key: String = row.get(1).unwrap_or_else(|_| "?".to_owned());
             damaged.push(format!("remembered, key `{key}`"));

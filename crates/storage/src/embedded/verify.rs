@@ -1,13 +1,12 @@
 //! Checks the store against its log: checksums, dense numbers, and a replay beside the derived tables.
 
-use kenning_model::TxId;
 use rusqlite::Connection;
 
-use super::derive::{Derived, TABLES};
-use super::log::{HEADER, Header, LogRow, entity_type_of};
-use super::{failed, schema};
+use super::derive::{TABLES, Tables};
+use super::{failed, log, schema};
 use crate::Error;
 use crate::backend::{Damage, Verified};
+use crate::replay::Replay;
 
 pub(super) fn verify(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
     // One read transaction, so that writers who go on meanwhile are not taken for damage.
@@ -37,10 +36,13 @@ fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Ve
     for (table, [key, _]) in TABLES {
         conn.execute_batch(&format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} WHERE 0"))
             .map_err(failed)?;
-        if !matches!(table, "undo" | "touched") {
-            let live = format!("CREATE INDEX temp.{table}_{key} ON {table} ({key}) WHERE tx_to IS NULL");
-            conn.execute_batch(&live).map_err(failed)?;
-        }
+        // What the derivation looks up while it fills the table.
+        let index = match table {
+            "undo" | "touched" => continue,
+            "tally" => "CREATE INDEX temp.tally_key ON tally (what, name, scope, kinds, tx_id)".to_owned(),
+            _ => format!("CREATE INDEX temp.{table}_{key} ON {table} ({key}) WHERE tx_to IS NULL"),
+        };
+        conn.execute_batch(&index).map_err(failed)?;
     }
     let mut verified = Verified::default();
     match derive_all(conn, "temp", &mut damage) {
@@ -76,68 +78,24 @@ pub(super) fn derive_all(
     schema: &'static str,
     damage: &mut dyn FnMut(&str, String),
 ) -> Result<Verified, Error> {
-    let mut verified = Verified::default();
     let mut all = conn
         .prepare("SELECT tx_id, seq, kind, id, body, crc FROM log NOT INDEXED ORDER BY tx_id, seq")
         .map_err(failed)?;
     let mut rows = all.query([]).map_err(failed)?;
-    let mut tx = TxId::EMPTY;
-    let mut seq = 0;
-    let mut promised = 0;
-    let mut derived = Derived::new(conn, schema, tx, "");
+    let tables = Tables { conn, schema };
+    let mut replay = Replay::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let place = format!(
             "log, transaction {}, row {}",
             row.get::<_, i64>(0).unwrap_or(-1),
             row.get::<_, i64>(1).unwrap_or(-1)
         );
-        verified.log_rows += 1;
-        let Ok(row) = LogRow::read(row) else {
-            damage(&place, "the row can't be read".to_owned());
-            continue;
-        };
-        if !row.is_sound() {
-            damage(&place, "the row does not match its checksum".to_owned());
-        }
-        if row.kind == HEADER {
-            if seq != promised {
-                damage(&place, format!("transaction {tx} has {seq} changes and should have {promised}"));
-            }
-            if row.tx_id != tx.0 + 1 || row.seq != 0 {
-                damage(&place, format!("it follows transaction {tx}: the numbers have a gap"));
-            }
-            tx = TxId(row.tx_id);
-            (seq, promised) = (0, 0);
-            std::mem::replace(&mut derived, Derived::new(conn, schema, tx, &row.id)).end()?;
-            verified.transactions += 1;
-            if let Ok(Header { undoes, changes, .. }) = row.header() {
-                promised = changes;
-                derived.undo(&undoes)?;
-            }
-            continue;
-        }
-        seq += 1;
-        if row.tx_id != tx.0 || row.seq != seq {
-            damage(&place, "the row is out of order".to_owned());
-        }
-        match (entity_type_of(row.kind), row.record()) {
-            (Some(entity_type), Ok(record)) => {
-                derived.close(entity_type, &row.id)?;
-                if let Some(record) = &record {
-                    derived.open(row.seq, &row.id, record)?;
-                }
-            }
-            // A bad checksum is reported already; a good one over an unreadable body is a bug worth naming too.
-            (_, Err(error)) if row.is_sound() => damage(&place, error.to_string()),
-            (None, _) => damage(&place, format!("there is no kind {}", row.kind)),
-            (_, Err(_)) => {}
+        if let Some(derived) = replay.take(&place, log::read(row).ok(), damage)? {
+            tables.apply(&derived)?;
         }
     }
-    derived.end()?;
-    if seq != promised {
-        damage("log", format!("transaction {tx} has {seq} changes and should have {promised}"));
-    }
-    Ok(verified)
+    tables.apply(&replay.end(damage)?)?;
+    Ok(replay.verified)
 }
 
 fn compare(

@@ -62,7 +62,7 @@ impl Plan<'_> {
     }
 
     /// The change that gives an entry this status; none if it has it. Its author stays: the content is theirs.
-    fn with_status(&self, id: Id, status: Status) -> Result<Option<Change>, Error> {
+    pub(super) fn with_status(&self, id: Id, status: Status) -> Result<Option<Change>, Error> {
         let before = self.live(EntityType::Entry, id)?;
         let Record::Entry(current) = &before.record else {
             return Err(Error::damaged(format!("`{id}` is not an entry")));

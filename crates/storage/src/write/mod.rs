@@ -1,6 +1,7 @@
 //! What can be written, and the plan from a wish to the changes of one transaction. Plans are made inside the
 //! write transaction, against its reader, so what a plan saw still holds when it is committed.
 
+mod batch;
 mod collision;
 mod document;
 mod entry;
@@ -23,24 +24,32 @@ use crate::group::Answers;
 use crate::tree::Tree;
 use crate::{Error, KEY_KEPT, KEY_KEPT_TRANSACTIONS, KEYS_FORGOTTEN, Reach, Sources};
 
+pub use batch::{Batch, EntryDeletion, EntryUpdate};
 pub use document::{NewDocument, NewSection};
 pub use entry::{EntryPatch, Follows, NewEntry};
 pub use namespace::{NamespacePatch, NewNamespace};
 pub use scope::{NewScope, ScopePatch};
 pub use triple::{NewTriple, OnConflict};
-pub use undo::{UndoPlan, UndoTarget, UndoWish};
+pub use undo::{Author, UndoPlan, UndoTarget, UndoWish};
 
 /// One write, as a tool asks for it.
 pub enum Write {
     Store(NewEntry),
     /// Many at once, all or none.
     StoreAll(Vec<NewEntry>),
+    /// Of many kinds at once, all or none.
+    Batch(Box<Batch>),
     Update {
         id: Id,
         patch: EntryPatch,
         expected_version: Option<u32>,
     },
     Delete {
+        entity_type: EntityType,
+        id: Id,
+    },
+    /// Brings back what was deleted, as it was, and leaves alone what else its deletion took away.
+    Restore {
         entity_type: EntityType,
         id: Id,
     },
@@ -75,6 +84,8 @@ pub enum Write {
         ids: Vec<Id>,
     },
     Undo(UndoWish),
+    /// Hides all live entries that somebody has written.
+    Quarantine(Author),
 }
 
 pub struct Request {
@@ -303,8 +314,10 @@ impl Plan<'_> {
         match write {
             Write::Store(new) => self.store(std::slice::from_ref(new)),
             Write::StoreAll(new) => self.store(new),
+            Write::Batch(batch) => self.batch(batch),
             Write::Update { id, patch, expected_version } => self.update(*id, patch, *expected_version),
             Write::Delete { entity_type, id } => self.delete(*entity_type, *id),
+            Write::Restore { entity_type, id } => self.restore(*entity_type, *id),
             Write::Relate { triple, on_conflict } => self.relate(triple, *on_conflict),
             Write::Resolve { active, suppressed } => self.resolve(*active, suppressed),
             Write::CreateNamespace(new) => self.create_namespace(new),
@@ -316,6 +329,7 @@ impl Plan<'_> {
             Write::PutDocument(new) => self.put_document(new),
             Write::DeleteDocuments { ids } => self.delete_documents(ids),
             Write::Undo(wish) => self.undo(wish),
+            Write::Quarantine(author) => self.quarantine(author),
         }
     }
 
@@ -328,6 +342,24 @@ impl Plan<'_> {
 
     fn delete(&self, entity_type: EntityType, id: Id) -> Result<Draft, Error> {
         Ok(Draft { changes: vec![self.closed(entity_type, id)?], ..Draft::default() })
+    }
+
+    /// Only for what stands by itself: a document is nothing without its sections, and a scope nothing without its namespace.
+    fn restore(&self, entity_type: EntityType, id: Id) -> Result<Draft, Error> {
+        let stands_alone = matches!(entity_type, EntityType::Entry | EntityType::Triple);
+        let latest = if stands_alone { self.reader.latest(entity_type, id)? } else { None };
+        let in_reach = latest.filter(|latest| self.reach.sees(id, &latest.record));
+        let Some(latest) = in_reach else { return Err(Error::UnknownId { entity_type, id }) };
+        if self.reader.record(entity_type, id, self.head)?.is_some() {
+            return Err(Error::Invalid { what: format!("{entity_type} `{id}` is not deleted") });
+        }
+        if let Some(scope) = latest.record.scope() {
+            self.check_scope(scope)?;
+        }
+        let version = latest.record.version() + 1;
+        let after = Some(latest.record.again(version, self.now));
+        let changes = vec![Change { entity_type, id, before: None, after }];
+        Ok(Draft { changes, ..Draft::default() })
     }
 
     /// Deleting is the same for every type: a closing version, which an undo takes back.
@@ -365,15 +397,34 @@ pub(crate) fn preview_undo(
     let plan = Plan::new(reader, sources, head, now, request.principal)?;
     let draft = plan.undo(&request.wish)?;
     plan.reach.check(&draft.changes, reader, head)?;
-    Ok(Transaction {
+    Ok(planned("undo", head, now, request.principal, draft))
+}
+
+pub(crate) fn preview_quarantine(
+    reader: &dyn Reader,
+    sources: &Sources,
+    author: &Author,
+    principal: &Principal,
+) -> Result<Transaction, Error> {
+    let now = (sources.now)();
+    let head = reader.head()?;
+    let plan = Plan::new(reader, sources, head, now, principal)?;
+    let draft = plan.quarantine(author)?;
+    plan.reach.check(&draft.changes, reader, head)?;
+    Ok(planned("quarantine", head, now, principal, draft))
+}
+
+/// The transaction that a draft would become.
+fn planned(tool: &str, head: TxId, now: Timestamp, principal: &Principal, draft: Draft) -> Transaction {
+    Transaction {
         id: head.next(),
         at: now,
-        actor: request.principal.actor.clone(),
-        origin: request.principal.origin.clone(),
-        tool: "undo".to_owned(),
+        actor: principal.actor.clone(),
+        origin: principal.origin.clone(),
+        tool: tool.to_owned(),
         undoes: draft.undoes,
         undone_by: None,
         changes: draft.changes,
         left_out: 0,
-    })
+    }
 }

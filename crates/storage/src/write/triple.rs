@@ -81,7 +81,7 @@ impl Plan<'_> {
         Ok(Draft { changes, conflicts, conflict_count, existing, ..Draft::default() })
     }
 
-    fn triple(&self, new: &NewTriple) -> Triple {
+    pub(super) fn triple(&self, new: &NewTriple) -> Triple {
         Triple {
             scope: new.scope,
             subject: new.subject.clone(),

@@ -4,18 +4,39 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use kenning_model::{
-    Change, EntityType, Id, Principal, Record, ScopeId, ScopeName, Transaction, TxId, Version,
+    Change, EntityType, Id, Principal, Record, ScopeId, ScopeName, Status, Timestamp, Transaction, TxId,
+    Version,
 };
 
 use super::{Draft, Plan};
 use crate::Error;
-use crate::backend::{Touched, View};
+use crate::backend::{At, RecordKey, Stored, Touched, View};
+
+/// How many heads of transactions are read at a time.
+const HEADERS_READ: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub enum UndoTarget {
     Tx(TxId),
     /// The newest transactions of this origin (of anyone, with `any_actor`) that are neither an undo nor undone.
     Newest(u32),
+    /// Everything of somebody that is neither an undo nor undone.
+    By(Author),
+}
+
+/// Whose transactions are meant, and since when.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// The name in the log, or the origin, such as `key 3f9a0c41d2`. A name is what a client claims; an origin is the process
+    /// or the credential itself.
+    pub name: String,
+    pub since: Option<Timestamp>,
+}
+
+impl Author {
+    fn has_written(&self, tx: &Transaction) -> bool {
+        (tx.actor == self.name || tx.origin == self.name) && self.since.is_none_or(|since| tx.at >= since)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -42,9 +63,10 @@ enum Part {
 
 impl Plan<'_> {
     pub(super) fn undo(&self, wish: &UndoWish) -> Result<Draft, Error> {
-        let targets = match wish.target {
-            UndoTarget::Tx(tx) => vec![self.undoable(tx, wish)?],
-            UndoTarget::Newest(count) => self.newest(count, wish)?,
+        let targets = match &wish.target {
+            UndoTarget::Tx(tx) => vec![self.undoable(*tx, wish)?],
+            UndoTarget::Newest(count) => self.newest(*count, wish)?,
+            UndoTarget::By(author) => self.standing_of(author, wish)?,
         };
         let undoes: Vec<TxId> = targets.iter().map(|tx| tx.id).collect();
         // Newest first: the last one to touch an id has the state that the oldest of them found.
@@ -236,6 +258,74 @@ impl Plan<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// The transactions of an author that stand, newest first.
+    fn standing_of(&self, author: &Author, wish: &UndoWish) -> Result<Vec<Transaction>, Error> {
+        let mut found = Vec::new();
+        for id in self.transactions_of(author)?.into_iter().rev() {
+            let header = self.reader.transaction(id, self.head, View::HEADER)?;
+            if header.is_some_and(|header| header.undoes.is_empty() && header.undone_by.is_none()) {
+                found.push(self.undoable(id, wish)?);
+            }
+        }
+        if found.is_empty() {
+            let what = format!("nothing that `{}` has written since then is left to take back", author.name);
+            return Err(Error::Invalid { what });
+        }
+        Ok(found)
+    }
+
+    /// The numbers of an author's transactions, oldest first.
+    fn transactions_of(&self, author: &Author) -> Result<Vec<TxId>, Error> {
+        let mut found = Vec::new();
+        self.each_header(|tx| found.extend(author.has_written(&tx).then_some(tx.id)))?;
+        Ok(found)
+    }
+
+    fn each_header(&self, mut each: impl FnMut(Transaction)) -> Result<(), Error> {
+        let all: Vec<TxId> = (1..=self.head.0).map(TxId).collect();
+        for page in all.chunks(HEADERS_READ) {
+            let headers = self.reader.transactions(page, self.head, View::HEADER)?;
+            headers.into_iter().flatten().for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    /// Hides every live entry whose content an author has written, as it is now.
+    pub(super) fn quarantine(&self, author: &Author) -> Result<Draft, Error> {
+        let (mut written, mut undos) = (HashSet::new(), HashSet::new());
+        self.each_header(|tx| {
+            if author.has_written(&tx) {
+                written.insert(tx.id);
+            } else if !tx.undoes.is_empty() {
+                undos.insert(tx.id);
+            }
+        })?;
+        let mut changes = Vec::new();
+        for entry in self.reader.live(EntityType::Entry, self.head)? {
+            let is_by_author = written.contains(&entry.tx_id)
+                || undos.contains(&entry.tx_id) && self.is_brought_back(&entry, &written)?;
+            if is_by_author && self.reach.sees(entry.id, &entry.record) {
+                changes.extend(self.with_status(entry.id, Status::Suppressed)?);
+            }
+        }
+        if changes.is_empty() {
+            let what = format!("there is no live entry that `{}` has written since then", author.name);
+            return Err(Error::Invalid { what });
+        }
+        Ok(Draft { changes, ..Draft::default() })
+    }
+
+    /// Whether an entry says what one of these transactions wrote: an undo brings back what somebody else had written.
+    fn is_brought_back(&self, entry: &Stored, written: &HashSet<TxId>) -> Result<bool, Error> {
+        let touches = self.reader.touches(EntityType::Entry, entry.id, None)?;
+        let by_author = touches.into_iter().filter(|tx| written.contains(tx));
+        let key = |tx| RecordKey { entity_type: EntityType::Entry, id: entry.id, at: At::Live(tx) };
+        let versions = self.reader.records(&by_author.map(key).collect::<Vec<_>>())?;
+        let text =
+            |stored: &Stored| stored.record.as_entry().map(|it| (it.topic.clone(), it.content.clone()));
+        Ok(versions.iter().flatten().any(|version| text(version) == text(entry)))
     }
 
     /// An undo and what it takes back leave an id as they found it, so neither is in the way of undoing `oldest`,

@@ -41,6 +41,7 @@ fn a_flipped_bit_in_any_column_of_any_table_is_named() {
         "remembered",
         "scope",
         "section",
+        "tally",
         "touched",
         "triple",
         "undo",

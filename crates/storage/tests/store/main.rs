@@ -5,7 +5,11 @@
 
 #[cfg(unix)]
 mod attacks;
+#[cfg(unix)]
+mod copy;
 mod damage;
+mod database;
+mod database_failures;
 mod embedded;
 #[cfg(unix)]
 mod io_errors;

@@ -272,11 +272,22 @@ pub(super) struct Log<'a> {
     backend: &'a dyn Backend,
     head: u64,
     versions: HashMap<Id, (u32, Option<Version>)>,
+    /// Who writes.
+    pub(super) origin: &'static str,
 }
 
 impl Log<'_> {
     pub(super) fn new(backend: &dyn Backend) -> Log<'_> {
-        Log { backend, head: 0, versions: HashMap::new() }
+        Log { backend, head: 0, versions: HashMap::new(), origin: "here" }
+    }
+
+    /// Somebody else has written the next transaction.
+    pub(super) fn skip(&mut self) {
+        self.head += 1;
+    }
+
+    pub(super) fn is_live(&self, number: u64) -> bool {
+        self.versions.get(&id(number)).is_some_and(|(_, live)| live.is_some())
     }
 
     /// What each id becomes.
@@ -294,7 +305,7 @@ impl Log<'_> {
             let entity_type = entity_type.expect("what is deleted was there");
             changes.push(Change { entity_type, id: id(*number), before, after });
         }
-        let tx = transaction(self.head, changes);
+        let tx = Transaction { origin: self.origin.to_owned(), ..transaction(self.head, changes) };
         commit(self.backend, std::slice::from_ref(&tx));
         tx
     }

@@ -1,0 +1,175 @@
+//! Which database, which store in it, and how the connection is protected: `postgres://…?sslmode=…&kenning_store=…`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::Error;
+
+/// The store that is meant by an address which names none.
+pub const DEFAULT_STORE: &str = "default";
+
+const STORE_NAME_MAX: usize = 63;
+/// How long a server may take to answer a connection at all.
+const CONNECT_MAX: Duration = Duration::from_secs(4);
+
+/// Where a store is on a PostgreSQL server. Neither its `Debug` nor its `Display` shows the password.
+#[derive(Clone)]
+pub struct DatabaseUrl {
+    pub(super) config: Box<tokio_postgres::Config>,
+    pub(super) store: String,
+    pub(super) tls: Protection,
+}
+
+/// What `sslmode` asks for, with the meaning that PostgreSQL's own client gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Protection {
+    /// `disable`, `prefer` and `require`: encrypted or not, the server is not asked who it is.
+    Unverified,
+    /// `verify-ca` and `verify-full`: the certificate must be for the host, and from an authority in this file or of the system.
+    Verified { authorities: Option<PathBuf> },
+}
+
+impl DatabaseUrl {
+    /// Reads `postgres://user:password@host:port/database?kenning_store=NAME`, or what else libpq takes there.
+    pub fn parse(text: &str) -> Result<DatabaseUrl, Error> {
+        let text = text.trim();
+        if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(invalid("a database is named by a URL such as postgres://user@host/database"));
+        }
+        let (address, query) = text.split_once('?').unwrap_or((text, ""));
+        let (mut store, mut mode, mut authorities) = (DEFAULT_STORE.to_owned(), None, None);
+        let mut others: Vec<&str> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decode_str(value)
+                .decode_utf8()
+                .map_err(|_| invalid(&format!("`{key}` of the database URL is not UTF-8")))?;
+            match key {
+                "kenning_store" => store = value.into_owned(),
+                "sslmode" => mode = Some(value.into_owned()),
+                "sslrootcert" => authorities = Some(PathBuf::from(value.into_owned())),
+                _ => others.push(pair),
+            }
+        }
+        let url =
+            if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+        // The parser's own words may repeat a part of the URL, and so of the password.
+        let mut config: tokio_postgres::Config = url
+            .parse()
+            .map_err(|_| invalid("the database URL can't be read; it is postgres://user@host/database"))?;
+        let (mode, tls) = match mode.as_deref() {
+            Some("disable") => (SslMode::Disable, Protection::Unverified),
+            None | Some("prefer" | "allow") => (SslMode::Prefer, Protection::Unverified),
+            // As with libpq, a file of authorities makes `require` look at the certificate.
+            Some("require") if authorities.is_none() => (SslMode::Require, Protection::Unverified),
+            Some("require" | "verify-ca" | "verify-full") => {
+                (SslMode::Require, Protection::Verified { authorities })
+            }
+            Some(other) => {
+                return Err(invalid(&format!(
+                    "there is no sslmode `{other}`; there are disable, prefer, require, verify-ca and verify-full"
+                )));
+            }
+        };
+        config.ssl_mode(mode);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_MAX);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("kenning");
+        }
+        // A server that is gone without a word is found out after some seconds, not after hours.
+        config.keepalives_idle(Duration::from_secs(10));
+        DatabaseUrl { config: Box::new(config), store: String::new(), tls }.with_store(&store)
+    }
+
+    /// The same database with another store.
+    pub fn with_store(self, name: &str) -> Result<DatabaseUrl, Error> {
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > STORE_NAME_MAX || !name.chars().all(is_name) {
+            return Err(invalid(&format!(
+                "`{name}` is no name of a store: use 1 to {STORE_NAME_MAX} of a-z, 0-9, `-`, `_` and `.`"
+            )));
+        }
+        Ok(DatabaseUrl { store: name.to_owned(), ..self })
+    }
+
+    /// A name for what this machine keeps of the store: server, database and store in signs that every file system takes.
+    pub fn file_name(&self) -> String {
+        let ports = self.config.get_ports().iter().map(|port| format!("-{port}")).collect::<String>();
+        let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        format!("{}{ports}-{}-{}", self.hosts(), self.database(), self.store).chars().map(keep).collect()
+    }
+
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+}
+
+impl DatabaseUrl {
+    fn hosts(&self) -> String {
+        let hosts = self.config.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            #[cfg(unix)]
+            Host::Unix(dir) => dir.display().to_string(),
+        });
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    fn database(&self) -> &str {
+        self.config.get_dbname().or(self.config.get_user()).unwrap_or_default()
+    }
+}
+
+fn invalid(what: &str) -> Error {
+    Error::Invalid { what: what.to_owned() }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "store `{}` of database `{}` at {}", self.store, self.database(), self.hosts())
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_and_the_protection_are_taken_from_the_url() {
+        let url = DatabaseUrl::parse(
+            "postgres://me:s3cret@db.example:6000/team?kenning_store=web&sslmode=verify-full",
+        )
+        .expect("a good URL");
+        assert_eq!(url.store(), "web");
+        assert_eq!(url.tls, Protection::Verified { authorities: None });
+        assert_eq!(url.config.get_ssl_mode(), SslMode::Require);
+        let plain = DatabaseUrl::parse("postgresql://me@localhost/team").expect("a good URL");
+        assert_eq!((plain.store(), plain.tls.clone()), (DEFAULT_STORE, Protection::Unverified));
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let url = DatabaseUrl::parse("postgres://me:s3cret@db.example/team").expect("a good URL");
+        assert_eq!(url.to_string(), "store `default` of database `team` at db.example");
+        assert!(!format!("{url:?}").contains("s3cret"));
+        for bad in [
+            "postgres://me:s3cret@db.example:port/x",
+            "mysql://me:s3cret@x/y",
+            "postgres://me:s3cret@h/d?kenning_store=A",
+        ] {
+            let error = DatabaseUrl::parse(bad).expect_err(bad).to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}

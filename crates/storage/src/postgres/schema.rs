@@ -1,0 +1,74 @@
+//! The schema `kenning` of a database, and how an older one becomes a newer one while servers of the older program go on.
+
+use tokio_postgres::Client;
+
+use super::connection::failed;
+use crate::Error;
+
+/// A step, and the oldest program that may use the schema after it. Steps are never edited once released; they add, and what
+/// they make unnecessary is removed by a later one, when no program that uses it is run any more.
+struct Step {
+    sql: &'static str,
+    oldest_program: i32,
+}
+
+const STEPS: &[Step] = &[
+    Step { sql: include_str!("schema/1.sql"), oldest_program: 1 },
+    Step { sql: include_str!("schema/2.sql"), oldest_program: 1 },
+];
+
+/// The schema that this program makes, and by which schemas tell how old it is.
+pub(super) const KNOWN: i32 = STEPS.len() as i32;
+
+/// Any number that nobody else locks: "Kenn".
+const MIGRATION_LOCK: i64 = 0x4b65_6e6e;
+
+/// Whether the schema is one that this program can use; false if it has to be made or brought up to date first.
+pub(super) async fn is_usable(client: &Client) -> Result<bool, Error> {
+    Ok(match found(client).await? {
+        Some((version, oldest)) if version >= KNOWN => {
+            if oldest > KNOWN {
+                return Err(Error::NewerSchema { found: i64::from(version), known: i64::from(KNOWN) });
+            }
+            true
+        }
+        _ => false,
+    })
+}
+
+async fn found(client: &Client) -> Result<Option<(i32, i32)>, Error> {
+    // Asked as a question about rows: a look-up by name may still remember that the schema was not there before the lock.
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+               WHERE n.nspname = 'kenning' AND c.relname = 'schema_version')";
+    let there = client.query_one(sql, &[]).await.map_err(failed)?;
+    if !there.try_get::<_, bool>(0).map_err(failed)? {
+        return Ok(None);
+    }
+    let row = client
+        .query_opt("SELECT version, oldest_program FROM kenning.schema_version", &[])
+        .await
+        .map_err(failed)?;
+    row.map(|row| Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))).transpose()
+}
+
+/// Takes the missing steps. Several programs may start at once; whoever comes second finds it done.
+pub(super) async fn migrate(client: &mut Client) -> Result<(), Error> {
+    let encoding = client.query_one("SHOW server_encoding", &[]).await.map_err(failed)?;
+    if encoding.try_get::<_, &str>(0).map_err(failed)? != "UTF8" {
+        return Err(Error::Forbidden { what: "the database must have the encoding UTF8".to_owned() });
+    }
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await.map_err(failed)?;
+    let version = found(transaction.client()).await?.map_or(0, |(version, _)| version);
+    for (number, step) in (1..).zip(STEPS).skip(version.max(0) as usize) {
+        transaction.batch_execute(step.sql).await.map_err(failed)?;
+        transaction
+            .execute(
+                "UPDATE kenning.schema_version SET version = $1, oldest_program = $2",
+                &[&number, &step.oldest_program],
+            )
+            .await
+            .map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}

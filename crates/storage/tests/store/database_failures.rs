@@ -1,0 +1,344 @@
+//! What a caller is told while the database is away, and what is in the store afterwards. A proxy between the two cuts the connection
+//! before or after a COMMIT, or lets no byte through; the server itself is killed and started again.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kenning_model::{EntityType, Record, ScopeId, TxId};
+use kenning_storage::{Applied, DatabaseUrl, EntryFilter, Error, Postgres, Storage};
+
+use crate::database::{database, new_store, random_sources, request};
+
+/// A caller learns within this time that the database is away.
+const TOLD_WITHIN: Duration = Duration::from_secs(6);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Fault {
+    None,
+    /// The COMMIT does not reach the server.
+    BeforeCommit,
+    /// The COMMIT reaches the server, and its answer does not come back.
+    AfterCommit,
+    /// Bytes stay where they are.
+    Silence,
+    /// New connections are refused, and the old ones end.
+    Gone,
+}
+
+struct Proxy {
+    port: u16,
+    fault: Arc<AtomicU8>,
+}
+
+impl Proxy {
+    fn before(url: &DatabaseUrl) -> (Proxy, DatabaseUrl) {
+        let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+        let (head, rest) = text.split_once('@').expect("user@host");
+        let (address, path) = rest.split_once('/').expect("host/database");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let fault = Arc::new(AtomicU8::new(Fault::None as u8));
+        let through = DatabaseUrl::parse(&format!("{head}@127.0.0.1:{port}/{path}"))
+            .and_then(|through| through.with_store(url.store()))
+            .expect("a good URL");
+        let (address, faults) = (address.to_owned(), fault.clone());
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if faults.load(Ordering::SeqCst) == Fault::Gone as u8 {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(&address) else { continue };
+                pass_on(client, server, &faults);
+            }
+        });
+        (Proxy { port, fault }, through)
+    }
+
+    fn set(&self, fault: Fault) {
+        self.fault.store(fault as u8, Ordering::SeqCst);
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault.load(Ordering::SeqCst) == fault as u8
+    }
+}
+
+/// Passes bytes on in both directions, as far as the fault lets them. A cut happens once.
+fn pass_on(client: TcpStream, server: TcpStream, fault: &Arc<AtomicU8>) {
+    for is_question in [true, false] {
+        let (from, to) = if is_question { (&client, &server) } else { (&server, &client) };
+        let (mut from, mut to) = (from.try_clone().expect("a stream"), to.try_clone().expect("a stream"));
+        let fault = fault.clone();
+        std::thread::spawn(move || {
+            let is = |wanted: Fault| fault.load(Ordering::SeqCst) == wanted as u8;
+            let mut buffer = [0; 64 << 10];
+            let waited = from.set_read_timeout(Some(Duration::from_millis(20)));
+            waited.expect("a time-out can be set");
+            loop {
+                let read = match from.read(&mut buffer) {
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                        ) =>
+                    {
+                        if is(Fault::Gone) {
+                            break;
+                        }
+                        continue;
+                    }
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => read,
+                };
+                while is(Fault::Silence) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                if is(Fault::Gone) {
+                    break;
+                }
+                let has_commit = buffer[..read].windows(7).any(|bytes| bytes == b"COMMIT\0");
+                let cut = if is_question { Fault::BeforeCommit } else { Fault::AfterCommit };
+                if has_commit && is(cut) {
+                    fault.store(Fault::None as u8, Ordering::SeqCst);
+                    break;
+                }
+                if to.write_all(&buffer[..read]).is_err() {
+                    break;
+                }
+            }
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+}
+
+fn opened(url: &DatabaseUrl) -> Storage {
+    Storage::on(Box::new(Postgres::open(url).expect("the store opens")), random_sources())
+}
+
+/// How many live entries have this topic.
+fn many(storage: &Storage, topic: &str) -> usize {
+    let reader = storage.reader().expect("a reader");
+    let at = reader.head().expect("a head");
+    let filter = EntryFilter { scopes: &[ScopeId(1)], at, visible_at: None };
+    let entries = reader.entries(&filter, 0..100_000).expect("entries");
+    entries
+        .iter()
+        .filter(|entry| matches!(&entry.record, Record::Entry(entry) if entry.topic == topic))
+        .count()
+}
+
+#[test]
+fn a_commit_on_a_database_that_went_away_is_looked_up() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let (proxy, through) = Proxy::before(&url);
+    let storage = opened(&through);
+    storage.commit(request("first")).expect("a write");
+    for round in 0..5 {
+        let topic = format!("cut before {round}");
+        proxy.set(Fault::BeforeCommit);
+        let refused = storage.commit(request(&topic)).expect_err("the COMMIT has not reached the server");
+        assert!(matches!(refused, Error::Unavailable { applied: Applied::No, .. }), "{refused}");
+        assert!(proxy.is(Fault::None), "the connection was cut");
+        assert_eq!(many(&storage, &topic), 0);
+        storage.commit(request(&topic)).expect("it can be written again");
+        assert_eq!(many(&storage, &topic), 1);
+
+        let topic = format!("cut after {round}");
+        proxy.set(Fault::AfterCommit);
+        storage.commit(request(&topic)).expect("the transaction is found in the log");
+        assert!(proxy.is(Fault::None), "the connection was cut");
+        assert_eq!(many(&storage, &topic), 1);
+    }
+    let head = storage.reader().and_then(|reader| reader.head()).expect("a head");
+    assert_eq!(head, TxId(11), "numbers stay dense");
+    let mut damages = Vec::new();
+    storage.backend().verify(&mut |damage| damages.push(damage)).expect("it is verified");
+    assert_eq!(damages, []);
+}
+
+#[test]
+fn a_database_that_is_silent_or_gone_is_told_of_in_time_and_taken_back() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let (proxy, through) = Proxy::before(&url);
+    assert_ne!(proxy.port, 0);
+    let storage = opened(&through);
+    storage.commit(request("before")).expect("a write");
+    for fault in [Fault::Silence, Fault::Gone] {
+        proxy.set(fault);
+        let since = Instant::now();
+        let read = storage.reader().and_then(|reader| reader.head());
+        assert!(matches!(read, Err(Error::Unavailable { applied: Applied::No, .. })), "{read:?}");
+        assert!(since.elapsed() < TOLD_WITHIN, "a reader was told after {:?}", since.elapsed());
+        let since = Instant::now();
+        let written = storage.commit(request("during")).err();
+        assert!(matches!(written, Some(Error::Unavailable { applied: Applied::No, .. })), "{written:?}");
+        assert!(since.elapsed() < TOLD_WITHIN, "a writer was told after {:?}", since.elapsed());
+        proxy.set(Fault::None);
+        let since = Instant::now();
+        while storage.commit(request("after")).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(5), "it is taken back in time");
+        }
+    }
+    assert_eq!(many(&storage, "during"), 0);
+    assert_eq!(many(&storage, "after"), 2);
+}
+
+/// Writers go on while the server is killed and started: what was acknowledged is there once, and nothing is there twice.
+#[test]
+fn a_database_that_is_killed_loses_nothing_and_doubles_nothing() {
+    let Some(url) = database() else { return };
+    let control =
+        std::env::var("POSTGRES_CONTROL").expect("scripts/with-postgres says how to restart the server");
+    let url = new_store(&url);
+    let storage = Arc::new(opened(&url));
+    let (is_over, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (storage, is_over, acknowledged) = (storage.clone(), is_over.clone(), acknowledged.clone());
+            std::thread::spawn(move || {
+                let (mut known, mut unknown) = (Vec::new(), Vec::new());
+                for number in 0.. {
+                    if is_over.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let topic = format!("{writer}-{number}");
+                    match storage.commit(request(&topic)) {
+                        Ok(_) => {
+                            acknowledged.fetch_add(1, Ordering::SeqCst);
+                            known.push(topic);
+                        }
+                        Err(Error::Unavailable { applied: Applied::Unknown, .. }) => unknown.push(topic),
+                        Err(Error::Unavailable { applied: Applied::No, .. }) => {
+                            std::thread::sleep(Duration::from_millis(20));
+                        }
+                        Err(other) => panic!("another error: {other}"),
+                    }
+                }
+                (known, unknown)
+            })
+        })
+        .collect();
+    let wait_for = |many: u64| {
+        let since = Instant::now();
+        let target = acknowledged.load(Ordering::SeqCst) + many;
+        while acknowledged.load(Ordering::SeqCst) < target {
+            assert!(since.elapsed() < Duration::from_secs(20), "writes go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        since.elapsed()
+    };
+    wait_for(20);
+    for _ in 0..2 {
+        let restarted =
+            std::process::Command::new(&control).arg("restart").status().expect("it is restarted");
+        assert!(restarted.success());
+        let back = wait_for(1);
+        assert!(back < Duration::from_secs(5), "the first write came {back:?} after the server was back");
+        wait_for(20);
+    }
+    is_over.store(true, Ordering::SeqCst);
+    let ended: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("a writer ends")).collect();
+    let reader = storage.reader().expect("a reader");
+    let at = reader.head().expect("a head");
+    let stored = reader.live(EntityType::Entry, at).expect("all entries");
+    let mut topics: Vec<String> = stored
+        .into_iter()
+        .filter_map(|stored| match stored.record {
+            Record::Entry(entry) => Some(entry.topic),
+            _ => None,
+        })
+        .collect();
+    topics.sort_unstable();
+    let all = topics.len();
+    topics.dedup();
+    assert_eq!(topics.len(), all, "nothing is there twice");
+    let (mut known, mut unknown) = (0, 0);
+    for (acknowledged, of_unknown_outcome) in &ended {
+        known += acknowledged.len();
+        unknown += of_unknown_outcome.len();
+        for topic in acknowledged {
+            assert!(topics.binary_search(topic).is_ok(), "`{topic}` was acknowledged and is there");
+        }
+    }
+    println!("{known} writes acknowledged, {unknown} of unknown outcome, {all} there");
+    assert!(all <= known + unknown, "what was refused is not there");
+    assert_eq!(at.0 as usize, all, "numbers stay dense");
+}
+
+#[test]
+fn a_database_without_connections_or_rights_says_so_and_is_taken_back() {
+    let Some(url) = database() else { return };
+    let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+    let superuser = std::env::var("POSTGRES_URL").expect("scripts/with-postgres names the server");
+    // A database of its own, whose settings are changed.
+    let run = |sql: &str| {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&superuser, tokio_postgres::NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.expect("the setting is made");
+        });
+    };
+    run("CREATE DATABASE failures OWNER kenning_app");
+    let (server, _) = text.rsplit_once('/').expect("host/database");
+    let failures = format!("{server}/failures");
+    let other =
+        DatabaseUrl::parse(&failures).and_then(|other| other.with_store(url.store())).expect("a good URL");
+    let open = || Postgres::open(&other).map(|backend| Storage::on(Box::new(backend), random_sources()));
+    open().and_then(|storage| storage.commit(request("one"))).map(drop).expect("a write");
+    let refused = |what: &str| {
+        let since = Instant::now();
+        let error =
+            open().and_then(|storage| storage.commit(request("two"))).map(drop).expect_err(what).to_string();
+        assert!(error.contains(what), "{error}");
+        assert!(since.elapsed() < TOLD_WITHIN);
+    };
+    run("ALTER DATABASE failures SET default_transaction_read_only = on");
+    refused("read-only");
+    run("ALTER DATABASE failures RESET default_transaction_read_only");
+    run("ALTER DATABASE failures CONNECTION LIMIT 0");
+    refused("no connection left");
+    run("ALTER DATABASE failures CONNECTION LIMIT -1");
+    let versions = |version: i32, oldest: i32| {
+        let sql = format!("UPDATE kenning.schema_version SET version = {version}, oldest_program = {oldest}");
+        tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&failures, tokio_postgres::NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            client.batch_execute(&sql).await.expect("the version is set");
+        });
+    };
+    versions(9, 1);
+    open()
+        .and_then(|storage| storage.commit(request("two")))
+        .map(drop)
+        .expect("a newer schema that this program may use");
+    versions(9, 9);
+    refused("the store has schema 9");
+    versions(2, 1);
+    let storage = open().expect("the store opens");
+    assert_eq!((many(&storage, "one"), many(&storage, "two")), (1, 1));
+}
+
+#[test]
+fn a_database_is_left_no_connections_by_what_failed() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let (proxy, through) = Proxy::before(&url);
+    let backend = Postgres::open(&through).expect("the store opens");
+    for round in 0..20 {
+        proxy.set(if round % 2 == 0 { Fault::Gone } else { Fault::None });
+        std::thread::sleep(Duration::from_millis(30));
+        let _told = kenning_storage::Backend::begin(&backend).map(drop);
+    }
+    proxy.set(Fault::None);
+    drop(kenning_storage::Backend::begin(&backend).expect("it is taken back"));
+    assert!(backend.connections() <= 2, "{} connections are open", backend.connections());
+}
