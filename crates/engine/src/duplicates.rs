@@ -3,9 +3,12 @@
 //! their first words in another.
 
 use std::cell::LazyCell;
+use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
-use kenning_model::{EntityType, Entry, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean};
+use kenning_model::{
+    self as model, EntityType, Id, Record, ScopeId, Status, Timestamp, Transaction, TxId, clean,
+};
 use kenning_retrieval::lex;
 use kenning_storage::{Error, StoreId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -52,9 +55,16 @@ pub(crate) struct Duplicates {
     since: TxId,
     at: TxId,
     buckets: FxHashMap<u64, Vec<Id>>,
-    live: FxHashMap<Id, (ScopeId, Sketch)>,
+    live: FxHashMap<Id, LiveEntry>,
     /// Sketches of what was asked for and will most likely be written next, so that the writer need not make them.
     asked: FxHashMap<u64, Sketch>,
+}
+
+struct LiveEntry {
+    scope: ScopeId,
+    /// The transaction that wrote it.
+    from: TxId,
+    sketch: Sketch,
 }
 
 /// By what a text is found.
@@ -76,13 +86,13 @@ impl Duplicates {
         }
         if self.at < segments_end.min(head) {
             self.at = segments_end.min(head);
-            self.since = self.at;
         }
+        self.forget(segments_end.min(self.at));
         if self.at < head {
             let (store, after) = (self.store, self.at);
             follow(snapshot.reader(), store, &[EntityType::Entry], after, head, |changes| {
                 for change in &changes {
-                    self.apply(change.id, change.after.as_ref().and_then(Record::as_entry));
+                    self.apply(change.tx, change.id, change.after.as_ref().and_then(Record::as_entry));
                 }
                 Ok::<(), Error>(())
             })?;
@@ -97,18 +107,37 @@ impl Duplicates {
             return;
         }
         for change in tx.changes.iter().filter(|change| change.entity_type == EntityType::Entry) {
-            self.apply(change.id, change.after.as_ref().and_then(Record::as_entry));
+            self.apply(tx.id, change.id, change.after.as_ref().and_then(Record::as_entry));
         }
         self.at = tx.id;
     }
 
-    /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
-    fn apply(&mut self, id: Id, entry: Option<&Entry>) {
-        for bucket in self.live.remove(&id).iter().flat_map(|(_, sketch)| sketch.buckets()) {
-            if let Some(ids) = self.buckets.get_mut(&bucket) {
-                ids.retain(|other| *other != id);
+    /// Leaves to the segments of the index what they have taken over: they find it by its marks. So what is here is no
+    /// more than the index has in memory.
+    fn forget(&mut self, until: TxId) {
+        if until <= self.since {
+            return;
+        }
+        let gone = self.live.iter().filter(|(_, entry)| entry.from <= until).map(|(id, _)| *id);
+        gone.collect::<Vec<_>>().into_iter().for_each(|id| self.remove(id));
+        self.since = until;
+    }
+
+    fn remove(&mut self, id: Id) {
+        let Some(entry) = self.live.remove(&id) else { return };
+        for bucket in entry.sketch.buckets() {
+            if let Entry::Occupied(mut ids) = self.buckets.entry(bucket) {
+                ids.get_mut().retain(|other| *other != id);
+                if ids.get().is_empty() {
+                    ids.remove();
+                }
             }
         }
+    }
+
+    /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
+    fn apply(&mut self, from: TxId, id: Id, entry: Option<&model::Entry>) {
+        self.remove(id);
         let Some(entry) = entry.filter(|entry| entry.status == Status::Active) else { return };
         let asked = self.asked.remove(&text_key(&entry.topic, &entry.content));
         let sketch = asked.unwrap_or_else(|| Sketch::of(&entry.topic, &entry.content));
@@ -118,7 +147,7 @@ impl Duplicates {
                 ids.push(id);
             }
         }
-        self.live.insert(id, (entry.scope, sketch));
+        self.live.insert(id, LiveEntry { scope: entry.scope, from, sketch });
     }
 
     /// The entries in sight that may share most of their words with the question, likeliest first. Others are not counted,
@@ -132,9 +161,9 @@ impl Duplicates {
             .filter_map(|bucket| self.buckets.get(&bucket))
             .flat_map(|ids| {
                 let known = ids.iter().rev().filter_map(|id| Some((*id, self.live.get(id)?)));
-                known.filter(|(_, (scope, _))| asked.question.sight.sees(*scope)).take(LOOKED_AT_MAX)
+                known.filter(|(_, entry)| asked.question.sight.sees(entry.scope)).take(LOOKED_AT_MAX)
             })
-            .map(|(id, (_, sketch))| (asked.sketch.promise(sketch), id))
+            .map(|(id, entry)| (asked.sketch.promise(&entry.sketch), id))
             .filter(|(promise, _)| *promise > 0)
             .collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
@@ -324,4 +353,60 @@ fn word_hashes(text: &str, hashes: &mut Vec<u64>) {
         lower.for_each(|c| each(c.is_alphanumeric().then_some(u64::from(c))));
     }
     each(None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(content: &str) -> model::Entry {
+        model::Entry {
+            scope: ScopeId(1),
+            topic: "status".to_owned(),
+            content: content.to_owned(),
+            context: None,
+            tags: Vec::new(),
+            task_sizes: Vec::new(),
+            source: None,
+            actor: "test".to_owned(),
+            confidence: None,
+            valid_from: None,
+            valid_to: None,
+            status: Status::Active,
+            pinned: false,
+            follows: None,
+            version: 1,
+            recorded_at: Timestamp::UNIX_EPOCH,
+            updated_at: None,
+        }
+    }
+
+    #[test]
+    fn versions_of_one_entry_leave_nothing_behind() {
+        let mut duplicates = Duplicates::default();
+        let id = Id::from_bits(1);
+        for version in 1..=200u64 {
+            let entry =
+                entry(&format!("Step alpha{version} of plan beta{version} by gamma{version} is done."));
+            duplicates.apply(TxId(version), id, Some(&entry));
+        }
+        let of_one = duplicates.live[&id].sketch.buckets().count();
+        assert!(duplicates.buckets.len() <= of_one, "{} buckets for one entry", duplicates.buckets.len());
+        duplicates.apply(TxId(201), id, None);
+        assert_eq!((duplicates.buckets.len(), duplicates.live.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_the_segments_know_is_forgotten_here() {
+        let mut duplicates = Duplicates::default();
+        for number in 1..=10 {
+            let entry = entry(&format!("Step alpha{number} of plan beta{number} is done."));
+            duplicates.apply(TxId(number), Id::from_bits(number), Some(&entry));
+        }
+        duplicates.forget(TxId(7));
+        let mut left: Vec<TxId> = duplicates.live.values().map(|entry| entry.from).collect();
+        left.sort_unstable();
+        assert_eq!(left, [TxId(8), TxId(9), TxId(10)]);
+        assert!(duplicates.buckets.values().all(|ids| ids.iter().all(|id| duplicates.live.contains_key(id))));
+    }
 }

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use kenning_model::{EntityType, Id, Record, Status, Timestamp, Transaction, TxId};
 use kenning_retrieval::Error::Damaged;
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{Directory, Document, Embedder, Hit, Index, Known, Limits, Reached, Version, Writer};
+use kenning_retrieval::{
+    By, Directory, Document, Embedder, Hit, Index, Known, Limits, Reached, Version, Writer,
+};
 use kenning_storage::{Applied, At, Error, LogChange, Reader, RecordKey, Storage, StoreId, Stored};
 
 use crate::duplicates;
@@ -65,6 +67,8 @@ pub(crate) struct Indexed {
     of: EntityType,
     storage: Arc<Storage>,
     embedder: Arc<Embedder>,
+    /// Whether segments are written and threads started; a process that ends after one answer has no time for either.
+    is_kept: bool,
     directory: Directory,
     state: RwLock<Option<State>>,
     worker: Mutex<Worker>,
@@ -156,10 +160,12 @@ impl Indexed {
         storage: Arc<Storage>,
         dir: PathBuf,
         embedder: Arc<Embedder>,
+        is_kept: bool,
     ) -> Indexed {
         Indexed {
             of,
             storage,
+            is_kept,
             directory: Directory::new(dir, embedder.clone()),
             embedder,
             state: RwLock::default(),
@@ -180,12 +186,46 @@ impl Indexed {
         question: &Asked<'_>,
         page: Range<u64>,
     ) -> Result<Matches, Error> {
-        let found =
-            self.until_read(|| unless_busy(self.try_search(reader, deadline, question, page.clone())))?;
+        let search = |index: &Index| matches(index, deadline, question, page.clone());
+        let is_degraded = |found: &Matches| found.is_degraded;
+        let at = question.sight.at;
+        let found = self.until_read(|| unless_busy(self.ask_index(reader, at, search, is_degraded)))?;
         match found {
             Some(found) => Ok(found),
             None => Ok(self.search_log(reader, deadline, question, page)?),
         }
+    }
+
+    /// As `search`, for several texts at once: for each, the best by words and meaning and the best by meaning alone. The text of
+    /// the question, and what it is judged by, do not count.
+    pub(crate) fn search_texts(
+        self: &Arc<Self>,
+        reader: &dyn Reader,
+        deadline: Option<Instant>,
+        question: &Asked<'_>,
+        texts: &[&str],
+        most: u64,
+    ) -> Result<Vec<[Matches; 2]>, Error> {
+        let search = |index: &Index| {
+            let groups = question.sight.groups();
+            let asked = question.of_index(&groups);
+            let results = index.search_texts_until(texts, &asked, most, deadline)?;
+            Ok(results.into_iter().map(|it| [it.by_both, it.by_meaning].map(Matches::from)).collect())
+        };
+        let is_degraded = |found: &Vec<[Matches; 2]>| found.iter().any(|[by_both, _]| by_both.is_degraded);
+        let at = question.sight.at;
+        let found = self.until_read(|| unless_busy(self.ask_index(reader, at, search, is_degraded)))?;
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let mut found = Vec::with_capacity(texts.len());
+        for text in texts {
+            let by_both = Asked { text: Some(text), by: By::WordsAndMeaning, ..question.clone() };
+            let by_meaning = Asked { by: By::Meaning, known_words_only: false, ..by_both.clone() };
+            let ask = |asked: &Asked<'_>| self.search_log(reader, deadline, asked, 0..most);
+            found.push([ask(&by_both)?, ask(&by_meaning)?]);
+        }
+        Ok(found)
     }
 
     /// Answers from the newest records, as many as can be looked through in a moment.
@@ -198,14 +238,18 @@ impl Indexed {
     ) -> Result<Matches, Failed> {
         {
             let mut worker = locked(&self.worker);
-            if worker.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            if self.is_kept && worker.thread.as_ref().is_none_or(JoinHandle::is_finished) {
                 self.start(&mut worker, Indexed::read_all);
             }
         }
-        let since = Instant::now();
+        // Half of what is left, so that the question can be put to what was read.
+        let now = Instant::now();
+        let left =
+            deadline.map_or(LOOKED_THROUGH_FOR, |deadline| deadline.saturating_duration_since(now) / 2);
+        let until = now + LOOKED_THROUGH_FOR.min(left);
         let Sight { at, scopes } = question.sight;
         let (mut read, mut newest) = (0, Vec::new());
-        while since.elapsed() < LOOKED_THROUGH_FOR {
+        while Instant::now() < until {
             let records = reader.page_in(self.of, scopes, *at, read..read + LOOKED_THROUGH)?;
             read += records.len() as u64;
             let mut batch = Vec::with_capacity(records.len());
@@ -253,7 +297,7 @@ impl Indexed {
     fn until_read<T>(&self, read: impl Fn() -> Result<T, Failed>) -> Result<T, Error> {
         let before = self.thrown_away.load(Ordering::Acquire);
         match read() {
-            Err(Failed::Index(error)) if error.is_about_files() => {
+            Err(Failed::Index(error)) if error.is_about_files() && self.is_kept => {
                 // Another question may have met the same damage, and what is there now is made again already.
                 if self.thrown_away.load(Ordering::Acquire) == before {
                     self.throw_away(&error);
@@ -288,24 +332,25 @@ impl Indexed {
         Ok(rarities?.unwrap_or_default())
     }
 
-    fn try_search(
+    /// Asks the index as of a transaction. Has it worked on when what was found shows that it is wanting.
+    fn ask_index<T>(
         self: &Arc<Self>,
         reader: &dyn Reader,
-        deadline: Option<Instant>,
-        question: &Asked<'_>,
-        page: Range<u64>,
-    ) -> Result<Matches, Failed> {
-        let state = self.level(reader, question.sight.at)?;
+        at: TxId,
+        search: impl Fn(&Index) -> Result<T, Failed>,
+        is_degraded: impl Fn(&T) -> bool,
+    ) -> Result<T, Failed> {
+        let state = self.level(reader, at)?;
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
-        let matches = matches(index, deadline, question, page)?;
-        let is_wanting = index.tail().changes() >= TAIL_MAX || matches.is_degraded;
+        let found = search(index)?;
+        let is_wanting = index.tail().changes() >= TAIL_MAX || is_degraded(&found);
         drop(state);
         if is_wanting {
             self.work();
         }
-        Ok(matches)
+        Ok(found)
     }
 
     /// The index, level with the log up to `at` at least.
@@ -338,10 +383,13 @@ impl Indexed {
         if !is_first && is_behind(&state) {
             state = self.open(reader, Some(&state.index.known()))?;
         }
+        if is_behind(&state) && !self.is_kept {
+            return Err(Failed::Busy);
+        }
         if is_behind(&state) && self.build(reader, at, PATIENCE_TO_ASK)? {
             state = self.open(reader, Some(&state.index.known()))?;
         }
-        if is_first && !self.embedder.is_slow() {
+        if is_first && self.is_kept && !self.embedder.is_slow() {
             self.embed(reader, &state.index.known())?;
         }
         state.catch_up(reader, self.of, at, &self.embedder)?;
@@ -536,6 +584,9 @@ impl Indexed {
 
     /// Has segments written in the background. False when that is going on or was asked for just now.
     fn work(self: &Arc<Self>) -> bool {
+        if !self.is_kept {
+            return false;
+        }
         let mut worker = locked(&self.worker);
         let is_busy = worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         if is_busy || worker.asked.is_some_and(|asked| asked.elapsed() < ASK_EVERY) {
@@ -715,31 +766,23 @@ fn matches(
     page: Range<u64>,
 ) -> Result<Matches, Failed> {
     let groups = question.sight.groups();
-    let valid_at = question.visible_at.map(|now| now.as_millisecond());
-    let at = question.sight.at.0;
-    let asked = kenning_retrieval::Question {
-        title: question.title,
-        text: question.text,
-        sight: kenning_retrieval::Sight { at, groups: &groups, labels: &question.labels, valid_at },
-        by: question.by,
-        as_written: question.as_written,
-        known_words_only: question.known_words_only,
-        least: question.least,
-        with_nearest: question.with_nearest,
-        explain: question.explain,
-    };
-    let results = index.search_until(&asked, page, deadline)?;
-    let found = |hit: &Hit| Match {
-        id: Id::from_bits(hit.key),
-        passage: (hit.key >> PASSAGE_SHIFT) as usize,
-        score: hit.score,
-        cosine: hit.cosine,
-        has_word: hit.has_word,
-        explanation: hit.why.as_ref().map(|why| Explanation::new(hit.score, why)),
-    };
-    let hits = results.hits.iter().map(found).collect();
-    let kenning_retrieval::Results { total, is_degraded, is_meaningful, .. } = results;
-    Ok(Matches { hits, total, is_degraded, is_meaningful })
+    Ok(index.search_until(&question.of_index(&groups), page, deadline)?.into())
+}
+
+impl From<kenning_retrieval::Results> for Matches {
+    fn from(results: kenning_retrieval::Results) -> Matches {
+        let found = |hit: &Hit| Match {
+            id: Id::from_bits(hit.key),
+            passage: (hit.key >> PASSAGE_SHIFT) as usize,
+            score: hit.score,
+            cosine: hit.cosine,
+            has_word: hit.has_word,
+            explanation: hit.why.as_ref().map(|why| Explanation::new(hit.score, why)),
+        };
+        let hits = results.hits.iter().map(found).collect();
+        let kenning_retrieval::Results { total, is_degraded, is_meaningful, .. } = results;
+        Matches { hits, total, is_degraded, is_meaningful }
+    }
 }
 
 /// Lets every other thread go before this one: writes must not become slower because the index follows them. At 10 it

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use kenning_model::{EntityType, Id, Principal, Timestamp, TxId};
-use kenning_storage::{Applied, Committed, Damage, Reach, Request, STORE_FILE, Storage, Verified, View};
+use kenning_storage::{Committed, Damage, Head, Reach, Request, Storage, Verified, View};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
@@ -37,8 +37,10 @@ pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
 pub use kenning_retrieval::evidence::{Fit, Most, Quote, Rarity, Source, lead, sentences};
 pub use kenning_retrieval::excerpt::{GAP, excerpt};
-pub use kenning_retrieval::{By, Embedder, passage_ranges};
-pub use kenning_storage::{DocumentKind, DocumentSource, Error, KnownDocument, Sources, StoreId, Stored};
+pub use kenning_retrieval::{By, Embedder, highlight, passage_ranges};
+pub use kenning_storage::{
+    DocumentKind, DocumentSource, Error, KnownDocument, Location, Sources, StoreId, Stored,
+};
 pub use likeness::collisions;
 pub use order::{CallKind, Order, Ticket};
 pub use search::{
@@ -46,17 +48,21 @@ pub use search::{
 };
 pub use sight::Sight;
 pub use snapshot::{Content, Snapshot, TriplesFrom};
-pub use task::{TaskMatch, TaskMatches};
+pub use task::{QueryMatch, QueryMatches, TaskMatch, TaskMatches};
 
 /// In the data directory; whatever is in it can be made again.
 pub const INDEX_DIR: &str = "index";
 
 pub struct Engine {
-    dir: PathBuf,
+    location: Location,
+    /// A directory of this machine for caches and for what concerns this machine alone. It can be lost.
+    cache_dir: PathBuf,
     sources: Sources,
     embedder: Arc<Embedder>,
     /// Whoever only reads does not make a store where there is none.
     creates: bool,
+    /// Whether this process does what keeps the index level for later questions.
+    keeps_index: bool,
     shared: Arc<Shared>,
     /// The newest transaction that snapshots may show.
     as_of: Option<TxId>,
@@ -107,7 +113,14 @@ impl Drop for Opened {
 }
 
 impl Engine {
+    /// An engine on the embedded store of a directory, with its caches in the same place.
     pub fn new(dir: PathBuf, sources: Sources) -> Engine {
+        Engine::open(Location::Directory(dir.clone()), dir, sources)
+    }
+
+    /// An engine on the store of a location, with its caches in a directory of this machine. The store is opened by the
+    /// first call that needs it.
+    pub fn open(location: Location, cache_dir: PathBuf, sources: Sources) -> Engine {
         let shared = Shared {
             opened: OnceLock::new(),
             opening: Mutex::new(()),
@@ -115,7 +128,17 @@ impl Engine {
             watching: AtomicBool::new(false),
         };
         let (embedder, shared) = (Arc::default(), Arc::new(shared));
-        Engine { dir, sources, embedder, creates: true, shared, as_of: None, deadline: None }
+        Engine {
+            location,
+            cache_dir,
+            sources,
+            embedder,
+            creates: true,
+            keeps_index: true,
+            shared,
+            as_of: None,
+            deadline: None,
+        }
     }
 
     /// The same engine for a reader to whom this transaction is the newest.
@@ -130,10 +153,12 @@ impl Engine {
 
     fn copy(&self) -> Engine {
         Engine {
-            dir: self.dir.clone(),
+            location: self.location.clone(),
+            cache_dir: self.cache_dir.clone(),
             sources: self.sources.clone(),
             embedder: self.embedder.clone(),
             creates: self.creates,
+            keeps_index: self.keeps_index,
             shared: self.shared.clone(),
             as_of: self.as_of,
             deadline: self.deadline,
@@ -145,14 +170,25 @@ impl Engine {
         Engine { creates: false, ..Engine::new(dir, sources) }
     }
 
+    /// As `open`, for a store that must be there already.
+    pub fn open_existing(location: Location, cache_dir: PathBuf, sources: Sources) -> Engine {
+        Engine { creates: false, ..Engine::open(location, cache_dir, sources) }
+    }
+
+    /// The same for a process that lives for one answer: it starts no thread, writes no segment, and answers from the newest
+    /// records where the index is far behind the log.
+    pub fn for_one_answer(self) -> Engine {
+        Engine { keeps_index: false, ..self }
+    }
+
     /// As it is, but with other vectors.
     pub fn with_embedder(self, embedder: Embedder) -> Engine {
         Engine { embedder: Arc::new(embedder), ..self }
     }
 
-    /// Where the store is.
+    /// Where files of this machine are kept beside the store.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.cache_dir
     }
 
     /// The clock and the random ids of an ordinary process.
@@ -203,7 +239,7 @@ impl Engine {
     pub fn snapshot_at(&self, principal: &Principal, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
-        let (store, head) = (reader.store_id()?, reader.head()?);
+        let Head { store, tx: head } = reader.standing()?;
         let head = self.as_of.map_or(head, |newest| newest.min(head));
         let at = at.unwrap_or(head);
         if at > head {
@@ -282,7 +318,7 @@ impl Engine {
 
     /// Whether there is a store already.
     pub fn is_there(&self) -> bool {
-        self.shared.opened.get().is_some() || self.dir.join(STORE_FILE).exists()
+        self.shared.opened.get().is_some() || self.location.has_store()
     }
 
     pub fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
@@ -351,15 +387,14 @@ impl Engine {
         if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
         }
-        if !self.creates && !self.dir.join(STORE_FILE).exists() {
-            let reason = "there is no store in the data directory yet".to_owned();
-            return Err(Error::Unavailable { applied: Applied::No, reason });
-        }
-        let storage = Arc::new(Storage::open(&self.dir, self.sources.clone())?);
+        let sources = self.sources.clone();
+        let storage =
+            if self.creates { self.location.open(sources) } else { self.location.open_existing(sources) };
+        let storage = Arc::new(storage?);
         let duplicates = Mutex::new(duplicates::Duplicates::default());
         let index = |of: EntityType, name: &str| {
-            let dir = self.dir.join(INDEX_DIR).join(name);
-            Arc::new(indexed::Indexed::new(of, storage.clone(), dir, self.embedder.clone()))
+            let dir = self.cache_dir.join(INDEX_DIR).join(name);
+            Arc::new(indexed::Indexed::new(of, storage.clone(), dir, self.embedder.clone(), self.keeps_index))
         };
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");

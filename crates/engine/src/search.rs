@@ -29,6 +29,7 @@ pub struct Question<'a> {
 }
 
 /// What the index is asked, of whatever it is.
+#[derive(Clone)]
 pub(crate) struct Asked<'a> {
     pub sight: &'a Sight,
     pub title: Option<&'a str>,
@@ -43,6 +44,24 @@ pub(crate) struct Asked<'a> {
     /// Whether the few nearest match by a meaning that would be too far away for others.
     pub with_nearest: bool,
     pub explain: bool,
+}
+
+impl Asked<'_> {
+    /// The question in the words of the index; `groups` are those of its sight.
+    pub(crate) fn of_index<'q>(&'q self, groups: &'q [u32]) -> kenning_retrieval::Question<'q> {
+        let valid_at = self.visible_at.map(|now| now.as_millisecond());
+        kenning_retrieval::Question {
+            title: self.title,
+            text: self.text,
+            sight: kenning_retrieval::Sight { at: self.sight.at.0, groups, labels: &self.labels, valid_at },
+            by: self.by,
+            as_written: self.as_written,
+            known_words_only: self.known_words_only,
+            least: self.least,
+            with_nearest: self.with_nearest,
+            explain: self.explain,
+        }
+    }
 }
 
 impl<'a> From<&Question<'a>> for Asked<'a> {

@@ -156,7 +156,7 @@ impl<'a> Snapshot<'a> {
         self.record(EntityType::Document, id)
     }
 
-    pub(crate) fn content(&self) -> Result<Content, Error> {
+    pub fn content(&self) -> Result<Content, Error> {
         let scopes = self.reach.scopes();
         let DocumentKinds { plain, patterns, beside_patterns } =
             self.reader.document_kinds(self.at, scopes.as_deref())?;

@@ -6,7 +6,7 @@ use kenning_model::{Id, Timestamp};
 use kenning_retrieval::By;
 use kenning_storage::Error;
 
-use crate::indexed::Matches;
+use crate::indexed::{Match, Matches};
 use crate::{Question, Sight, Snapshot};
 
 // The numbers below were fitted on the part of `crates/eval/recall` that may be looked at; `docs/figures.md` has what they
@@ -49,6 +49,29 @@ pub struct TaskMatches {
     pub is_degraded: bool,
 }
 
+/// What one query matches.
+#[derive(Debug)]
+pub struct QueryMatches {
+    /// The entries that a task with this query gets, best first.
+    pub chosen: Vec<Id>,
+    /// By words and meaning, best first.
+    pub best: Vec<QueryMatch>,
+    /// By meaning alone, nearest first.
+    pub nearest: Vec<QueryMatch>,
+    /// Whether the meaning of the query can be judged.
+    pub is_meaningful: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct QueryMatch {
+    pub id: Id,
+    pub score: f32,
+    /// Of the query and the entry, from -1 to 1.
+    pub cosine: f32,
+    /// How much of the query's words, by how rare they are, the entry has: from 0 to 1.
+    pub covered: f32,
+}
+
 impl Snapshot<'_> {
     pub fn task_matches(
         &self,
@@ -58,26 +81,9 @@ impl Snapshot<'_> {
     ) -> Result<TaskMatches, Error> {
         let mut found = TaskMatches::default();
         let mut best: HashMap<Id, TaskMatch> = HashMap::new();
-        for (query, text) in queries.iter().enumerate() {
-            let ask = |by: By| {
-                let question = Question {
-                    sight,
-                    topic: None,
-                    content: Some(text),
-                    tags: &[],
-                    visible_at: Some(now),
-                    by,
-                    known_words_only: by != By::Meaning,
-                    explain: false,
-                };
-                self.indexed().search(
-                    self.reader(),
-                    self.deadline(),
-                    &(&question).into(),
-                    0..BEST_MAX_BY_WORDS as u64,
-                )
-            };
-            let (by_both, by_meaning) = (ask(By::WordsAndMeaning)?, ask(By::Meaning)?);
+        let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
+        let matches = self.asked(sight, &texts, now, false)?;
+        for (query, [by_both, by_meaning]) in matches.into_iter().enumerate() {
             found.is_degraded |= by_both.is_degraded;
             let ids = chosen(&by_both, &by_meaning);
             if ids.is_empty() {
@@ -92,6 +98,55 @@ impl Snapshot<'_> {
         found.entries = best.into_values().collect();
         found.entries.sort_unstable();
         Ok(found)
+    }
+
+    /// What one query of a task matches, with all that tells how much the query is about it.
+    pub fn query_matches(&self, sight: &Sight, text: &str, now: Timestamp) -> Result<QueryMatches, Error> {
+        let Some([by_both, by_meaning]) = self.asked(sight, &[text], now, true)?.pop() else {
+            return Err(Error::Bug { what: "a search for one text found nothing for it".to_owned() });
+        };
+        let rarities = self.indexed().rarities(self.reader(), sight, text)?;
+        let whole: f32 = rarities.iter().map(|rarity| rarity.idf).sum();
+        let covered = |found: &Match| {
+            let matched = found.explanation.as_ref().map(|why| &why.matched_terms);
+            let has = |term: &str| matched.is_some_and(|matched| matched.iter().any(|it| it == term));
+            let common: f32 = rarities.iter().filter(|it| has(&it.term)).map(|it| it.idf).sum();
+            if whole > 0.0 { common / whole } else { 0.0 }
+        };
+        let matched = |found: &Match| QueryMatch {
+            id: found.id,
+            score: found.score,
+            cosine: found.cosine,
+            covered: covered(found),
+        };
+        Ok(QueryMatches {
+            chosen: chosen(&by_both, &by_meaning),
+            best: by_both.hits.iter().map(matched).collect(),
+            nearest: by_meaning.hits.iter().map(matched).collect(),
+            is_meaningful: by_meaning.is_meaningful && !by_meaning.is_degraded,
+        })
+    }
+
+    /// Each query by words and meaning together, and by meaning alone, in one pass for all.
+    fn asked(
+        &self,
+        sight: &Sight,
+        texts: &[&str],
+        now: Timestamp,
+        explain: bool,
+    ) -> Result<Vec<[Matches; 2]>, Error> {
+        let question = Question {
+            sight,
+            topic: None,
+            content: None,
+            tags: &[],
+            visible_at: Some(now),
+            by: By::WordsAndMeaning,
+            known_words_only: true,
+            explain,
+        };
+        let (reader, deadline) = (self.reader(), self.deadline());
+        self.indexed().search_texts(reader, deadline, &(&question).into(), texts, BEST_MAX_BY_WORDS as u64)
     }
 }
 

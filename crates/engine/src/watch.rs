@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kenning_model::{Principal, Transaction, TxId};
-use kenning_storage::{Error, Reach, StoreId, View};
+use kenning_storage::{Error, Head, Reach, View};
 use tokio::sync::watch::Receiver;
 
 use crate::Engine;
 
-/// How often the store is asked for commits of other processes, while anyone listens.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// How long the store is waited for at a time. Between two waits the thread looks whether anyone still listens.
+const WAIT_MAX: Duration = Duration::from_millis(40);
 
 impl Engine {
     /// A receiver that changes whenever any process has committed. Own commits show at once.
@@ -40,14 +40,10 @@ impl Engine {
         let reach = Reach::of(principal, &*reader)?;
         let view = View { reach: &reach, ..View::WHOLE };
         let head = reader.head()?;
-        (since.0 + 1..=head.0)
-            .take(limit)
-            .map(|id| {
-                reader
-                    .transaction(TxId(id), head, view)?
-                    .ok_or_else(|| Error::Damaged { what: format!("transaction {id} is missing") })
-            })
-            .collect()
+        let ids: Vec<TxId> = (since.0 + 1..=head.0).take(limit).map(TxId).collect();
+        let missing = |id: TxId| Error::Damaged { what: format!("transaction {id} is missing") };
+        let found = reader.transactions(&ids, head, view)?.into_iter().zip(ids);
+        found.map(|(tx, id)| tx.ok_or_else(|| missing(id))).collect()
     }
 
     /// The newest transaction of the store, asked for now.
@@ -65,27 +61,26 @@ impl Engine {
     }
 }
 
-fn look(engine: Weak<Engine>) {
-    let mut store = None;
-    while let Some(engine) = engine.upgrade() {
-        if engine.shared.head.receiver_count() > 0
-            && let Ok((now, head)) = newest(&engine)
-        {
-            // A restored store may end earlier than the one whose place it took.
-            match store.replace(now) {
-                Some(last) if last != now => {
-                    engine.shared.head.send_replace(head);
-                }
-                _ => engine.announce(head),
-            }
-        }
+fn look(watching: Weak<Engine>) {
+    let mut seen: Option<Head> = None;
+    while let Some(engine) = watching.upgrade() {
+        let opened = (engine.shared.head.receiver_count() > 0).then(|| engine.opened());
+        let storage = opened.and_then(|opened| Some(opened.ok()?.storage.clone()));
+        // The engine can end while this thread waits.
         drop(engine);
-        std::thread::sleep(LOOK_EVERY);
+        let waited = storage.and_then(|storage| storage.backend().wait(seen, WAIT_MAX).ok());
+        let Some(head) = waited else {
+            // Nobody listens, or the store does not answer at the moment.
+            std::thread::sleep(WAIT_MAX);
+            continue;
+        };
+        let Some(engine) = watching.upgrade() else { return };
+        match seen.replace(head) {
+            // A restored store may end earlier than the one whose place it took.
+            Some(last) if last.store != head.store => {
+                engine.shared.head.send_replace(head.tx);
+            }
+            _ => engine.announce(head.tx),
+        }
     }
-}
-
-/// The store that there is now, and its newest transaction.
-fn newest(engine: &Engine) -> Result<(StoreId, TxId), Error> {
-    let reader = engine.storage()?.reader()?;
-    Ok((reader.store_id()?, reader.head()?))
 }

@@ -25,7 +25,7 @@ pub use documents::{Files, evaluate_documents};
 pub use library::{Library, quoted, text_of};
 pub use measure::{Interval, Scores, answers};
 pub use questions::{Figures, Got, Labelled, ask_tree};
-pub use recall::{Organisation, RecallScores, evaluate_recall};
+pub use recall::{HookScores, Organisation, RecallScores, evaluate_recall, evaluate_recall_hook};
 pub use set::{Asked, Set, Text};
 
 /// How many hits a question is judged by.

@@ -8,6 +8,7 @@ use kenning_engine::{DocumentKind, Embedder, Engine, Format, Intake};
 use kenning_model::{Id, Record};
 use kenning_presentation::{Block, Reply};
 use kenning_testkit::TempStore;
+use kenning_tools::briefing::{self, AlreadyGiven, Briefing};
 use kenning_tools::{Access, Caller, dispatch, find};
 use serde_json::Value;
 
@@ -54,6 +55,13 @@ impl Library {
         let reply = dispatch(&self.engine, &self.caller, Access::ReadWrite, definition, arguments);
         anyhow::ensure!(!reply.is_error, "{tool}: {}", reply.structured);
         Ok(reply)
+    }
+
+    /// What a hook says beside a prompt to a session that was told nothing yet.
+    pub fn beside_prompt(&self, scope: &str, prompt: &str) -> anyhow::Result<Briefing> {
+        let caller = Caller { scope: scope.to_owned(), has_graph: false, ..self.caller.clone() };
+        briefing::prompt(&self.engine, &caller, prompt, &AlreadyGiven::default())
+            .map_err(|stop| anyhow::anyhow!("{}", stop.message))
     }
 
     /// The text of the section of a hit.

@@ -10,7 +10,7 @@ use clap::Parser;
 use kenning_engine::Embedder;
 use kenning_eval::{
     Conversations, Figures, Files, Labelled, Organisation, Scores, Set, Specific, Unit, ask_catalogue,
-    ask_tree, evaluate, evaluate_conversations, evaluate_documents, evaluate_recall,
+    ask_tree, evaluate, evaluate_conversations, evaluate_documents, evaluate_recall, evaluate_recall_hook,
 };
 use serde_json::json;
 
@@ -38,6 +38,9 @@ struct Arguments {
     /// Ask for the tasks of these organisations (`crates/eval/recall/*.json`), and count the rules that come
     #[arg(long, value_name = "FILE", num_args = 1..)]
     recall: Vec<PathBuf>,
+    /// With `--recall`: count what comes beside a prompt by the hook alone, without a call of the agent
+    #[arg(long, requires = "recall")]
+    recall_hook: bool,
     /// Store these conversations (`crates/eval/recall/conversations.json`) by turn, by six turns and by session, and count the
     /// answers that stand in the text
     #[arg(long, value_name = "FILE")]
@@ -95,6 +98,12 @@ fn main() -> anyhow::Result<()> {
     }
     for path in &arguments.recall {
         let organisation = Organisation::read(path)?;
+        if arguments.recall_hook {
+            let scores = evaluate_recall_hook(&organisation, arguments.unseen)?;
+            println!("{}: {}", organisation.name, serde_json::to_string(&scores)?);
+            scores.missed.iter().filter(|_| arguments.misses).for_each(|missed| println!("  {missed}"));
+            continue;
+        }
         let scores = evaluate_recall(&organisation, arguments.unseen, arguments.others)?;
         println!("{}: {}", organisation.name, serde_json::to_string(&scores)?);
         scores.missed.iter().filter(|_| arguments.misses).for_each(|missed| println!("  {missed}"));

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use kenning_presentation::Reply;
+use kenning_tools::briefing::Briefing;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -47,6 +48,8 @@ pub struct Rule {
 #[derive(Deserialize)]
 struct Task {
     scope: String,
+    /// What the person has typed.
+    request: String,
     queries: Vec<String>,
     feature: String,
     feature_words: String,
@@ -208,6 +211,76 @@ pub fn evaluate_recall(
     Ok(scores)
 }
 
+/// What a hook gives without a call of the agent, on the part that is asked for.
+#[derive(Debug, Default, Serialize)]
+pub struct HookScores {
+    pub tasks: usize,
+    /// Of the rules that tasks must get, how many come beside the request as it was typed,
+    pub by_request: f64,
+    /// beside the queries of the task as one prompt,
+    pub by_queries: f64,
+    /// and beside the request with what it needs written out, as in a prompt of some length.
+    pub by_both: f64,
+    /// The median of the characters that are said.
+    pub chars_p50: usize,
+    pub chars_max: usize,
+    /// Of the prompts about nothing here, how many are met with silence; those without and with common words.
+    pub off_topic: usize,
+    pub silent_none: f64,
+    pub silent_some: f64,
+    #[serde(skip)]
+    pub missed: Vec<String>,
+}
+
+/// As `evaluate_recall`, but with nothing that an agent does: a prompt alone.
+pub fn evaluate_recall_hook(organisation: &Organisation, unseen: bool) -> anyhow::Result<HookScores> {
+    let store = Stored::new(organisation, 0)?;
+    let mut scores = HookScores::default();
+    let tasks: Vec<&Task> = organisation.tasks.iter().filter(|task| task.unseen == unseen).collect();
+    scores.tasks = tasks.len();
+    let mut all_chars = Vec::new();
+    let forms: [fn(&Task) -> String; 3] = [
+        |task| task.request.clone(),
+        |task| task.queries.join(". "),
+        |task| format!("{} Mind: {}.", task.request, task.queries.join("; ")),
+    ];
+    let mut recalls = [0.0; 3];
+    for (form, recall) in forms.iter().zip(&mut recalls) {
+        let (mut got, mut all) = (0, 0);
+        for task in &tasks {
+            let prompt = form(task);
+            let briefing = store.library.beside_prompt(&task.scope, &prompt)?;
+            all_chars.push(briefing.text.chars().count());
+            let came = store.rules_of(&briefing);
+            got += task.must.iter().filter(|rule| came.contains(rule.as_str())).count();
+            all += task.must.len();
+            let lacks = task.must.iter().filter(|rule| !came.contains(rule.as_str()));
+            scores.missed.extend(lacks.map(|rule| format!("{rule} for {prompt}")));
+        }
+        *recall = share(got, all);
+    }
+    [scores.by_request, scores.by_queries, scores.by_both] = recalls;
+    scores.chars_max = all_chars.iter().copied().max().unwrap_or_default();
+    scores.chars_p50 = median(all_chars);
+    for (shares, figure) in [(Shares::None, &mut scores.silent_none), (Shares::Some, &mut scores.silent_some)]
+    {
+        let asked = organisation.off_topic.iter().filter(|it| it.unseen == unseen && it.shares == shares);
+        let (mut silent, mut all) = (0, 0);
+        for off_topic in asked {
+            let prompt = off_topic.queries.join(". ");
+            let briefing = store.library.beside_prompt(&off_topic.scope, &prompt)?;
+            silent += usize::from(briefing.text.is_empty());
+            if !briefing.text.is_empty() {
+                scores.missed.push(format!("said {:?} for {prompt}", store.rules_of(&briefing)));
+            }
+            all += 1;
+        }
+        scores.off_topic += all;
+        *figure = share(silent, all);
+    }
+    Ok(scores)
+}
+
 /// An organisation in a store.
 struct Stored {
     library: Library,
@@ -268,6 +341,11 @@ impl Stored {
 
     fn task_context(&self, queries: &[String], scope: &str) -> anyhow::Result<Reply> {
         self.library.call("get_task_context", json!({"queries": queries, "scope": scope}))
+    }
+
+    fn rules_of(&self, briefing: &Briefing) -> HashSet<&str> {
+        let rules = briefing.said.iter().filter_map(|(id, _)| self.rules.get(&id.to_string()));
+        rules.map(String::as_str).collect()
     }
 
     /// The rules that a reply of `get_task_context` shows.

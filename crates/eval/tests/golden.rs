@@ -18,7 +18,7 @@ const PAGES: [&str; 7] = [
     "docs/retrieval-playbook.md",
 ];
 const RECALL_5_MIN: f64 = 0.9;
-const NDCG_MIN: f64 = 0.75;
+const NDCG_MIN: f64 = 0.7;
 
 /// Pages of `tests/handbook`.
 const HANDBOOK: [&str; 7] = [

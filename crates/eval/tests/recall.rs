@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use kenning_eval::{Organisation, RecallScores, evaluate_recall};
+use kenning_eval::{Organisation, RecallScores, evaluate_recall, evaluate_recall_hook};
 use kenning_retrieval::lex;
 
 /// Of the rules that tasks must get, so many come, however the queries are put.
@@ -45,6 +45,23 @@ fn tasks_get_the_rules_that_they_need() {
     let found: f64 = all.iter().map(|(_, scores)| scores.first_five * scores.questions as f64).sum();
     let first_five = found / questions as f64;
     assert!(first_five >= FIRST_FIVE_MIN, "{first_five:.3} of {questions} questions find their rule");
+}
+
+/// Of the rules that tasks must get, so many come beside the task's queries as a prompt, without a call of the agent,
+const HOOK_RECALL_MIN: f64 = 0.85;
+/// and of the prompts about nothing here that share no word with what is, so many are met with silence.
+const HOOK_SILENT_MIN: f64 = 0.95;
+
+#[test]
+fn a_prompt_alone_brings_the_rules_and_nothing_else_brings_any() {
+    for name in ["ferrant", "nordlys"] {
+        let scores = evaluate_recall_hook(&organisation(name), false).expect("every prompt is answered");
+        eprintln!("{name}: {scores:?}");
+        assert!(scores.by_queries >= HOOK_RECALL_MIN, "{name}: {:.3} of the rules come", scores.by_queries);
+        assert!(scores.by_both >= HOOK_RECALL_MIN, "{name}: {:.3} with the request", scores.by_both);
+        assert!(scores.silent_none >= HOOK_SILENT_MIN, "{name}: {:.3} are silent", scores.silent_none);
+        assert!(scores.chars_max <= 1_500, "{name}: {} characters", scores.chars_max);
+    }
 }
 
 /// What others have stored in another namespace changes nothing.

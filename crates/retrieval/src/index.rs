@@ -83,11 +83,11 @@ impl Index {
 pub struct Known(pub(crate) Vec<Arc<Segment>>);
 
 impl Known {
-    /// Reads the high bytes of all vectors into memory, because every question by meaning reads them. Until then each
-    /// question reads them from the disk.
+    /// Reads the high bytes of the live documents' vectors into memory, because every question by meaning reads them.
+    /// Until then each question reads them from the disk, as questions about earlier transactions always do with
+    /// documents that had ended.
     pub fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
-        let vectors = self.0.iter().filter_map(|segment| segment.vectors.get());
-        vectors.into_iter().try_for_each(|vectors| vectors.load(stop))
+        self.0.iter().try_for_each(|segment| segment.load_vectors(stop))
     }
 
     /// Whether every segment has its vectors.
@@ -107,7 +107,7 @@ impl Known {
         Ok(found)
     }
 
-    /// Whether the high bytes of all vectors are in memory.
+    /// Whether the high bytes of all live documents' vectors are in memory.
     pub fn is_loaded(&self) -> bool {
         self.0.iter().filter_map(|segment| segment.vectors.get()).all(|vectors| vectors.is_loaded())
     }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use frostem::{Algorithm, Stemmer};
@@ -174,6 +175,49 @@ fn term(word: &str) -> Option<Arc<str>> {
         known.insert(word.to_owned(), term.clone());
         term
     })
+}
+
+/// Passes each place of a text to `found` that has a word, with the words that the place has: the parts of an identifier, or the
+/// whole of it with the words that none of its parts has by itself.
+pub(crate) fn each_word_range(text: &str, mut found: impl FnMut(Range<usize>, &[String])) {
+    let words_of = |run: &str| {
+        let mut words = Vec::new();
+        each_word(run, &mut |word| words.push(word.to_owned()));
+        words
+    };
+    let place = |part: &str| {
+        let start = part.as_ptr() as usize - text.as_ptr() as usize;
+        start..start + part.len()
+    };
+    each_run(text, |run| {
+        if run.contains(is_unspaced) {
+            let mut places: Vec<(usize, usize, String)> = Vec::new();
+            for word in words_of(run) {
+                places.extend(run.match_indices(&word).map(|(at, _)| (at, at + word.len(), word.clone())));
+            }
+            places.sort();
+            let start = place(run).start;
+            for (from, to, word) in places {
+                found(start + from..start + to, &[word]);
+            }
+            return;
+        }
+        if is_operator(run) {
+            return found(place(run), &[run.to_owned()]);
+        }
+        let parts: Vec<&str> = run.split(JOINERS).filter(|part| !part.is_empty()).collect();
+        let of_parts: Vec<Vec<String>> = parts.iter().map(|part| words_of(part)).collect();
+        let whole: Vec<String> = words_of(run)
+            .into_iter()
+            .filter(|word| !of_parts.iter().flatten().any(|part| part == word))
+            .collect();
+        if !whole.is_empty() {
+            found(place(run), &whole);
+        }
+        for (part, words) in parts.iter().zip(&of_parts) {
+            found(place(part), words);
+        }
+    });
 }
 
 /// Passes each run to `found`: letters and digits with joiners inside, or an operator.

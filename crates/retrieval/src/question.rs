@@ -185,6 +185,8 @@ pub(crate) struct QuestionSide {
     pub weight: f32,
     pub vector: Vec<f32>,
     pub quantised: QuantisedVector,
+    /// The vector in which words count that no document in sight has, if it is another one and was asked for.
+    pub with_unknown: Option<(Vec<f32>, QuantisedVector)>,
     /// Whether the embedder knows enough of the words to judge a document that has none of them.
     pub is_meaningful: bool,
 }
@@ -260,6 +262,7 @@ impl Index {
         title_only: bool,
         question: &Question<'_>,
         survey: &Survey,
+        by_meaning_too: bool,
     ) -> Result<QuestionSide, Error> {
         let sequence = if question.as_written { lex::written_words(text) } else { lex::question_words(text) };
         let known = sequence.iter().filter(|word| self.embedder.knows(&word.word)).count();
@@ -267,8 +270,8 @@ impl Index {
         let population = survey.population;
         let mut words = Vec::new();
         let (mut looked_alike, mut weight) = (0, 0.0);
-        // The weight of each word in the vector of the question.
-        let mut meanings: Vec<(&QuestionWord, f32)> = Vec::new();
+        // The weight of each word, and whether it counts although it may be unknown.
+        let mut meanings: Vec<(&QuestionWord, f32, bool)> = Vec::new();
         let mut distinct: Vec<&QuestionWord> = sequence.iter().collect();
         distinct.sort_by(|one, other| one.term.cmp(&other.term));
         distinct.dedup_by(|next, last| next.term == last.term);
@@ -305,12 +308,8 @@ impl Index {
             // A word without any variant in sight can be ignored, if the question asks for that.
             let counts = !(question.known_words_only && word.is_unknown());
             weight += if counts { idf } else { 0.0 };
-            meanings.push((asked, if counts { idf } else { 0.0 }));
+            meanings.push((asked, idf, counts));
             words.push(word);
-        }
-        if weight == 0.0 {
-            // No word is known, so only the meaning is left: all words count the same in it.
-            meanings.iter_mut().for_each(|(_, counts)| *counts = population.idf_of(0));
         }
         let shares: f32 = if question.known_words_only {
             words.iter().filter(|word| !word.is_unknown()).map(|word| word.share).sum()
@@ -323,21 +322,33 @@ impl Index {
             words.iter_mut().for_each(|word| word.is_everywhere = false);
         }
         words.sort_by_key(|word| word.is_everywhere);
-        let vector = if question.by == By::Words {
-            Vec::new()
-        } else {
-            let weight = |term: &str| {
-                let known = meanings.iter().find(|(known, _)| *known.term == *term);
-                known.map(|(_, counts)| *counts)
+        let vector_of = |with_unknown: bool| {
+            let counted = |(_, weight, counts): &(&QuestionWord, f32, bool)| match *counts || with_unknown {
+                true => *weight,
+                false => 0.0,
             };
-            self.embedder.question(text, &weighted_words(text, weight))?
+            // If no word is known, only the meaning is left: all words count the same in it.
+            let is_lost = meanings.iter().map(counted).sum::<f32>() == 0.0;
+            let weight = |term: &str| {
+                let known = meanings.iter().find(|(known, _, _)| *known.term == *term);
+                known.map(|known| if is_lost { population.idf_of(0) } else { counted(known) })
+            };
+            self.embedder.question(text, &weighted_words(text, weight))
         };
+        let vector = if question.by == By::Words { Vec::new() } else { vector_of(false)? };
+        let mut with_unknown = None;
+        if by_meaning_too && meanings.iter().any(|(_, _, counts)| !counts) {
+            let vector = vector_of(true)?;
+            let quantised = QuantisedVector::new(&vector);
+            with_unknown = Some((vector, quantised));
+        }
         Ok(QuestionSide {
             title_only,
             words,
             weight,
             quantised: QuantisedVector::new(&vector),
             vector,
+            with_unknown,
             is_meaningful,
         })
     }

@@ -22,6 +22,10 @@ const NO_MATCH: f32 = -1.0;
 /// How many documents are scored at a time, so that their scores fit into the second-level cache of a processor. Tests
 /// have few documents, and use small shares to have several of them.
 const SHARE: u32 = if cfg!(debug_assertions) { 5 } else { 131_072 };
+/// So many documents are compared with all vectors that are asked together: a quarter of a megabyte, which fits into the cache.
+const COMPARED_TOGETHER: u32 = if cfg!(debug_assertions) { 3 } else { 1_024 };
+/// So many documents, counted once for each text, are scored together; they take up to twelve bytes each, about 48 MB in all.
+const SCORES_TOGETHER: usize = if cfg!(debug_assertions) { 40 } else { 4_000_000 };
 /// Below this number of documents, starting threads costs more than it saves.
 const THREAD_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 65_536 };
 /// The best score is kept for each block of this many documents, so that most blocks are skipped when candidates are
@@ -98,6 +102,13 @@ pub struct Results {
     pub is_meaningful: bool,
 }
 
+/// What one of several texts finds that are asked together.
+pub struct TextResults {
+    pub by_both: Results,
+    /// Words count here that no document in sight has.
+    pub by_meaning: Results,
+}
+
 /// The scores of some documents of one part, for each side of the question.
 struct ShareScores {
     part: u32,
@@ -109,6 +120,17 @@ struct ShareScores {
 }
 
 impl ShareScores {
+    /// Takes the scores of the last side away, as those of a question with that side alone.
+    fn split_last(&mut self) -> ShareScores {
+        ShareScores {
+            part: self.part,
+            within: self.within.clone(),
+            first: self.first,
+            sides: self.sides.pop().into_iter().collect(),
+            has_vectors: self.has_vectors,
+        }
+    }
+
     /// All local numbers, one block at a time.
     fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let many = self.within.many as usize;
@@ -123,6 +145,19 @@ struct SideScores {
     /// The share of the question's weight that each document has in words; empty unless a match needs it.
     shares: Vec<f32>,
     spread: Spread,
+    /// The cosines with the other vector of the question, if it has one, and their spread.
+    with_unknown: Option<(Vec<f32>, Spread)>,
+}
+
+impl SideScores {
+    /// From here on these are scores by meaning alone.
+    fn leave_meaning(&mut self) {
+        self.lexical.clear();
+        match self.with_unknown.take() {
+            Some((cosines, spread)) => (self.cosines, self.spread) = (cosines, spread),
+            None => self.spread = Spread::of(&[], &self.cosines),
+        }
+    }
 }
 
 /// A document that may be on the page, and the part it is in.
@@ -175,9 +210,58 @@ impl Index {
         let sides = [(question.title, true), (question.text, false)];
         let asks = sides
             .into_iter()
-            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &survey)))
+            .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &survey, false)))
             .collect::<Result<Vec<QuestionSide>, Error>>()?;
         let mut scored = self.score_all(question, &survey, &asks)?;
+        self.results(question, &asks, &mut scored, page)
+    }
+
+    /// Answers several texts in one pass over the documents: for each, the best by words and meaning together and the best by meaning
+    /// alone. The results are those of a question each; `text` and `by` of the question are ignored.
+    pub fn search_texts_until(
+        &self,
+        texts: &[&str],
+        question: &Question<'_>,
+        most: u64,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<TextResults>, Error> {
+        let by_both = Question { text: None, by: By::WordsAndMeaning, ..*question };
+        let by_meaning = Question { by: By::Meaning, known_words_only: false, ..by_both };
+        let survey = Survey::new(self, &question.sight, deadline)?;
+        let many: usize = survey.parts.iter().map(|surveyed| surveyed.within.many as usize).sum();
+        let mut found = Vec::with_capacity(texts.len());
+        for texts in texts.chunks((SCORES_TOGETHER / many.max(1)).max(1)) {
+            let ask = |text: &&str| self.ask(text, false, &by_both, &survey, true);
+            let asks = texts.iter().map(ask).collect::<Result<Vec<QuestionSide>, Error>>()?;
+            let mut together = self.score_all(&by_both, &survey, &asks)?;
+            // Last first, so that each takes its scores from the end.
+            let mut of_texts = Vec::with_capacity(asks.len());
+            for mut ask in asks.into_iter().rev() {
+                survey.check_time()?;
+                let mut scored: Vec<ShareScores> = together.iter_mut().map(ShareScores::split_last).collect();
+                let by_both = self.results(&by_both, std::slice::from_ref(&ask), &mut scored, 0..most)?;
+                scored.iter_mut().flat_map(|scored| &mut scored.sides).for_each(SideScores::leave_meaning);
+                if let Some((vector, quantised)) = ask.with_unknown.take() {
+                    (ask.vector, ask.quantised) = (vector, quantised);
+                }
+                let by_meaning =
+                    self.results(&by_meaning, std::slice::from_ref(&ask), &mut scored, 0..most)?;
+                of_texts.push(TextResults { by_both, by_meaning });
+            }
+            of_texts.reverse();
+            found.append(&mut of_texts);
+        }
+        Ok(found)
+    }
+
+    /// One page of the documents that match, from the scores of all.
+    fn results(
+        &self,
+        question: &Question<'_>,
+        asks: &[QuestionSide],
+        scored: &mut [ShareScores],
+        page: Range<u64>,
+    ) -> Result<Results, Error> {
         let has_vectors = scored.iter().all(|scored| scored.has_vectors);
         if !has_vectors {
             let cosines =
@@ -186,24 +270,24 @@ impl Index {
         }
         let by_meaning = question.by != By::Words && has_vectors;
         let fusions = (0..asks.len())
-            .map(|side| self.fusion(&asks[side], side, &scored, by_meaning))
+            .map(|side| self.fusion(&asks[side], side, scored, by_meaning))
             .collect::<Result<Vec<Fusion>, Error>>()?;
         let judge = Judge {
-            asks: &asks,
+            asks,
             fusions: &fusions,
             by: question.by,
             by_meaning,
             least: question.least,
-            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, &scored, question)).collect(),
+            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, scored, question)).collect(),
         };
-        let (mut best, total) = self.candidates(&judge, &scored, page.end);
+        let (mut best, total) = self.candidates(&judge, scored, page.end);
         if by_meaning {
-            self.rescore(&judge, &scored, &mut best)?;
+            self.rescore(&judge, scored, &mut best)?;
         }
         let page = page.start.min(best.len() as u64) as usize..page.end.min(best.len() as u64) as usize;
         let mut hits = Vec::with_capacity(page.len());
         for candidate in &best[page] {
-            hits.push(self.hit(&judge, &scored, candidate, question.explain)?);
+            hits.push(self.hit(&judge, scored, candidate, question.explain)?);
         }
         let is_degraded = question.by != By::Words && !has_vectors;
         Ok(Results { hits, total, is_degraded, is_meaningful: asks.iter().all(|ask| ask.is_meaningful) })
@@ -592,23 +676,62 @@ fn score(
         }
         if question.by != By::Words {
             cosines = vec![0.0; many];
-            has_vectors &= part.cosines(&within, &ask.quantised, &mut cosines)?;
         }
-        sides.push(SideScores { lexical, cosines, shares, spread: Spread::NONE });
+        let with_unknown = ask.with_unknown.as_ref().map(|_| (vec![0.0; many], Spread::NONE));
+        sides.push(SideScores { lexical, cosines, shares, spread: Spread::NONE, with_unknown });
+    }
+    if question.by != By::Words {
+        has_vectors = score_meaning(part, &within, asks, &mut sides)?;
     }
     if asks.is_empty() {
-        let (lexical, shares) = (Vec::new(), Vec::new());
-        sides.push(SideScores { lexical, cosines: vec![0.0; many], shares, spread: Spread::NONE });
+        let (lexical, shares, with_unknown) = (Vec::new(), Vec::new(), None);
+        sides.push(SideScores {
+            lexical,
+            cosines: vec![0.0; many],
+            shares,
+            spread: Spread::NONE,
+            with_unknown,
+        });
     }
-    for SideScores { lexical, cosines, shares, spread } in &mut sides {
+    for SideScores { lexical, cosines, shares, spread, with_unknown } in &mut sides {
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
             shares.get_mut(*local as usize).into_iter().for_each(|share| *share = 0.0);
             cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
         }
         *spread = Spread::of(lexical, cosines);
+        if let Some((cosines, spread)) = with_unknown {
+            hidden.iter().for_each(|local| cosines[*local as usize] = HIDDEN);
+            *spread = Spread::of(&[], cosines);
+        }
     }
     Ok(ShareScores { part: number, within, first, sides, has_vectors })
+}
+
+/// Compares all vectors of a question with some documents before it goes on to the next ones, so that the bytes of a document are
+/// read from memory once, however many texts are asked together. False when there are no vectors.
+fn score_meaning(
+    part: &impl Part,
+    within: &DocRanges,
+    asks: &[QuestionSide],
+    sides: &mut [SideScores],
+) -> Result<bool, Error> {
+    let vectors = asks.iter().map(|ask| 1 + usize::from(ask.with_unknown.is_some())).sum::<usize>();
+    let pieces = if vectors > 1 { within.many.div_ceil(COMPARED_TOGETHER) } else { 1 };
+    let mut first = 0;
+    for piece in within.clone().shares(pieces) {
+        let locals = first..first + piece.many as usize;
+        first = locals.end;
+        for (ask, side) in asks.iter().zip(&mut *sides) {
+            if !part.cosines(&piece, &ask.quantised, &mut side.cosines[locals.clone()])? {
+                return Ok(false);
+            }
+            if let (Some((_, quantised)), Some((cosines, _))) = (&ask.with_unknown, &mut side.with_unknown) {
+                part.cosines(&piece, quantised, &mut cosines[locals.clone()])?;
+            }
+        }
+    }
+    Ok(true)
 }
 
 /// Adds, for each word of the question, the score of its best variant in each document, and of the bigrams.

@@ -333,6 +333,35 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
     results.hits.iter().map(|hit| (hit.key, hit.score)).collect()
 }
 
+/// Texts that are asked together find what each finds by itself.
+fn search_together(index: &Index, asked: &[Asked]) {
+    let texts: Vec<&str> = asked.iter().filter_map(|asked| asked.text.as_deref()).collect();
+    let Asked { groups, at, with_suppressed, .. } = &asked[0];
+    let valid_at = (!with_suppressed).then_some(0);
+    let question = |text, by| Question {
+        title: None,
+        text,
+        sight: Sight { at: *at, groups, labels: &[], valid_at },
+        by,
+        as_written: false,
+        known_words_only: by != By::Meaning,
+        least: Least::Some,
+        with_nearest: true,
+        explain: false,
+    };
+    let together =
+        index.search_texts_until(&texts, &question(None, By::WordsAndMeaning), 9, None).expect("readable");
+    assert_eq!(together.len(), texts.len());
+    for (text, found) in texts.into_iter().zip(together) {
+        for (by, found) in [(By::WordsAndMeaning, found.by_both), (By::Meaning, found.by_meaning)] {
+            let alone = index.search(&question(Some(text), by), 0..9).expect("readable");
+            assert_eq!((found.hits, found.total), (alone.hits, alone.total), "{text} {by:?}");
+            let states = [found.is_degraded, found.is_meaningful];
+            assert_eq!(states, [alone.is_degraded, alone.is_meaningful]);
+        }
+    }
+}
+
 /// One index that was never written to the disk, and one as it is found there after all the steps.
 fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -381,6 +410,7 @@ proptest! {
         questions in prop::collection::vec(asked(), 8),
     ) {
         let (memory, disk) = build(&told, &steps);
+        search_together(&disk, &questions[..3]);
         for asked in &questions {
             let found = search(&memory, asked);
             prop_assert_eq!(&search(&disk, asked), &found, "segments and memory differ: {:?}", asked);

@@ -434,7 +434,9 @@ impl Model {
                 self.deletion(None, vec![place.number])
             }
             Write::Undo(wish) => self.undo(who, wish),
-            Write::StoreAll(_) => panic!("nobody stores many at once here"),
+            Write::StoreAll(_) | Write::Batch(_) => panic!("nobody stores many at once here"),
+            Write::Restore { .. } => panic!("nobody undeletes here; undo brings back"),
+            Write::Quarantine(_) => panic!("nobody hides everything of an author here"),
         }
     }
 
@@ -714,6 +716,7 @@ impl Model {
                 let targets: Vec<usize> = wanted.take(count as usize).collect();
                 if targets.len() < count as usize { Err(Refused::TooFew) } else { Ok(targets) }
             }
+            UndoTarget::By(_) => panic!("nobody takes back everything of an author here"),
         }
     }
 

@@ -5,8 +5,8 @@
 //! Example: a segment has the live documents 0..3 of group 1 and 3..9 of group 4, and the ended documents 9..11 of group
 //! 1. A question for group 1 about the present reads the range 0..3; one about an earlier transaction reads 0..3 and 9..11.
 //!
-//! The terms and twenty bytes of each document are in memory, because every question needs them. The rest is read when
-//! a question needs it.
+//! The terms, twenty bytes of each document and the vectors of the live ones are in memory, because every question needs
+//! them. The rest is read when a question needs it.
 
 mod embed;
 mod format;
@@ -16,6 +16,7 @@ mod write;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, damaged};
@@ -120,6 +121,14 @@ impl Segment {
             let _ = self.vectors.set(vectors);
         }
         Ok(())
+    }
+
+    /// Only documents that were live when the segment was written: the memory of a process follows what there is, and
+    /// not what there ever was.
+    pub(crate) fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
+        let live = self.groups.iter().filter(|group| group.is_live).map(|group| group.docs.end).max();
+        let passages = self.first_passages[live.unwrap_or(0) as usize];
+        self.vectors.get().map_or(Ok(()), |vectors| vectors.load(passages, stop))
     }
 
     /// Keys of texts in older segments that ended while this segment was the tail, and when.

@@ -28,7 +28,7 @@ pub(crate) struct Vectors {
     file: Pages,
     dim: u32,
     many: u32,
-    /// High bytes and scales, once they are in memory.
+    /// High bytes and scales of the first vectors, once they are in memory.
     loaded: OnceLock<HighBytes>,
 }
 
@@ -54,24 +54,34 @@ impl Vectors {
         self.many
     }
 
-    /// Reads high bytes and scales into memory, because every question by meaning needs all of them.
-    pub(crate) fn load(&self, stop: &AtomicBool) -> Result<(), Error> {
+    /// Reads high bytes and scales of the first `many` vectors into memory.
+    pub(super) fn load(&self, many: u32, stop: &AtomicBool) -> Result<(), Error> {
         if self.loaded.get().is_none() {
-            let mut all = HighBytes::default();
-            all.bytes.reserve_exact(self.many as usize * self.dim as usize);
-            for first in (0..self.many).step_by(BATCH as usize) {
+            let mut first_ones = HighBytes::default();
+            first_ones.bytes.reserve_exact(many as usize * self.dim as usize);
+            for first in (0..many).step_by(BATCH as usize) {
                 if stop.load(Ordering::Acquire) {
                     return Err(Error::Stopped);
                 }
-                let range = first..(first + BATCH).min(self.many);
+                let range = first..(first + BATCH).min(many);
                 self.file.read(self.high_range(&range), |bytes| {
-                    all.bytes.extend(bytes.iter().map(|b| *b as i8))
+                    first_ones.bytes.extend(bytes.iter().map(|b| *b as i8))
                 })?;
             }
-            all.scales = self.scales(&(0..self.many))?;
-            let _ = self.loaded.set(all);
+            first_ones.scales = self.scales(&(0..many))?;
+            let _ = self.loaded.set(first_ones);
         }
         Ok(())
+    }
+
+    /// The part of the range that is in memory, and the part that must be read.
+    fn split(&self, range: &Range<u32>) -> (Range<u32>, Range<u32>) {
+        let loaded = self.loaded.get().map_or(0, |loaded| loaded.scales.len() as u32);
+        if loaded <= range.start {
+            return (0..0, range.clone());
+        }
+        let middle = loaded.min(range.end);
+        (range.start..middle, middle..range.end)
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -98,23 +108,24 @@ impl Vectors {
         question: &QuantisedVector,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let Some(all) = self.loaded.get() else {
-            let first = range.start;
-            return self.each(range, &mut |number, high, scale| {
-                out[(number - first) as usize] = question.cosine(high, scale);
-            });
-        };
-        let dim = self.dim as usize;
-        let rows = range.start as usize..range.end as usize;
-        let (bytes, scales) = (&all.bytes[rows.start * dim..rows.end * dim], &all.scales[rows]);
-        let mut one = |at: usize| out[at] = question.cosine(&bytes[at * dim..(at + 1) * dim], scales[at]);
-        // Reading at four places at a time gets about a quarter more bandwidth from the memory for one thread.
-        let quarter = scales.len() / 4;
-        for at in 0..quarter {
-            (0..4).for_each(|place| one(place * quarter + at));
+        let (in_memory, on_disk) = self.split(&range);
+        let (out, rest) = out.split_at_mut(in_memory.len());
+        if let Some(loaded) = self.loaded.get() {
+            let dim = self.dim as usize;
+            let rows = in_memory.start as usize..in_memory.end as usize;
+            let (bytes, scales) = (&loaded.bytes[rows.start * dim..rows.end * dim], &loaded.scales[rows]);
+            let mut one = |at: usize| out[at] = question.cosine(&bytes[at * dim..(at + 1) * dim], scales[at]);
+            // Reading at four places at a time gets about a quarter more bandwidth from the memory for one thread.
+            let quarter = scales.len() / 4;
+            for at in 0..quarter {
+                (0..4).for_each(|place| one(place * quarter + at));
+            }
+            (4 * quarter..scales.len()).for_each(one);
         }
-        (4 * quarter..scales.len()).for_each(one);
-        Ok(())
+        let first = on_disk.start;
+        self.read_each(on_disk, &mut |number, high, scale| {
+            rest[(number - first) as usize] = question.cosine(high, scale);
+        })
     }
 
     /// Passes the high bytes and the scale of each of these vectors to `each`.
@@ -123,17 +134,19 @@ impl Vectors {
         range: Range<u32>,
         each: &mut impl FnMut(u32, &[i8], f32),
     ) -> Result<(), Error> {
-        let dim = self.dim as usize;
-        if let Some(all) = self.loaded.get() {
-            let bytes = &all.bytes[range.start as usize * dim..range.end as usize * dim];
-            let scales = &all.scales[range.start as usize..range.end as usize];
-            bytes
-                .chunks_exact(dim)
-                .zip(scales)
-                .zip(range)
-                .for_each(|((high, scale), at)| each(at, high, *scale));
-            return Ok(());
+        let (in_memory, on_disk) = self.split(&range);
+        if let Some(loaded) = self.loaded.get() {
+            let dim = self.dim as usize;
+            let rows = in_memory.start as usize..in_memory.end as usize;
+            let vectors = loaded.bytes[rows.start * dim..rows.end * dim].chunks_exact(dim);
+            let numbered = vectors.zip(&loaded.scales[rows]).zip(in_memory);
+            numbered.for_each(|((high, scale), at)| each(at, high, *scale));
         }
+        self.read_each(on_disk, each)
+    }
+
+    fn read_each(&self, range: Range<u32>, each: &mut impl FnMut(u32, &[i8], f32)) -> Result<(), Error> {
+        let dim = self.dim as usize;
         let mut signed: Vec<i8> = Vec::new();
         for first in range.clone().step_by(BATCH as usize) {
             let batch = first..(first + BATCH).min(range.end);
@@ -152,10 +165,11 @@ impl Vectors {
         let signed = |bytes: &[u8]| bytes.iter().map(|byte| *byte as i8).collect::<Box<[i8]>>();
         let (dim, one) = (u64::from(self.dim), number..number + 1);
         let low = u64::from(self.many) * (dim + 4) + u64::from(number) * dim;
-        let (high, scale) = match self.loaded.get() {
-            Some(all) => {
+        let loaded = self.loaded.get().filter(|loaded| (number as usize) < loaded.scales.len());
+        let (high, scale) = match loaded {
+            Some(loaded) => {
                 let from = number as usize * self.dim as usize;
-                (all.bytes[from..from + self.dim as usize].into(), all.scales[number as usize])
+                (loaded.bytes[from..from + self.dim as usize].into(), loaded.scales[number as usize])
             }
             None => (self.file.read(self.high_range(&one), signed)?, self.scales(&one)?[0]),
         };
@@ -189,4 +203,46 @@ pub(crate) fn write(
     out.write(&(dim as u32).to_le_bytes())?;
     out.write(&((scales.len() / 4) as u32).to_le_bytes())?;
     Ok(out.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_memory_and_what_is_read_are_one_list() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("vectors");
+        let vector = |number: u32| {
+            let numbers: Vec<f32> = (0..16).map(|at| ((number * 31 + at * 7) % 19) as f32 - 9.0).collect();
+            QuantisedVector::new(&numbers)
+        };
+        write(&path, 16, (0..50).map(|number| (0, number)), &|_, number| Ok(vector(number)))
+            .expect("written");
+        let question = vector(7);
+        let cosines = |loaded: u32, range: Range<u32>| {
+            let vectors = Vectors::open(&path).expect("readable");
+            vectors.load(loaded, &AtomicBool::new(false)).expect("readable");
+            assert_eq!(vectors.loaded.get().map(|loaded| loaded.scales.len()), Some(loaded as usize));
+            let mut found = vec![0.0; range.len()];
+            vectors.cosines(range.clone(), &question, &mut found).expect("readable");
+            let (mut again, mut numbers) = (Vec::new(), Vec::new());
+            let mut each = |number, high: &[i8], scale| {
+                numbers.push(number);
+                again.push(question.cosine(high, scale));
+            };
+            vectors.each(range.clone(), &mut each).expect("readable");
+            assert_eq!((&found, numbers), (&again, range.clone().collect()));
+            for number in range {
+                let got = vectors.get(number).expect("readable");
+                assert_eq!((got.high, got.low), (vector(number).high, vector(number).low));
+            }
+            found
+        };
+        for range in [0..50, 3..20, 20..50, 19..21, 7..7] {
+            let whole = cosines(50, range.clone());
+            assert_eq!(cosines(20, range.clone()), whole);
+            assert_eq!(cosines(0, range), whole);
+        }
+    }
 }
