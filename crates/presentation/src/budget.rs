@@ -1,5 +1,7 @@
 //! How large a reply may be.
 
+use std::io;
+
 use serde::Serialize;
 
 /// A reply in one channel.
@@ -32,8 +34,23 @@ pub fn take_rows<T: Serialize>(rows: Vec<T>, bytes_max: usize, cut: impl Fn(T) -
     taken
 }
 
-pub fn json_bytes<T: Serialize>(value: &T) -> usize {
-    serde_json::to_string(value).map_or(usize::MAX, |json| json.len())
+/// How many bytes a value takes as JSON. The JSON is counted, not kept.
+pub fn json_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
+    let mut counter = ByteCounter(0);
+    serde_json::to_writer(&mut counter, value).map_or(usize::MAX, |()| counter.0)
+}
+
+struct ByteCounter(usize);
+
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How much of each row's stored text a text of so many rows can show.
@@ -54,5 +71,11 @@ mod tests {
         assert_eq!(rows(34, 4).len(), 2);
         assert_eq!(rows(101, 1), ["xxxxxxxxxx"]);
         assert!(rows(1, 0).is_empty());
+    }
+
+    #[test]
+    fn counted_bytes_are_those_that_are_written() {
+        let value = serde_json::json!({"text": "a \"b\"\n\u{1}é", "list": [1, 2.5, null, true], "none": {}});
+        assert_eq!(json_bytes(&value), value.to_string().len());
     }
 }

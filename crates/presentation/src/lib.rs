@@ -1,6 +1,7 @@
 //! How replies look: blocks of text and data, their budgets, cursors, and what is done to stored text on its way
 //! out. Knows no tool and no protocol.
 
+mod answer;
 mod ask;
 pub mod budget;
 pub mod card;
@@ -9,6 +10,7 @@ mod format;
 mod reply;
 pub mod text;
 
+pub use answer::{Answer, Body, Note, Profile, SetReference, render};
 pub use ask::{Ask, Field};
 pub use format::Format;
 pub use reply::{Block, Content, Link, Reply};

@@ -1,8 +1,9 @@
-//! What a tool answers, before a protocol dresses it.
+//! A reply, before a protocol gives it its form.
 
 use serde_json::{Map, Value};
 
 use crate::Ask;
+use crate::budget::json_bytes;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
@@ -15,6 +16,8 @@ pub struct Reply {
     pub is_error: bool,
     /// What to ask people for, where that is possible; the reply is whole without it.
     pub ask: Option<Ask>,
+    /// How often something was left out because it was there already.
+    pub duplicates: usize,
 }
 
 /// Which blocks a client gets beside the structured reply.
@@ -32,13 +35,13 @@ pub enum Block {
     Text(String),
     /// For people.
     Markdown(String),
-    /// The structured reply, for who does not get that channel.
+    /// The structured reply, for clients that do not get that channel.
     Json(String),
     /// What went wrong, in a line.
     Plain(String),
     /// What a model may do next, which people need not see.
     Hint(String),
-    /// JSON that a client may keep under its URI.
+    /// The structured reply, which a client may keep under this URI.
     Resource {
         uri: String,
         json: String,
@@ -60,37 +63,7 @@ pub struct Link {
     pub last_modified: String,
 }
 
-/// Where it says what the rows are that a reply shows a part of, when the structured reply does not.
-const ROWS: &str = "io.kenning/rows";
-
 impl Reply {
-    /// Leaves out what a model has no use for. What describes rows goes where only programs look.
-    pub fn keep_text_alone(&mut self) {
-        self.drop_links();
-        self.blocks.retain(|block| !matches!(block, Block::Resource { .. }));
-        let Some(metadata) = self.structured.get_mut("metadata").and_then(Value::as_object_mut) else {
-            return;
-        };
-        let mut described = Map::new();
-        for name in ["columns", "executed_at"] {
-            described.extend(metadata.shift_remove(name).map(|value| (name.to_owned(), value)));
-        }
-        if described.is_empty() {
-            return;
-        }
-        self.meta.insert(ROWS.to_owned(), Value::Object(described));
-        // The block with the JSON is the structured reply, for who does not get that channel.
-        for block in &mut self.blocks {
-            if let Block::Json(json) = block {
-                *json = self.structured.to_string();
-            }
-        }
-    }
-
-    pub fn drop_links(&mut self) {
-        self.blocks.retain(|block| !matches!(block, Block::Link(_) | Block::SetLink(_)));
-    }
-
     /// The text blocks, as a terminal shows them.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
@@ -116,5 +89,14 @@ impl Reply {
             Block::Link(link) | Block::SetLink(link) => link.uri.len() + link.name.len(),
         };
         self.blocks.iter().map(bytes).sum()
+    }
+
+    /// What the structured reply takes as JSON. Where a block has that JSON already, it is not written a second time.
+    pub fn structured_bytes(&self) -> usize {
+        let written = self.blocks.iter().find_map(|block| match block {
+            Block::Resource { json, .. } | Block::Json(json) => Some(json.len()),
+            _ => None,
+        });
+        written.unwrap_or_else(|| json_bytes(&self.structured))
     }
 }

@@ -186,6 +186,7 @@ impl Stop {
             meta: Map::new(),
             is_error: true,
             ask: None,
+            duplicates: 0,
         }
     }
 }

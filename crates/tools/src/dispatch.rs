@@ -4,17 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use data_encoding::HEXLOWER;
 use kenning_engine::Engine;
-use kenning_presentation::{Content, Format, Reply};
+use kenning_presentation::{Format, Reply};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::NAME_BYTES_MAX;
-use crate::tool::Ran;
-use crate::usage::Cost;
 use crate::{Caller, Code, Context, Definition, Stop, definitions, lenient};
 
 /// The argument that every writing tool takes besides its own.
-pub(crate) const KEY: &str = "idempotency_key";
+pub const KEY: &str = "idempotency_key";
 
 /// The argument that says where a call looks or writes.
 const SCOPE: &str = "scope";
@@ -95,23 +93,17 @@ fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
     {
         done = guarded(arguments);
     }
-    let Ran { mut reply, duplicates } = done.unwrap_or_else(|mut stop| {
+    let mut reply = done.unwrap_or_else(|mut stop| {
         if tool.effect.writes() && stop.details.get("outcome").is_none() {
             stop = stop.with("outcome", json!("not_applied"));
         }
-        Ran { reply: stop.reply_of(tool.family, format), duplicates: 0 }
+        stop.reply_of(tool.family, format)
     });
-    match (caller.content, caller.has_structured) {
-        (Content::Text, _) => reply.keep_text_alone(),
-        (Content::Full, false) => reply.drop_links(),
-        (Content::Full, true) => {}
-    }
-    let cost = Cost { has_cursor, duplicates, has_structured: caller.has_structured };
-    caller.usage.measure(tool.name, cost, &mut reply);
+    caller.usage.measure(tool.name, has_cursor, caller.has_structured, &mut reply);
     reply
 }
 
-fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
+fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Reply, Stop> {
     let Call { engine, caller, access, tool, has_answered } = call;
     if tool.effect.writes() && access == Access::ReadOnly {
         return Err(Stop::new(
@@ -121,12 +113,9 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
     }
     let known = tool.argument_names();
     lenient::settle(&mut arguments, &tool.input_schema, tool.empty())?;
-    let key = match tool.effect.writes() {
-        true => arguments.remove(KEY).filter(|key| !key.is_null()),
-        false => None,
-    };
+    let key = if tool.effect.writes() { arguments.remove(KEY) } else { None };
     let key = match key {
-        None => None,
+        None | Some(Value::Null) => None,
         Some(Value::String(key)) if !key.trim().is_empty() && key.len() <= NAME_BYTES_MAX => {
             // What names no scope goes to the caller's, so it is another call from elsewhere.
             let names_scope = arguments.get(SCOPE).is_some_and(|scope| !scope.is_null());
@@ -138,18 +127,23 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Ran, Stop> {
             return Err(Stop::invalid(message));
         }
     };
-    let asked = (tool.has_sets && caller.sets.is_some()).then(|| arguments.clone());
+    let has_sets = tool.rows.is_some() && caller.sets.is_some();
     let ctx = Context {
         engine,
         caller,
         tool: tool.name,
         key,
         has_answered,
-        arguments: asked,
+        arguments: has_sets.then(|| arguments.clone()),
         page: None,
         notes: Default::default(),
+        given: Default::default(),
     };
-    (tool.run)(&ctx, arguments, &known)
+    let named = arguments.get(SCOPE).and_then(Value::as_str).map(str::to_owned);
+    let reply = (tool.run)(&ctx, arguments, &known)?;
+    let scope = named.unwrap_or_else(|| caller.scope.clone());
+    caller.note_given(engine, tool.name, scope, ctx.given.take());
+    Ok(reply)
 }
 
 /// Two calls are the same when tool and arguments are, whatever their order and whether nulls are written out.

@@ -2,6 +2,7 @@
 //! `dispatch`.
 
 mod arguments;
+pub mod briefing;
 mod code;
 mod compat;
 mod disclosure;
@@ -17,6 +18,7 @@ mod listing;
 pub mod memory;
 mod patterns;
 pub mod project;
+pub mod recall;
 mod schema;
 mod scratch;
 mod sets;
@@ -25,7 +27,7 @@ mod usage;
 
 pub use code::{Code, Stop};
 pub use disclosure::NamedScopes;
-pub use dispatch::{Access, asked_format, dispatch, dispatch_answered, find};
+pub use dispatch::{Access, KEY as IDEMPOTENCY_KEY, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch};
 pub use sets::{Attached, ResultSets, SETS_FILE, SetsOverHttp};

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use kenning_engine::{Engine, Snapshot};
 use kenning_model::{Principal, Timestamp, TxId};
 use kenning_presentation::budget::json_bytes;
+use kenning_presentation::{Link, SetReference};
 use mcp_dual_response::server::{
     Backing, DualResponseServer, Error, EveryoneIs, Executor, MemoryStore, PageRequest,
     Principal as SetOwner, Resource, ResourceStore, ServerBuilder, SqliteStore, sort_rows,
@@ -94,22 +95,31 @@ impl SetColumn {
 }
 
 impl Attached {
-    /// For who reads only text.
-    pub(crate) fn line(&self) -> String {
+    /// The set as the text and the links of a reply name it.
+    pub(crate) fn reference(&self) -> SetReference {
         let Attached { resource, metadata } = self;
         let SetMetadata { total_count, expires_at, .. } = metadata;
         let url = resource.url.as_ref().map(|url| format!(" or {url}/rows")).unwrap_or_default();
         let what = resource.name.to_lowercase();
-        format!("All {total_count} {what}: {}{url} (until {expires_at}), by `read_rows`.", resource.uri)
+        let uri = resource.uri.clone();
+        SetReference {
+            line: format!("All {total_count} {what}: {uri}{url} (until {expires_at}), by `read_rows`."),
+            link: Link {
+                uri,
+                name: resource.name.clone(),
+                bytes: None,
+                last_modified: metadata.executed_at.clone(),
+            },
+        }
     }
 }
 
-/// The columns of a list; the first tells rows apart.
+/// Names and types of columns; the first column tells rows apart.
 pub(crate) type Columns = &'static [(&'static str, &'static str)];
 
-/// The question behind a set: the call that found its rows.
+/// The call that found the rows of a set, pinned at its transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct PinnedCall {
     pub(crate) tool: String,
     pub(crate) arguments: Map<String, Value>,
     /// The caller's own, for arguments that name none.
@@ -125,7 +135,7 @@ pub(crate) struct Asked {
     pub(crate) asked_at: Timestamp,
 }
 
-impl Asked {
+impl PinnedCall {
     /// What stands for the log of a snapshot: the store, and the checksum of its transaction.
     pub(crate) fn source(snapshot: &Snapshot<'_>) -> Result<String, kenning_engine::Error> {
         Ok(format!("{} {:08x}", snapshot.store(), snapshot.checksum()?))
@@ -153,10 +163,7 @@ pub struct SetsOverHttp {
 
 /// The owner's sets belong to whoever knows their ids, which have 128 random bits; others' to them alone.
 fn set_owner(principal: &Principal) -> SetOwner {
-    match principal.is_owner() {
-        true => SetOwner::anonymous(),
-        false => SetOwner::subject(&principal.subject),
-    }
+    if principal.is_owner() { SetOwner::anonymous() } else { SetOwner::subject(&principal.subject) }
 }
 
 /// The sets of a store.
@@ -170,7 +177,7 @@ pub struct ResultSets {
 }
 
 struct Opened {
-    /// There until it ends.
+    /// Is taken out only when the value is dropped.
     runtime: Option<Runtime>,
     store: Arc<dyn ResourceStore>,
     server: DualResponseServer,
@@ -194,13 +201,13 @@ impl ResultSets {
     /// The set behind a reply. Nothing waits for the disk.
     pub(crate) fn attach(
         &self,
-        asked: &Asked,
+        call: &PinnedCall,
         name: &str,
         columns: Columns,
         total_count: u64,
     ) -> Option<Attached> {
         let opened = self.opened()?;
-        let key = serde_json::to_string(asked).ok()?;
+        let key = serde_json::to_string(call).ok()?;
         if let Some(known) = opened.known.get(&key) {
             return Some(known);
         }
@@ -221,14 +228,14 @@ impl ResultSets {
                 expires_at: expires_at.to_string(),
             },
         };
-        let args = serde_json::to_value(asked).ok()?;
+        let args = serde_json::to_value(call).ok()?;
         let query = Backing::Query { executor: Again::NAME.to_owned(), version: Again::VERSION, args };
         let mut resource = Resource::new(id.clone(), query, now);
         resource.name = name.to_owned();
         resource.columns = columns_of(columns);
         resource.total_count = total_count;
         resource.expires_at = Some(expires_at);
-        resource.owner = set_owner(&asked.principal);
+        resource.owner = set_owner(&call.principal);
         if let Err(error) = opened.runtime().block_on(opened.store.save(&resource)) {
             // A reply without a link is better than one that waits.
             tracing::warn!("a result set was not kept: {error}");
@@ -368,7 +375,7 @@ fn durable(file: &Path) -> Arc<dyn ResourceStore> {
     let opened = open().or_else(|error| {
         tracing::warn!("{SETS_FILE} can't be read and is begun anew: {error}");
         for name in [SETS_FILE.to_owned(), format!("{SETS_FILE}-wal"), format!("{SETS_FILE}-shm")] {
-            // What is not there need not go.
+            // Moving a file that does not exist is not an error.
             let _ =
                 std::fs::rename(file.with_file_name(&name), file.with_file_name(format!("{name}.damaged")));
         }
@@ -443,52 +450,60 @@ impl Again {
 }
 
 impl Executor for Again {
-    type Args = Asked;
+    type Args = PinnedCall;
     type Row = Row;
     const NAME: &'static str = "kenning.call";
     const VERSION: u32 = 1;
 
-    async fn execute(&self, asked: &Asked, page: PageRequest, _: &SetOwner) -> Result<Vec<Row>, BoxError> {
-        let (engine, sorted, asked) = (self.engine.clone(), self.sorted.clone(), asked.clone());
-        let read = move || match page.sort.is_empty() {
-            true => read(&engine, &asked, page.offset, page.limit),
-            false => read_sorted(&engine, &sorted, &asked, &page),
+    async fn execute(
+        &self,
+        call: &PinnedCall,
+        page: PageRequest,
+        _: &SetOwner,
+    ) -> Result<Vec<Row>, BoxError> {
+        let (engine, sorted, call) = (self.engine.clone(), self.sorted.clone(), call.clone());
+        let read = move || {
+            if page.sort.is_empty() {
+                read(&engine, &call, page.offset, page.limit)
+            } else {
+                read_sorted(&engine, &sorted, &call, &page)
+            }
         };
         Ok(tokio::task::spawn_blocking(read).await?.map_err(Refused)?)
     }
 
-    async fn count(&self, asked: &Asked, _: &SetOwner) -> Result<u64, BoxError> {
-        let (engine, asked) = (self.engine.clone(), asked.clone());
-        let all = move || read(&engine, &asked, 0, u64::MAX).map(|rows| rows.len() as u64);
+    async fn count(&self, call: &PinnedCall, _: &SetOwner) -> Result<u64, BoxError> {
+        let (engine, call) = (self.engine.clone(), call.clone());
+        let all = move || read(&engine, &call, 0, u64::MAX).map(|rows| rows.len() as u64);
         Ok(tokio::task::spawn_blocking(all).await?.map_err(Refused)?)
     }
 }
 
 /// The rows from `offset` on. A reply may have fewer than it was asked for, so it is asked again.
-fn read(engine: &Arc<Engine>, asked: &Asked, offset: u64, limit: u64) -> Result<Vec<Row>, Stop> {
-    let gone = || Stop::new(Code::InternalError, format!("there is no tool `{}` any more", asked.tool));
-    let tool = find(&asked.tool).ok_or_else(gone)?;
+fn read(engine: &Arc<Engine>, call: &PinnedCall, offset: u64, limit: u64) -> Result<Vec<Row>, Stop> {
+    let gone = || Stop::new(Code::InternalError, format!("there is no tool `{}` any more", call.tool));
+    let tool = find(&call.tool).ok_or_else(gone)?;
     // Another store's rows would be no answer to what was asked of this one.
-    let is_same = |snapshot: Snapshot<'_>| Ok(Asked::source(&snapshot)? == asked.source);
-    if !engine.snapshot_at(&asked.principal, Some(asked.at)).and_then(is_same).unwrap_or(false) {
+    let is_same = |snapshot: Snapshot<'_>| Ok(PinnedCall::source(&snapshot)? == call.source);
+    if !engine.snapshot_at(&call.principal, Some(call.at)).and_then(is_same).unwrap_or(false) {
         let message = "the result set is of a store that is no longer there; make the call again";
         return Err(Stop::new(Code::NotFound, message).with("error", json!("expired")));
     }
     let caller = Caller {
-        has_whole_history: asked.has_whole_history,
-        principal: Arc::new(asked.principal.clone()),
-        ..Caller::new(None, String::new(), asked.scope.clone())
+        has_whole_history: call.has_whole_history,
+        principal: Arc::new(call.principal.clone()),
+        ..Caller::new(None, String::new(), call.scope.clone())
     };
     let mut rows: Vec<Row> = Vec::new();
     while (rows.len() as u64) < limit {
         let left = limit - rows.len() as u64;
         let page = Pinned {
-            at: asked.at,
-            asked_at: asked.asked_at,
+            at: call.at,
+            asked_at: call.asked_at,
             offset: offset + rows.len() as u64,
             limit: left.min(ROWS_MAX),
         };
-        let found = rerun(engine, &caller, tool, asked.arguments.clone(), page)?;
+        let found = rerun(engine, &caller, tool, call.arguments.clone(), page)?;
         if found.is_empty() {
             break;
         }
@@ -500,14 +515,14 @@ fn read(engine: &Arc<Engine>, asked: &Asked, offset: u64, limit: u64) -> Result<
 fn read_sorted(
     engine: &Arc<Engine>,
     sorted: &Cache<String, Sorted>,
-    asked: &Asked,
+    call: &PinnedCall,
     page: &PageRequest,
 ) -> Result<Vec<Row>, Stop> {
-    let key = json!([asked, page.sort]).to_string();
+    let key = json!([call, page.sort]).to_string();
     let sort = || {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
-            let more = read(engine, asked, rows.len() as u64, ROWS_MAX)?;
+            let more = read(engine, call, rows.len() as u64, ROWS_MAX)?;
             if more.is_empty() {
                 break;
             }

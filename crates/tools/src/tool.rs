@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kenning_engine::{CallKind, Engine, Error, Sight, Snapshot, Ticket};
-use kenning_model::{Change, EntityType, Principal, ScopeId, ScopeName, TxId, is_name};
-use kenning_presentation::budget::take_rows;
+use kenning_model::{Change, EntityType, Id, Principal, ScopeId, ScopeName, TxId, is_name};
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Ask, Block, Content, Link, Reply};
+use kenning_presentation::{Answer, Content, Note, Profile, Reply, render};
 use kenning_storage::{Committed, Keyed, Request, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,8 +19,9 @@ use crate::arguments::Moment;
 use crate::disclosure::{NamedScopes, refusal};
 use crate::lenient::Empty;
 use crate::project::{DefaultScope, Project, ScopeFinder};
+use crate::recall::{Given, Recorder};
 use crate::scratch::Scratch;
-use crate::sets::{Asked, Attached, Columns, Pinned, ResultSets};
+use crate::sets::{Attached, Columns, Pinned, PinnedCall, ResultSets};
 use crate::usage::Usage;
 use crate::{Code, Listing, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
 
@@ -40,67 +40,21 @@ pub trait Tool {
     type Input: DeserializeOwned + JsonSchema;
     type Output: Serialize + JsonSchema;
 
-    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Self::Output, Stop>;
+    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Answer<Self::Output>, Stop>;
+}
 
-    /// The same facts for who reads only text.
-    fn text(output: &Self::Output) -> String;
-
-    /// What concerns the answer and is no part of it.
-    fn meta(_output: &Self::Output) -> Map<String, Value> {
-        Map::new()
-    }
-
-    /// How often something was left out because it was there already.
-    fn duplicates(_output: &Self::Output) -> usize {
-        0
-    }
-
-    /// Where more can be read.
-    fn links(_output: &Self::Output) -> Vec<Link> {
-        Vec::new()
-    }
-
-    /// The address under which a client may keep the reply, for tools that embed it as a resource.
-    fn resource(_output: &Self::Output) -> Option<String> {
-        None
-    }
-
-    /// What a row of its list consists of, for tools that show a part of one; the rest is in a result set.
-    const COLUMNS: Columns = &[];
-
-    /// The set behind the reply.
-    fn set(_output: &Self::Output) -> Option<Attached> {
-        None
-    }
+/// A tool whose reply may show a part of a list; a result set has all of it.
+pub(crate) trait ListTool: Tool {
+    type Row: TableRow;
 
     /// The rows of a set, when the call behind it is made again for a page of them.
-    fn rows(ctx: &Context<'_>, input: Self::Input) -> Result<Vec<Map<String, Value>>, Stop> {
-        let mut reply = serde_json::to_value(Self::call(ctx, input)?).unwrap_or_default();
-        let rows = ["items", "patterns"].into_iter().find_map(|field| match reply[field].take() {
-            Value::Array(rows) => Some(rows),
-            _ => None,
-        });
-        let object = |row: Value| match row {
-            Value::Object(row) => Some(row),
-            _ => None,
-        };
-        Ok(rows.unwrap_or_default().into_iter().filter_map(object).collect())
-    }
+    fn rows(ctx: &Context<'_>, input: Self::Input) -> Result<Vec<Self::Row>, Stop>;
+}
 
-    /// What to ask people for, where the edge can.
-    fn ask(_output: &Self::Output) -> Option<Ask> {
-        None
-    }
-
-    /// The channel that people and text-only hosts read.
-    fn blocks(output: &Self::Output, structured: &Value) -> Vec<Block> {
-        let mut blocks = vec![Block::Text(Self::text(output))];
-        if let Some(uri) = Self::resource(output) {
-            blocks.push(Block::Resource { uri, json: structured.to_string() });
-        }
-        blocks.extend(Self::links(output).into_iter().map(Block::Link));
-        blocks
-    }
+/// A row of a result set, whole.
+pub(crate) trait TableRow: Serialize {
+    /// The fields in the order in which tables show them; the first tells rows apart.
+    const COLUMNS: Columns;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +128,8 @@ pub struct Caller {
     /// The rows behind replies that show a part; none where nobody could read them.
     pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
+    /// Where it is noted what was given; none where nobody wants that.
+    pub recall: Option<Arc<Recorder>>,
     /// Which blocks the client gets.
     pub content: Content,
     /// Whether the client's protocol revision has structured content and links to resources.
@@ -188,6 +144,25 @@ impl Caller {
     /// A name for what belongs together, made from the origin and no way back to it; it opens nothing.
     pub fn session(&self) -> String {
         data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.principal.origin))[..16])
+    }
+
+    /// Notes what a tool or a resource has given. Nothing waits for it.
+    pub fn note_given(&self, engine: &Engine, by: &str, scope: String, ids: Vec<Id>) {
+        if let Some(recall) = self.recall.as_ref().filter(|_| !ids.is_empty()) {
+            recall.note(Given {
+                at: engine.now(),
+                session: self.session(),
+                client: self.principal.actor.clone(),
+                by: by.to_owned(),
+                scope,
+                ids,
+            });
+        }
+    }
+
+    /// What the client can take.
+    pub(crate) fn profile(&self) -> Profile {
+        Profile { content: self.content, has_structured: self.has_structured }
     }
 
     /// The owner of the store.
@@ -215,6 +190,7 @@ impl Caller {
             scratch: Arc::default(),
             sets: None,
             usage: Arc::default(),
+            recall: None,
             content: Content::default(),
             has_structured: true,
             turn: None,
@@ -248,6 +224,8 @@ pub struct Context<'a> {
     pub(crate) page: Option<Pinned>,
     /// What the reply is to say besides, each once.
     pub(crate) notes: RefCell<Vec<String>>,
+    /// The entries and sections that the reply shows.
+    pub(crate) given: RefCell<Vec<Id>>,
 }
 
 impl<'a> Context<'a> {
@@ -270,21 +248,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Rows as far as a reply holds them; the rows of a set are whole.
-    pub(crate) fn fitting<T: Serialize>(
-        &self,
-        rows: Vec<T>,
-        bytes_max: usize,
-        cut: impl Fn(T) -> T,
-    ) -> Vec<T> {
-        match self.page {
-            Some(_) => rows,
-            None => take_rows(rows, bytes_max, cut),
-        }
-    }
-
     /// The set behind a page that does not show all rows. Arguments that only say which page are no part of it.
-    pub(crate) fn set<T: Tool>(
+    pub(crate) fn set<T: ListTool>(
         &self,
         listing: &Listing<'_>,
         name: &str,
@@ -293,17 +258,17 @@ impl<'a> Context<'a> {
         let sets = self.caller.sets.as_ref().filter(|_| self.page.is_none())?;
         let mut arguments = self.arguments.clone()?;
         arguments.retain(|name, value| !value.is_null() && !PAGE_ARGUMENTS.contains(&name.as_str()));
-        let asked = Asked {
+        let call = PinnedCall {
             tool: T::NAME.to_owned(),
             arguments,
             scope: self.caller.scope.clone(),
             has_whole_history: self.caller.has_whole_history,
             principal: (*self.caller.principal).clone(),
             at: listing.snapshot.at(),
-            source: Asked::source(&listing.snapshot).ok()?,
+            source: PinnedCall::source(&listing.snapshot).ok()?,
             asked_at: listing.asked_at,
         };
-        sets.attach(&asked, name, T::COLUMNS, total_count)
+        sets.attach(&call, name, T::Row::COLUMNS, total_count)
     }
 }
 
@@ -364,6 +329,11 @@ impl Context<'_> {
             return Err(Stop::invalid("`as_of` is in the future; leave it out for what is there now"));
         }
         Ok(Some(self.engine.newest_at(moment)?))
+    }
+
+    /// Takes note that the reply shows these.
+    pub(crate) fn gives(&self, ids: impl IntoIterator<Item = Id>) {
+        self.given.borrow_mut().extend(ids);
     }
 
     pub(crate) fn note(&self, note: String) {
@@ -452,9 +422,10 @@ pub(crate) fn scope_name_in(
 ) -> Result<ScopeName, Stop> {
     ScopeName::parse(text).ok_or_else(|| {
         let shown = quote(text, 130);
-        let hint = match is_name(text) {
-            true => format!("; {}", meant(text)),
-            false => ", each 2 to 64 of a-z, 0-9 and -".to_owned(),
+        let hint = if is_name(text) {
+            format!("; {}", meant(text))
+        } else {
+            ", each 2 to 64 of a-z, 0-9 and -".to_owned()
         };
         Stop::invalid(format!("`{argument}`: {shown} is not of the form `namespace:scope`{hint}"))
     })
@@ -471,17 +442,11 @@ pub(crate) fn count_of(done: &Committed, entity_type: EntityType) -> usize {
     done.tx.changes.iter().filter(is_gone).count()
 }
 
-type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Ran, Stop>;
+type Run = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Reply, Stop>;
 type RunRows = fn(&Context<'_>, Map<String, Value>, &[&str]) -> Result<Vec<Map<String, Value>>, Stop>;
 
-/// What a tool has said, and how often it had something to say again.
-pub(crate) struct Ran {
-    pub(crate) reply: Reply,
-    pub(crate) duplicates: usize,
-}
-
 /// A row of the table of tools.
-pub(crate) struct Row {
+pub(crate) struct ToolRow {
     name: &'static str,
     about: &'static str,
     effect: Effect,
@@ -489,12 +454,11 @@ pub(crate) struct Row {
     input: fn(bool) -> Map<String, Value>,
     output: fn(Family) -> Map<String, Value>,
     run: Run,
-    rows: RunRows,
-    has_sets: bool,
+    rows: Option<RunRows>,
 }
 
-pub(crate) fn row<T: Tool>() -> Row {
-    Row {
+pub(crate) fn row<T: Tool>() -> ToolRow {
+    ToolRow {
         name: T::NAME,
         about: T::ABOUT,
         effect: T::EFFECT,
@@ -502,50 +466,37 @@ pub(crate) fn row<T: Tool>() -> Row {
         input: schema::input::<T::Input>,
         output: output_schema::<T>,
         run: run::<T>,
-        rows: |ctx, arguments, known| T::rows(ctx, arguments::parse(arguments, known)?),
-        has_sets: !T::COLUMNS.is_empty(),
+        rows: None,
     }
 }
 
-fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Ran, Stop> {
-    let output = T::call(ctx, arguments::parse(arguments, known)?)?;
-    let mut structured = serde_json::to_value(&output)
-        .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))?;
-    let mut blocks = T::blocks(&output, &structured);
-    if let Some(set) = T::set(&output) {
-        // In the words that a model reads, wherever these are.
-        let text = blocks.iter_mut().rev().find_map(|block| match block {
-            Block::Text(text) | Block::Hint(text) => Some(text),
-            _ => None,
-        });
-        if let Some(text) = text {
-            text.push_str(&format!("\n{}", set.line()));
-        }
-        blocks.push(Block::SetLink(Link {
-            uri: set.resource.uri.clone(),
-            name: set.resource.name.clone(),
-            bytes: None,
-            last_modified: set.metadata.executed_at.clone(),
-        }));
-    }
-    let mut meta = T::meta(&output);
+/// As `row`, for a tool with result sets.
+pub(crate) fn list_row<T: ListTool>() -> ToolRow {
+    ToolRow { rows: Some(run_rows::<T>), ..row::<T>() }
+}
+
+fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Reply, Stop> {
+    let answer = T::call(ctx, arguments::parse(arguments, known)?)?;
     let notes = ctx.notes.take();
-    if !notes.is_empty() {
-        // Only here, because the note of a write that failed was not sent.
-        if notes.iter().any(|note| note == NO_SCOPE_NOTE) {
-            ctx.caller.told_no_scope.store(true, Ordering::Relaxed);
-        }
-        let note = notes.join(" ");
-        if let Some(Block::Text(text)) = blocks.first_mut() {
-            text.push_str(&format!("\n{note}"));
-        }
-        match structured.as_object_mut().filter(|_| T::HAS_NOTE) {
-            Some(reply) => reply.insert("note".to_owned(), note.into()),
-            None => meta.insert("io.kenning/note".to_owned(), note.into()),
-        };
+    // This is noted only now, because the note of a write that failed was not sent.
+    if notes.iter().any(|note| note == NO_SCOPE_NOTE) {
+        ctx.caller.told_no_scope.store(true, Ordering::Relaxed);
     }
-    let reply = Reply { blocks, structured, meta, is_error: false, ask: T::ask(&output) };
-    Ok(Ran { reply, duplicates: T::duplicates(&output) })
+    let note = (!notes.is_empty()).then(|| Note { text: notes.join(" "), is_field: T::HAS_NOTE });
+    render(answer, note, ctx.caller.profile())
+        .map_err(|_| Stop::new(Code::InternalError, "the reply can't be written as JSON"))
+}
+
+fn run_rows<T: ListTool>(
+    ctx: &Context<'_>,
+    arguments: Map<String, Value>,
+    known: &[&str],
+) -> Result<Vec<Map<String, Value>>, Stop> {
+    let fields = |row: &T::Row| match serde_json::to_value(row) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        _ => Err(Stop::new(Code::InternalError, "a row can't be written as JSON")),
+    };
+    T::rows(ctx, arguments::parse(arguments, known)?)?.iter().map(fields).collect()
 }
 
 /// The schema of a tool's output, with the note that a reply may carry.
@@ -578,8 +529,12 @@ pub(crate) fn rerun(
         arguments: None,
         page: Some(page),
         notes: RefCell::default(),
+        given: RefCell::default(),
     };
-    (tool.rows)(&ctx, arguments, &tool.argument_names())
+    match tool.rows {
+        Some(rows) => rows(&ctx, arguments, &tool.argument_names()),
+        None => Err(Stop::new(Code::InternalError, format!("`{}` has no result sets", tool.name))),
+    }
 }
 
 /// A tool as the edges list it.
@@ -595,8 +550,8 @@ pub struct Definition {
     pub listed_schema: Arc<Map<String, Value>>,
     pub output_schema: Map<String, Value>,
     pub(crate) run: Run,
-    rows: RunRows,
-    pub(crate) has_sets: bool,
+    /// For tools with result sets.
+    pub(crate) rows: Option<RunRows>,
 }
 
 impl Definition {
@@ -621,10 +576,7 @@ impl Definition {
 
     /// What an empty text in an optional argument means.
     pub(crate) fn empty(&self) -> Empty {
-        match self.name.starts_with("update") {
-            true => Empty::Ambiguous,
-            false => Empty::Absent,
-        }
+        if self.name.starts_with("update") { Empty::Ambiguous } else { Empty::Absent }
     }
 
     /// What a call may do at the same time as others of its client.
@@ -669,7 +621,6 @@ pub fn definitions() -> &'static [Definition] {
                 output_schema: (row.output)(family),
                 run: row.run,
                 rows: row.rows,
-                has_sets: row.has_sets,
             })
             .collect()
     })

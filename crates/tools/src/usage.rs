@@ -29,20 +29,19 @@ pub struct Counted {
     pub duplicates_suppressed: u64,
 }
 
-/// What is known of a call beside its reply.
-pub(crate) struct Cost {
-    pub(crate) has_cursor: bool,
-    pub(crate) duplicates: usize,
-    /// Whether the structured reply is sent.
-    pub(crate) has_structured: bool,
-}
-
 impl Usage {
-    /// Says in the reply what it costs, and counts it. The reply is as it will be sent.
-    pub(crate) fn measure(&self, tool: &'static str, cost: Cost, reply: &mut Reply) {
-        let Cost { has_cursor, duplicates, has_structured } = cost;
+    /// Adds to the reply what it costs, and counts it. The reply is as it will be sent; `has_structured` says whether that
+    /// is with the structured part.
+    pub(crate) fn measure(
+        &self,
+        tool: &'static str,
+        has_cursor: bool,
+        has_structured: bool,
+        reply: &mut Reply,
+    ) {
+        let duplicates = reply.duplicates;
         let content_bytes = reply.content_bytes();
-        let bytes = if has_structured { reply.structured.to_string().len() } else { content_bytes };
+        let bytes = if has_structured { reply.structured_bytes() } else { content_bytes };
         reply.meta.insert(
             USAGE.to_owned(),
             json!({

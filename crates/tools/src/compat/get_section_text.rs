@@ -1,6 +1,7 @@
 //! `get_section_text`: the beginning of sections, as it was before passages were read piece by piece.
 
 use kenning_model::Id;
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::{clean, cut};
 use schemars::JsonSchema;
@@ -62,7 +63,7 @@ impl Tool for GetSectionText {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let bytes_max = input.max_bytes_per.map_or(BYTES_DEFAULT, |bytes| bytes.0) as usize;
         let snapshot = ctx.snapshot()?;
         let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
@@ -99,34 +100,37 @@ impl Tool for GetSectionText {
             true => vec!["kb.read_excerpt", "kb.extract_evidence"],
             false => Vec::new(),
         };
-        Ok(Output {
-            meta: Meta::of(&results, 0),
-            results,
-            hints: Hints { next_tools },
-            missing,
-            partial: is_cut,
-            limit_reason: if is_cut { "byte_cap" } else { "none" },
-            session_id: ctx.caller.session(),
-        })
+        Ok(Answer::text(
+            Output {
+                meta: Meta::of(&results, 0),
+                results,
+                hints: Hints { next_tools },
+                missing,
+                partial: is_cut,
+                limit_reason: if is_cut { "byte_cap" } else { "none" },
+                session_id: ctx.caller.session(),
+            },
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let said = format!("Read {}.", counted(output.results.len(), "section"));
-        let missing = match output.missing.is_empty() {
-            true => String::new(),
-            false => format!(" {} not there.", counted(output.missing.len(), "section")),
-        };
-        let lines = |read: &Read| {
-            let more = if read.truncated { " (there is more)" } else { "" };
-            let text = read.text_truncated.replace('\n', "\n   ");
-            format!("{} {}{more}\n   {text}", read.section_id, one_line(&read.title, 300))
-        };
-        match output.results.is_empty() {
-            true => format!("{said}{missing}"),
-            false => {
-                let all: Vec<String> = output.results.iter().map(lines).collect();
-                format!("{said}{missing} {}", as_data(&all.join("\n")))
-            }
+fn text(output: &Output) -> String {
+    let said = format!("Read {}.", counted(output.results.len(), "section"));
+    let missing = match output.missing.is_empty() {
+        true => String::new(),
+        false => format!(" {} not there.", counted(output.missing.len(), "section")),
+    };
+    let lines = |read: &Read| {
+        let more = if read.truncated { " (there is more)" } else { "" };
+        let text = read.text_truncated.replace('\n', "\n   ");
+        format!("{} {}{more}\n   {text}", read.section_id, one_line(&read.title, 300))
+    };
+    match output.results.is_empty() {
+        true => format!("{said}{missing}"),
+        false => {
+            let all: Vec<String> = output.results.iter().map(lines).collect();
+            format!("{said}{missing} {}", as_data(&all.join("\n")))
         }
     }
 }

@@ -12,15 +12,16 @@ mod search_sections;
 
 use std::marker::PhantomData;
 
+use kenning_presentation::Answer;
 use kenning_presentation::budget::json_bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::tool::{Effect, Row, Tool, row};
+use crate::tool::{Effect, Tool, ToolRow, row};
 use crate::{Context, Stop};
 
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<ToolRow> {
     vec![
         row::<search_sections::SearchSections>(),
         row::<get_section_text::GetSectionText>(),
@@ -53,16 +54,8 @@ impl<T: OldName> Tool for Renamed<T> {
     type Input = T::Input;
     type Output = <T::New as Tool>::Output;
 
-    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Self::Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Answer<Self::Output>, Stop> {
         T::New::call(ctx, T::input(input))
-    }
-
-    fn text(output: &Self::Output) -> String {
-        T::New::text(output)
-    }
-
-    fn duplicates(output: &Self::Output) -> usize {
-        T::New::duplicates(output)
     }
 }
 

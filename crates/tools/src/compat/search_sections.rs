@@ -1,5 +1,6 @@
 //! `search_sections`: `kb.search` as it was, with every signal in the reply; null where there is no such signal here.
 
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,7 @@ impl Tool for SearchSections {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let filters = input.filters.unwrap_or_default();
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0);
         let cursor = input.cursor.map(|cursor| cursor.0);
@@ -98,7 +99,7 @@ impl Tool for SearchSections {
         let results = take_rows(results, ROWS_BYTES_MAX, |row| row);
         let is_cut = results.len() < all;
         let page = listing.end(results, found.hits.len() as u64)?;
-        Ok(Output {
+        let output = Output {
             meta: Meta::of(&page.items, found.duplicates),
             results: page.items,
             cursor,
@@ -110,30 +111,27 @@ impl Tool for SearchSections {
             },
             next_cursor: page.next_cursor,
             session_id: ctx.caller.session(),
-        })
+        };
+        Ok(Answer { duplicates: found.duplicates, ..Answer::text(output, text) })
     }
+}
 
-    fn text(output: &Output) -> String {
-        let said = format!("Found {}.", counted(output.results.len(), "section"));
-        let line = |found: &Found| {
-            let Found { rank, section_id, title, doc_tag, score, .. } = found;
-            format!("{rank}. {section_id} {} [{}] {score}", one_line(title, 300), one_line(doc_tag, 64))
-        };
-        let more = match &output.next_cursor {
-            Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
-            None => String::new(),
-        };
-        match output.results.is_empty() {
-            true => said,
-            false => {
-                let lines: Vec<String> = output.results.iter().map(line).collect();
-                format!("{said} {}{more}", as_data(&lines.join("\n")))
-            }
+fn text(output: &Output) -> String {
+    let said = format!("Found {}.", counted(output.results.len(), "section"));
+    let line = |found: &Found| {
+        let Found { rank, section_id, title, doc_tag, score, .. } = found;
+        format!("{rank}. {section_id} {} [{}] {score}", one_line(title, 300), one_line(doc_tag, 64))
+    };
+    let more = match &output.next_cursor {
+        Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
+        None => String::new(),
+    };
+    match output.results.is_empty() {
+        true => said,
+        false => {
+            let lines: Vec<String> = output.results.iter().map(line).collect();
+            format!("{said} {}{more}", as_data(&lines.join("\n")))
         }
-    }
-
-    fn duplicates(output: &Output) -> usize {
-        output.meta.usage.duplicates_suppressed
     }
 }
 

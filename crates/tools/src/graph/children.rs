@@ -1,6 +1,7 @@
 //! `graph.children`: the sections of a document or of a section, in order.
 
 use kenning_engine::graph::CHILD_OF;
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,7 +33,7 @@ impl Tool for Children {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let scope = input.scope.unwrap_or_default();
         let parent = input.parent_id.0;
         let listing = Listing::begin(
@@ -72,19 +73,17 @@ impl Tool for Children {
             (Some(_), false) => "page_size",
             (None, false) => "none",
         };
-        Ok(Output {
-            nodes: page.items,
-            edges: sheet.edges,
-            missing,
-            partial: limit_reason != "none",
-            next_cursor: page.next_cursor,
-            limit_reason,
-            session_id: ctx.caller.session(),
-            again: 0,
-        })
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(
+            Output {
+                nodes: page.items,
+                edges: sheet.edges,
+                missing,
+                partial: limit_reason != "none",
+                next_cursor: page.next_cursor,
+                limit_reason,
+                session_id: ctx.caller.session(),
+            },
+            shown,
+        ))
     }
 }

@@ -1,5 +1,6 @@
 //! `graph.describe`: what some nodes are.
 
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,7 +42,7 @@ impl Tool for Describe {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let (nodes, missing) = seen.look(|view| {
@@ -54,11 +55,7 @@ impl Tool for Describe {
                 sheet.add(only(item, input.fields.as_deref()), []);
             }
         }
-        Ok(sheet.only_page(ctx, missing))
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(sheet.only_page(ctx, missing), shown))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `graph.entities_for_sections`: what sections speak of.
 
 use kenning_engine::graph::MENTIONS;
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,7 +35,7 @@ impl Tool for EntitiesForSections {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let labels = input.labels.map(|labels| labels.0).unwrap_or_default();
@@ -64,10 +65,6 @@ impl Tool for EntitiesForSections {
             }
             is_cut |= mentions.next().is_some();
         }
-        Ok(sheet.only_page(ctx, missing).cut_at_page_size(is_cut))
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(sheet.only_page(ctx, missing).cut_at_page_size(is_cut), shown))
     }
 }

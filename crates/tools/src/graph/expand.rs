@@ -1,6 +1,9 @@
 //! `graph.expand`: what is around some nodes.
 
-use kenning_engine::graph::{Node, Way};
+use std::ops::Range;
+
+use kenning_engine::graph::{Node, NodeRef, View, Way};
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -61,7 +64,7 @@ impl Tool for Expand {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let hops = input.max_hops.map_or(1, |hops| hops.0) as u8;
         let direction = input.direction.unwrap_or_default();
         let rel_types = input.rel_types.map(|types| types.0).unwrap_or_default();
@@ -84,30 +87,7 @@ impl Tool for Expand {
         let around = seen.look(|view| {
             let (starts, missing) = seen.find_all(&view, &input.node_ids.0);
             let view = view.along(&rel_types).going(direction.into());
-            let walk = view.expand(&starts, hops, NODES_MAX);
-            let shown: Vec<_> = walk
-                .reached
-                .iter()
-                .skip(rows.start as usize)
-                .take((rows.end - rows.start) as usize)
-                .collect();
-            let nodes = shown.iter().map(|reached| met(&view, reached.node)).collect();
-            let edges_to = |node| walk.edges_to(node).map(|edge| edge_item(&view, &edge)).collect::<Vec<_>>();
-            let edges = shown.iter().map(|reached| edges_to(reached.node)).collect();
-            // Edges between those that were asked for belong to no page; the first has room for them.
-            let between = match rows.start {
-                0 => starts.iter().flat_map(|start| edges_to(*start)).collect(),
-                _ => Vec::new(),
-            };
-            Around {
-                nodes,
-                edges,
-                between,
-                missing,
-                total: walk.reached.len() as u64,
-                again: walk.again,
-                is_cut: walk.is_cut,
-            }
+            Around::walk(&view, &starts, hops, &rows, missing)
         })?;
         let mut sheet = Sheet::default();
         let mut taken = 0;
@@ -132,7 +112,7 @@ impl Tool for Expand {
             (None, false, true) => "node_cap",
             (None, false, false) => "none",
         };
-        Ok(Output {
+        let output = Output {
             nodes: sheet.nodes,
             edges: sheet.edges,
             missing: around.missing,
@@ -140,16 +120,8 @@ impl Tool for Expand {
             next_cursor: page.next_cursor,
             limit_reason,
             session_id: ctx.caller.session(),
-            again: around.again,
-        })
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
-    }
-
-    fn duplicates(output: &Output) -> usize {
-        output.again
+        };
+        Ok(Answer { duplicates: around.repeats, ..Answer::text(output, shown) })
     }
 }
 
@@ -160,6 +132,34 @@ struct Around {
     between: Vec<EdgeItem>,
     missing: Vec<String>,
     total: u64,
-    again: usize,
+    /// How often a node was met that had been met before.
+    repeats: usize,
     is_cut: bool,
+}
+
+impl Around {
+    /// Walks from `starts`, and keeps the nodes of the page.
+    fn walk(
+        view: &View<'_>,
+        starts: &[NodeRef],
+        hops: u8,
+        rows: &Range<u64>,
+        missing: Vec<String>,
+    ) -> Around {
+        let walk = view.expand(starts, hops, NODES_MAX);
+        let page_size = (rows.end - rows.start) as usize;
+        let shown: Vec<_> = walk.reached.iter().skip(rows.start as usize).take(page_size).collect();
+        let edges_to = |node| walk.edges_to(node).map(|edge| edge_item(view, &edge)).collect::<Vec<_>>();
+        // Edges between the nodes that were asked for belong to no page; the first has room for them.
+        let between = if rows.start == 0 { starts } else { &[] };
+        Around {
+            nodes: shown.iter().map(|reached| met(view, reached.node)).collect(),
+            edges: shown.iter().map(|reached| edges_to(reached.node)).collect(),
+            between: between.iter().flat_map(|start| edges_to(*start)).collect(),
+            missing,
+            total: walk.reached.len() as u64,
+            repeats: walk.again,
+            is_cut: walk.is_cut,
+        }
+    }
 }

@@ -17,9 +17,9 @@ use crate::Context;
 use crate::arguments::{TERM_BYTES_MAX, Texts};
 use crate::code::counted;
 use crate::memory::item::{as_data, one_line};
-use crate::tool::{Row, row};
+use crate::tool::{ToolRow, row};
 
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<ToolRow> {
     vec![
         row::<describe::Describe>(),
         row::<expand::Expand>(),
@@ -85,9 +85,6 @@ pub(crate) struct Output {
     /// page_size, byte_cap, node_cap or none.
     pub(crate) limit_reason: &'static str,
     pub(crate) session_id: String,
-    /// How often a node was met that had been met before.
-    #[serde(skip)]
-    pub(crate) again: usize,
 }
 
 /// Nodes and edges, as many as a reply holds.
@@ -151,7 +148,6 @@ impl Sheet {
             partial: self.is_full,
             limit_reason: if self.is_full { "byte_cap" } else { "none" },
             session_id: ctx.caller.session(),
-            again: 0,
         }
     }
 }
@@ -159,9 +155,10 @@ impl Sheet {
 impl Output {
     /// Some of it had more than it may show of each.
     pub(crate) fn cut_at_page_size(self, is_cut: bool) -> Output {
-        match is_cut && !self.partial {
-            true => Output { partial: true, limit_reason: "page_size", ..self },
-            false => self,
+        if is_cut && !self.partial {
+            Output { partial: true, limit_reason: "page_size", ..self }
+        } else {
+            self
         }
     }
 }

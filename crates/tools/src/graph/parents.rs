@@ -2,6 +2,7 @@
 
 use kenning_engine::graph::CHILD_OF;
 use kenning_model::Id;
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -29,7 +30,7 @@ impl Tool for Parents {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let mut sheet = Sheet::default();
@@ -60,10 +61,6 @@ impl Tool for Parents {
                 child = section.parent;
             }
         }
-        Ok(sheet.only_page(ctx, missing))
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(sheet.only_page(ctx, missing), shown))
     }
 }

@@ -1,6 +1,7 @@
 //! `graph.paths`: how two things are linked.
 
 use kenning_engine::graph::{NodeRef, Path};
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -60,7 +61,7 @@ impl Tool for Paths {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let hops = input.max_hops.map_or(HOPS_DEFAULT, |hops| hops.0) as u8;
@@ -127,19 +128,19 @@ impl Tool for Paths {
         };
         let on_them =
             super::Output { partial: limit_reason != "none", limit_reason, ..sheet.only_page(ctx, missing) };
-        Ok(Output { paths, on_them })
+        Ok(Answer::text(Output { paths, on_them }, text))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let lengths: Vec<String> = output.paths.iter().map(|path| path.length.to_string()).collect();
-        let said = match output.paths.is_empty() {
-            true => "Found no path; more `max_hops` may find one.".to_owned(),
-            false => {
-                format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
-            }
-        };
-        format!("{said} {}", shown(&output.on_them))
-    }
+fn text(output: &Output) -> String {
+    let lengths: Vec<String> = output.paths.iter().map(|path| path.length.to_string()).collect();
+    let said = match output.paths.is_empty() {
+        true => "Found no path; more `max_hops` may find one.".to_owned(),
+        false => {
+            format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
+        }
+    };
+    format!("{said} {}", shown(&output.on_them))
 }
 
 struct Way {

@@ -2,6 +2,7 @@
 
 use kenning_engine::graph::MENTIONS;
 use kenning_engine::graph::Node;
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -33,7 +34,7 @@ impl Tool for SectionsForEntities {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let seen = Seen::new(ctx, &snapshot, input.scope)?;
         let many = input.max_per.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;
@@ -61,10 +62,6 @@ impl Tool for SectionsForEntities {
                 }
             }
         }
-        Ok(sheet.only_page(ctx, missing).cut_at_page_size(is_cut))
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(sheet.only_page(ctx, missing).cut_at_page_size(is_cut), shown))
     }
 }

@@ -1,5 +1,6 @@
 //! `kb.expand_excerpt`: a little more around what was read last.
 
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,7 +33,7 @@ impl Tool for ExpandExcerpt {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let (handle, kept) = passage::find(ctx, &input.passage_id.0, &input.scope.unwrap_or_default())?;
         let bytes = |tokens: Option<Whole<0, 800>>| {
             bytes_for(tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0) as usize)
@@ -42,11 +43,7 @@ impl Tool for ExpandExcerpt {
             word_start(&kept.text, window.start.saturating_sub(bytes(input.before_tokens)), window.start);
         let end = (window.end + bytes(input.after_tokens)).min(start + EXCERPT_BYTES_MAX);
         let end = word_end(&kept.text, window.end.max(start), end);
-        Ok(excerpt(ctx, handle, &kept, start..end))
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(excerpt(ctx, handle, &kept, start..end), shown))
     }
 }
 

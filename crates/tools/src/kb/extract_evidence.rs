@@ -1,9 +1,12 @@
 //! `kb.extract_evidence`: the sentences of some passages that answer a question.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use kenning_engine::{Fit, Most, Scoring, Snapshot, Source};
+use kenning_model::Id;
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::cut;
 use schemars::JsonSchema;
@@ -69,6 +72,29 @@ pub(super) struct Quote {
     start: usize,
 }
 
+/// The sections that are quoted from, each once.
+pub(super) fn sections(quotes: &[Quote]) -> Vec<Id> {
+    let mut sections: Vec<Id> = quotes.iter().filter_map(|quote| Id::parse(&quote.section_id)).collect();
+    let mut known = HashSet::new();
+    sections.retain(|id| known.insert(*id));
+    sections
+}
+
+/// A quote with what it takes to find it again.
+pub(crate) struct BriefQuote {
+    pub(crate) quote: String,
+    pub(crate) section_id: String,
+    pub(crate) title: String,
+    pub(crate) path: String,
+}
+
+impl Quote {
+    pub(super) fn into_brief(self) -> BriefQuote {
+        let Quote { quote, section_id, title, path, .. } = self;
+        BriefQuote { quote, section_id, title, path }
+    }
+}
+
 /// A passage that may be quoted from.
 pub(super) struct Candidate {
     pub(super) handle: String,
@@ -123,7 +149,7 @@ impl Tool for ExtractEvidence {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let scope = input.scope.unwrap_or_default();
         let mut passages = Vec::new();
         for handle in input.passage_ids.0 {
@@ -137,12 +163,13 @@ impl Tool for ExtractEvidence {
             input.options.unwrap_or_default().scoring,
         );
         let quotes = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
-        Ok(Output { doubt: doubt(&quotes, &wanted), quotes })
+        ctx.gives(sections(&quotes));
+        Ok(Answer::text(Output { doubt: doubt(&quotes, &wanted), quotes }, text))
     }
+}
 
-    fn text(output: &Output) -> String {
-        shown(&output.quotes, output.doubt)
-    }
+fn text(output: &Output) -> String {
+    shown(&output.quotes, output.doubt)
 }
 
 /// Below this confidence of the best quote a question is most likely not answered. Measured on questions about real trees,

@@ -10,16 +10,18 @@ mod retrieve_evidence;
 pub(crate) mod search;
 pub(crate) mod sought;
 
+pub(crate) use retrieve_evidence::brief_evidence;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::item::one_line;
-use crate::tool::{Row, row};
+use crate::tool::{ToolRow, list_row, row};
 
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<ToolRow> {
     vec![
         row::<retrieve_evidence::RetrieveEvidence>(),
-        row::<search::Search>(),
+        list_row::<search::Search>(),
         row::<read_excerpt::ReadExcerpt>(),
         row::<expand_excerpt::ExpandExcerpt>(),
         row::<extract_evidence::ExtractEvidence>(),

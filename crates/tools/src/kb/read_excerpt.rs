@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use kenning_model::Id;
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +69,7 @@ impl Tool for ReadExcerpt {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let (handle, kept) = passage::find(ctx, &input.passage_id.0, &input.scope.unwrap_or_default())?;
         let start = input.start_char.map_or(0, |start| start.0 as usize);
         let chars = kept.text.chars().count();
@@ -89,15 +91,14 @@ impl Tool for ReadExcerpt {
             _ => (to, None),
         };
         let output = excerpt(ctx, handle, &kept, from..to);
-        Ok(Output {
-            excerpt: lines.unwrap_or(output.excerpt),
-            citation: output.citation.filter(|_| options.include_citation.unwrap_or(true)),
-            ..output
-        })
-    }
-
-    fn text(output: &Output) -> String {
-        shown(output)
+        Ok(Answer::text(
+            Output {
+                excerpt: lines.unwrap_or(output.excerpt),
+                citation: output.citation.filter(|_| options.include_citation.unwrap_or(true)),
+                ..output
+            },
+            shown,
+        ))
     }
 }
 
@@ -114,6 +115,7 @@ pub(super) fn shown(output: &Output) -> String {
 /// A piece of a passage, which is then the one that was read last.
 pub(super) fn excerpt(ctx: &Context<'_>, passage_id: String, kept: &Passage, range: Range<usize>) -> Output {
     kept.was_read(range.clone());
+    ctx.gives(Id::parse(&kept.section_id));
     let text = &kept.text;
     let is_cut = range.end < text.len();
     Output {

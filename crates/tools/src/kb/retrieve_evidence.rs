@@ -3,17 +3,16 @@
 use std::ops::Range;
 
 use kenning_engine::{Fit, Snapshot, passage_ranges};
+use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::extract_evidence::{Candidate, Quote, Wanted, doubt, quotes, shown};
-use super::search::{HowScored, TOP_K_DEFAULT, graph_disabled};
+use super::extract_evidence::{BriefQuote, Candidate, Quote, Wanted, doubt, quotes, sections, shown};
+use super::search::{HowScored, TOP_K_DEFAULT, search_meta};
 use super::sought::{Filters, Hits, Manner, Mode, Sought};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
-use crate::memory::query::degraded;
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -60,12 +59,6 @@ pub(crate) struct Output {
     #[schemars(with = "String")]
     doubt: Option<&'static str>,
     diagnostics: Diagnostics,
-    #[serde(skip)]
-    duplicates: usize,
-    #[serde(skip)]
-    is_degraded: bool,
-    #[serde(skip)]
-    has_graph: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -88,7 +81,7 @@ impl Tool for RetrieveEvidence {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let options = input.options.unwrap_or_default();
         let snapshot = ctx.snapshot()?;
         let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
@@ -116,7 +109,8 @@ impl Tool for RetrieveEvidence {
             )
         };
         let quotes = quotes(ctx, &snapshot, &input.question.0, &candidates, &wanted)?;
-        Ok(Output {
+        ctx.gives(sections(&quotes));
+        let output = Output {
             doubt: doubt(&quotes, &wanted),
             quotes,
             diagnostics: Diagnostics {
@@ -126,26 +120,38 @@ impl Tool for RetrieveEvidence {
                     diagnostics::keep(ctx, &snapshot, Self::NAME, &input.question.0, &sought, &found)
                 }),
             },
-            has_graph: ctx.caller.has_graph,
+        };
+        Ok(Answer {
             duplicates: found.duplicates,
-            is_degraded: found.is_degraded,
+            meta: search_meta(found.is_degraded, ctx.caller.has_graph),
+            ..Answer::text(output, |output| shown(&output.quotes, output.doubt))
         })
     }
+}
 
-    fn text(output: &Output) -> String {
-        shown(&output.quotes, output.doubt)
-    }
-
-    fn duplicates(output: &Output) -> usize {
-        output.duplicates
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        let mut meta = degraded(output.is_degraded);
-        meta.extend(graph_disabled(output.has_graph));
-        meta
+/// The best sentences of documents for a question that was asked beside something else, without the graph. None where they
+/// most likely do not answer it.
+pub(crate) fn brief_evidence(
+    ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
+    question: &str,
+    max_quotes: usize,
+) -> Result<Vec<BriefQuote>, Stop> {
+    let manner = Manner { max_per_doc: MAX_PER_DOC_DEFAULT, mode: Mode::VectorOnly, rewrites: true };
+    let sought = Sought::new(ctx, snapshot, &Scope::default(), &Filters::default(), manner)?;
+    let found = sought.find(snapshot, question, BRIEF_SECTIONS * CANDIDATES_PER_SECTION)?;
+    let candidates = candidates(ctx, snapshot, &found)?;
+    let wanted =
+        Wanted { max_quotes, passages: BRIEF_SECTIONS, ..Wanted::new(None, None, Some(Whole(0)), None) };
+    let quotes = quotes(ctx, snapshot, question, &candidates, &wanted)?;
+    match doubt(&quotes, &wanted) {
+        Some(_) => Ok(Vec::new()),
+        None => Ok(quotes.into_iter().map(Quote::into_brief).collect()),
     }
 }
+
+/// From so many sections a brief answer quotes.
+const BRIEF_SECTIONS: usize = 3;
 
 /// The sections that were found, each with how well its passages fit beside the best of all.
 fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Result<Vec<Candidate>, Stop> {

@@ -1,13 +1,14 @@
 //! `kb.search`: which sections to read, each with the sentences that answer best. Never their text.
 
-use kenning_engine::{Scoring, passage_ranges};
-use kenning_presentation::Link;
+use kenning_engine::{Scoring, Sight, Snapshot, passage_ranges};
+use kenning_model::Id;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
+use kenning_presentation::{Answer, Link};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::sought::{Filters, Manner, Mode, Sought, Source};
+use super::sought::{Filters, Hit, Manner, Mode, Sought, Source};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
@@ -15,7 +16,7 @@ use crate::documents::Scope;
 use crate::memory::item::{as_data, one_line};
 use crate::memory::query::degraded;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, ListTool, TableRow, Tool};
 use crate::{Context, Stop};
 
 pub(crate) struct Search;
@@ -82,18 +83,6 @@ pub(crate) struct Output {
     total_count: Option<u64>,
     #[serde(flatten)]
     set: Option<Attached>,
-    #[serde(skip)]
-    query: String,
-    #[serde(skip)]
-    at: String,
-    #[serde(skip)]
-    duplicates: usize,
-    #[serde(skip)]
-    is_degraded: bool,
-    #[serde(skip)]
-    has_graph: bool,
-    #[serde(skip)]
-    is_narrowed: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -125,6 +114,110 @@ impl Tool for Search {
         Use to explore, or to choose what to read. Do not use for a question (`kb_retrieve_evidence`) or remembered facts (`query`). \
         Returns at most `top_k` (default 5, max 20) results, one per document, never whole text; read with `kb_read_excerpt`.";
     const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
+        let options = input.options.unwrap_or_default();
+        let query = input.query.0;
+        let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0);
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let manner = Manner {
+            max_per_doc: options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0),
+            mode: options.mode.unwrap_or_default(),
+            rewrites: options.rewrite.unwrap_or(true),
+        };
+        let (caller_scope, labels) = (&ctx.caller.scope, scope.labels());
+        let name = format!("kb.search {caller_scope} {query:?} {top_k} {labels:?} {filters:?} {manner:?}");
+        let page_size = input.page_size.map_or(TOP_K_DEFAULT, |many| many.0);
+        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
+        let listing = ctx.listing(name, page_size, cursor, None)?;
+        let snapshot = &listing.snapshot;
+        let sought = Sought::new(ctx, snapshot, &scope, &filters, manner)?;
+        let found = sought.find(snapshot, &query, top_k as usize)?;
+        let is_debugged = options.include_debug.unwrap_or(false);
+        let previews = Previews {
+            ctx,
+            snapshot,
+            sight: &sought.sight,
+            query: &query,
+            chars: options.max_snippet_chars.map_or(SNIPPET_CHARS_DEFAULT, |chars| chars.0) as usize,
+            scoring: options.scoring.map(Scoring::from).unwrap_or_default(),
+            has_scores: is_debugged || options.include_scores.unwrap_or(false),
+        };
+        let shown = (1..).zip(&found.hits).skip(listing.rows().start as usize).take(page_size as usize);
+        let results = shown.map(|(rank, hit)| previews.show(rank, hit)).collect::<Result<Vec<_>, _>>()?;
+        let all = results.len();
+        let results = take_rows(results, ROWS_BYTES_MAX, |row| row);
+        let is_cut = results.len() < all;
+        let page = listing.end(results, found.hits.len() as u64)?;
+        let passages = found.passages.filter(|passages| *passages > page.items.len() as u64);
+        let set = passages.and_then(|passages| ctx.set::<Self>(&listing, "Passages", passages));
+        let output = Output {
+            total_count: set.as_ref().map(|set| set.metadata.total_count),
+            set,
+            results: page.items,
+            partial: page.next_cursor.is_some(),
+            limit_reason: match (is_cut, &page.next_cursor) {
+                (true, _) => "byte_cap",
+                (false, Some(_)) => "page_size",
+                (false, None) => "none",
+            },
+            next_cursor: page.next_cursor,
+            session_id: ctx.caller.session(),
+            diagnostic_id: is_debugged
+                .then(|| diagnostics::keep(ctx, snapshot, Self::NAME, &query, &sought, &found)),
+        };
+        ctx.gives(output.results.iter().filter_map(|found| Id::parse(&found.section_id)));
+        let now = ctx.engine.now().to_string();
+        Ok(Answer {
+            set: output.set.as_ref().map(Attached::reference),
+            links: output.results.iter().map(|found| found.link(&now)).collect(),
+            duplicates: found.duplicates,
+            meta: search_meta(found.is_degraded, ctx.caller.has_graph),
+            ..Answer::text(output, |output| text(output, &query, sought.is_narrowed()))
+        })
+    }
+}
+
+impl ListTool for Search {
+    type Row = PassageRow;
+
+    /// Every passage that matches, best first, whatever its document. Their texts are read with `kb.read_excerpt`: whole
+    /// passages in every row would cost a model far more than the list is worth.
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<PassageRow>, Stop> {
+        let options = input.options.unwrap_or_default();
+        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
+        let manner =
+            Manner { max_per_doc: 0, mode: Mode::VectorOnly, rewrites: options.rewrite.unwrap_or(true) };
+        let listing = ctx.listing(String::new(), 1, None, None)?;
+        let sought = Sought::new(ctx, &listing.snapshot, &scope, &filters, manner)?;
+        let passages = sought.passages(&listing.snapshot, &input.query.0, listing.rows())?;
+        let ranked = (listing.rows().start + 1..).zip(passages);
+        let row = ranked.map(|(rank, passage)| PassageRow {
+            rank,
+            title: passage.section.title(),
+            path: passage.path,
+            doc_tag: passage.section.doc_tag.clone(),
+            section_id: passage.id.to_string(),
+            score: rounded(passage.score),
+        });
+        Ok(row.collect())
+    }
+}
+
+/// A passage as result sets show it.
+#[derive(Serialize)]
+pub(crate) struct PassageRow {
+    rank: u64,
+    title: String,
+    path: String,
+    doc_tag: String,
+    section_id: String,
+    score: f64,
+}
+
+impl TableRow for PassageRow {
     const COLUMNS: Columns = &[
         ("rank", "integer"),
         ("title", "string"),
@@ -133,187 +226,103 @@ impl Tool for Search {
         ("section_id", "string"),
         ("score", "number"),
     ];
-    type Input = Input;
-    type Output = Output;
+}
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
-        let options = input.options.unwrap_or_default();
-        let query = input.query.0;
-        let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0);
-        let max_per_doc = options.max_per_doc.map_or(MAX_PER_DOC_DEFAULT, |many| many.0);
-        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
-        let mode = options.mode.unwrap_or_default();
-        let manner = Manner { max_per_doc, mode, rewrites: options.rewrite.unwrap_or(true) };
-        let name = format!(
-            "kb.search {} {query:?} {top_k} {:?} {filters:?} {manner:?}",
-            ctx.caller.scope,
-            scope.labels()
-        );
-        let page_size = input.page_size.map_or(TOP_K_DEFAULT, |many| many.0);
-        let listing =
-            ctx.listing(name, page_size, input.cursor.as_ref().map(|cursor| cursor.0.as_str()), None)?;
-        let snapshot = &listing.snapshot;
-        let sought = Sought::new(ctx, snapshot, &scope, &filters, manner)?;
-        let found = sought.find(snapshot, &query, top_k as usize)?;
-        let rows = listing.rows();
-        let shown = found.hits.iter().enumerate().skip(rows.start as usize).take(page_size as usize);
-        let chars = options.max_snippet_chars.map_or(SNIPPET_CHARS_DEFAULT, |chars| chars.0) as usize;
-        let scoring = options.scoring.map(Scoring::from).unwrap_or_default();
-        let is_debugged = options.include_debug.unwrap_or(false);
-        let shows_scores = is_debugged || options.include_scores.unwrap_or(false);
-        let mut results = Vec::new();
-        for (at, hit) in shown {
-            let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
-            let within = hit
-                .passages
-                .first()
-                .and_then(|(passage, _)| passage_ranges(&kept.text).into_iter().nth(*passage));
-            let within = within.unwrap_or(0..kept.text.len());
-            let source = kenning_engine::Source::new(&kept.title, &kept.text[within.clone()]);
-            let (preview, best) = passage::preview(snapshot, &sought.sight, &query, &source, chars, scoring)?;
-            kept.was_read(within.start + best.start..within.start + best.end);
-            results.push(Found {
-                scratch_uri: passage::uri(ctx, &handle),
-                passage_id: handle,
-                section_id: kept.section_id.clone(),
-                doc_tag: kept.doc_tag.clone(),
-                title: kept.title.clone(),
-                path: kept.path.clone(),
-                rank: at as u64 + 1,
-                score: shows_scores.then_some(rounded(hit.score)),
-                source: hit.source,
-                preview,
-                size_bytes: kept.text.len(),
-                anchor: Some(hit.section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
-            });
-        }
-        let all = results.len();
-        let results = take_rows(results, ROWS_BYTES_MAX, |row| row);
-        let is_cut = results.len() < all;
-        let page = listing.end(results, found.hits.len() as u64)?;
-        let partial = page.next_cursor.is_some();
-        let has_more = found.passages.is_some_and(|passages| passages > page.items.len() as u64);
-        let set = found.passages.filter(|_| has_more);
-        let set = set.and_then(|passages| ctx.set::<Self>(&listing, "Passages", passages));
-        Ok(Output {
-            total_count: set.as_ref().map(|set| set.metadata.total_count),
-            set,
-            results: page.items,
-            next_cursor: page.next_cursor,
-            partial,
-            limit_reason: match (is_cut, partial) {
-                (true, _) => "byte_cap",
-                (false, true) => "page_size",
-                (false, false) => "none",
-            },
-            session_id: ctx.caller.session(),
-            diagnostic_id: is_debugged
-                .then(|| diagnostics::keep(ctx, snapshot, Self::NAME, &query, &sought, &found)),
-            query,
-            at: ctx.engine.now().to_string(),
-            duplicates: found.duplicates,
-            is_degraded: found.is_degraded,
-            has_graph: ctx.caller.has_graph,
-            is_narrowed: sought.is_narrowed(),
+/// How the sections that were found are shown.
+struct Previews<'a> {
+    ctx: &'a Context<'a>,
+    snapshot: &'a Snapshot<'a>,
+    sight: &'a Sight,
+    query: &'a str,
+    chars: usize,
+    scoring: Scoring,
+    has_scores: bool,
+}
+
+impl Previews<'_> {
+    /// Keeps a section for the caller, and shows the sentences of its best passage that answer best.
+    fn show(&self, rank: u64, hit: &Hit) -> Result<Found, Stop> {
+        let (handle, kept) = passage::keep(self.ctx, self.snapshot, hit.id, &hit.section)?;
+        let best_passage = hit.passages.first();
+        let within = best_passage.and_then(|(number, _)| passage_ranges(&kept.text).into_iter().nth(*number));
+        let within = within.unwrap_or(0..kept.text.len());
+        let source = kenning_engine::Source::new(&kept.title, &kept.text[within.clone()]);
+        let (preview, best) =
+            passage::preview(self.snapshot, self.sight, self.query, &source, self.chars, self.scoring)?;
+        kept.was_read(within.start + best.start..within.start + best.end);
+        Ok(Found {
+            scratch_uri: passage::uri(self.ctx, &handle),
+            passage_id: handle,
+            section_id: kept.section_id.clone(),
+            doc_tag: kept.doc_tag.clone(),
+            title: kept.title.clone(),
+            path: kept.path.clone(),
+            rank,
+            score: self.has_scores.then_some(rounded(hit.score)),
+            source: hit.source,
+            preview,
+            size_bytes: kept.text.len(),
+            anchor: Some(hit.section.anchor.clone()).filter(|anchor| !anchor.is_empty()),
         })
-    }
-
-    fn set(output: &Output) -> Option<Attached> {
-        output.set.clone()
-    }
-
-    /// Every passage that matches, best first, whatever its document. Their texts are read with `kb.read_excerpt`: whole
-    /// passages in every row would cost a model far more than the list is worth.
-    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Map<String, Value>>, Stop> {
-        let options = input.options.unwrap_or_default();
-        let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
-        let manner =
-            Manner { max_per_doc: 0, mode: Mode::VectorOnly, rewrites: options.rewrite.unwrap_or(true) };
-        let listing = ctx.listing(String::new(), 1, None, None)?;
-        let sought = Sought::new(ctx, &listing.snapshot, &scope, &filters, manner)?;
-        let mut rows = Vec::new();
-        for (at, passage) in (listing.rows().start + 1..).zip(sought.passages(
-            &listing.snapshot,
-            &input.query.0,
-            listing.rows(),
-        )?) {
-            let row = json!({
-                "rank": at,
-                "title": passage.section.title(),
-                "path": passage.path,
-                "doc_tag": passage.section.doc_tag,
-                "section_id": passage.id.to_string(),
-                "score": rounded(passage.score),
-            });
-            rows.extend(row.as_object().cloned());
-        }
-        Ok(rows)
-    }
-
-    fn text(output: &Output) -> String {
-        let query = kenning_presentation::text::quote(&output.query, 200);
-        if output.results.is_empty() && output.is_narrowed {
-            return format!(
-                "Found no section for {query} within `scope` and `filters`; leave them out to look further."
-            );
-        }
-        if output.results.is_empty() {
-            return format!(
-                "Found no section for {query}. Try other words; `kenning ingest DIR` takes documents in."
-            );
-        }
-        let line = |found: &Found| {
-            let Found { rank, passage_id, section_id, preview, .. } = found;
-            let [title, path] = [&found.title, &found.path].map(|text| one_line(text, 300));
-            let doc_tag = one_line(&found.doc_tag, 64);
-            let by = if found.source == Source::GraphExpanded { " (over the graph)" } else { "" };
-            format!(
-                "{rank}. {title} [{doc_tag}] {path}{by}, section {section_id}, passage {passage_id}\n   {preview}"
-            )
-        };
-        let lines: Vec<String> = output.results.iter().map(line).collect();
-        let more = match &output.next_cursor {
-            Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
-            None => String::new(),
-        };
-        let debugged = match &output.diagnostic_id {
-            Some(id) => format!("\nHow they were found: kenning://diagnostics/{id}"),
-            None => String::new(),
-        };
-        format!(
-            "Found {} for {query}. {}\nRead one with `kb_read_excerpt`, quote from several with `kb_extract_evidence`.{more}{debugged}",
-            counted(output.results.len(), "section"),
-            as_data(&lines.join("\n"))
-        )
-    }
-
-    fn links(output: &Output) -> Vec<Link> {
-        let link = |found: &Found| Link {
-            uri: found.scratch_uri.clone(),
-            name: found.title.clone(),
-            bytes: Some(found.size_bytes as u64),
-            last_modified: output.at.clone(),
-        };
-        output.results.iter().map(link).collect()
-    }
-
-    fn duplicates(output: &Output) -> usize {
-        output.duplicates
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        let mut meta = degraded(output.is_degraded);
-        meta.extend(graph_disabled(output.has_graph));
-        meta
     }
 }
 
-/// So that who asks learns that links were not followed, and that graph tools are not there.
-pub(super) fn graph_disabled(has_graph: bool) -> Map<String, Value> {
-    match has_graph {
-        true => Map::new(),
-        false => Map::from_iter([("io.kenning/graph_disabled".to_owned(), Value::Bool(true))]),
+impl Found {
+    fn link(&self, last_modified: &str) -> Link {
+        Link {
+            uri: self.scratch_uri.clone(),
+            name: self.title.clone(),
+            bytes: Some(self.size_bytes as u64),
+            last_modified: last_modified.to_owned(),
+        }
     }
+}
+
+fn text(output: &Output, query: &str, is_narrowed: bool) -> String {
+    let query = kenning_presentation::text::quote(query, 200);
+    if output.results.is_empty() && is_narrowed {
+        return format!(
+            "Found no section for {query} within `scope` and `filters`; leave them out to look further."
+        );
+    }
+    if output.results.is_empty() {
+        return format!(
+            "Found no section for {query}. Try other words; `kenning ingest DIR` takes documents in."
+        );
+    }
+    let line = |found: &Found| {
+        let Found { rank, passage_id, section_id, preview, .. } = found;
+        let [title, path] = [&found.title, &found.path].map(|text| one_line(text, 300));
+        let doc_tag = one_line(&found.doc_tag, 64);
+        let by = if found.source == Source::GraphExpanded { " (over the graph)" } else { "" };
+        format!(
+            "{rank}. {title} [{doc_tag}] {path}{by}, section {section_id}, passage {passage_id}\n   {preview}"
+        )
+    };
+    let lines: Vec<String> = output.results.iter().map(line).collect();
+    let more = match &output.next_cursor {
+        Some(cursor) => format!("\nFor more pass `cursor`: \"{cursor}\"."),
+        None => String::new(),
+    };
+    let debugged = match &output.diagnostic_id {
+        Some(id) => format!("\nHow they were found: kenning://diagnostics/{id}"),
+        None => String::new(),
+    };
+    format!(
+        "Found {} for {query}. {}\nRead one with `kb_read_excerpt`, quote from several with `kb_extract_evidence`.{more}{debugged}",
+        counted(output.results.len(), "section"),
+        as_data(&lines.join("\n"))
+    )
+}
+
+/// Tells the caller when vectors were missing, and when there is no graph: then links were not followed, and graph tools
+/// are not there.
+pub(super) fn search_meta(is_degraded: bool, has_graph: bool) -> Map<String, Value> {
+    let mut meta = degraded(is_degraded);
+    if !has_graph {
+        meta.insert("io.kenning/graph_disabled".to_owned(), Value::Bool(true));
+    }
+    meta
 }
 
 /// So many digits are the same on every machine.

@@ -1,6 +1,7 @@
 //! `create_namespace`: a place for an organisation or a project, with its `default` scope.
 
 use kenning_model::{DEFAULT, ScopeName};
+use kenning_presentation::Answer;
 use kenning_storage::{NewNamespace, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +30,7 @@ impl Tool for CreateNamespace {
     type Input = Input;
     type Output = NamespaceOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<NamespaceOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<NamespaceOutput>, Stop> {
         let made = ScopeName::new(&input.name.0, DEFAULT);
         let new = NewNamespace { name: input.name.0, description: input.description.0 };
         let is_repeated = ctx.is_repeated()?;
@@ -38,14 +39,14 @@ impl Tool for CreateNamespace {
         if !is_repeated {
             ctx.trust(&made);
         }
-        Ok(output)
+        Ok(Answer::text(output, text))
     }
+}
 
-    fn text(output: &NamespaceOutput) -> String {
-        let NamespaceOutput { name, tx_id, .. } = output;
-        format!(
-            "Created namespace `{name}` with scope `{name}:default` in transaction {tx_id}. Pass `scope` `{name}:default`, \
-             or put the line `scope: {name}:default` into the project's CLAUDE.md or AGENTS.md."
-        )
-    }
+fn text(output: &NamespaceOutput) -> String {
+    let NamespaceOutput { name, tx_id, .. } = output;
+    format!(
+        "Created namespace `{name}` with scope `{name}:default` in transaction {tx_id}. Pass `scope` `{name}:default`, \
+         or put the line `scope: {name}:default` into the project's CLAUDE.md or AGENTS.md."
+    )
 }

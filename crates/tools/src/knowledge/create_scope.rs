@@ -1,5 +1,6 @@
 //! `create_scope`: a place in a namespace that inherits from others.
 
+use kenning_presentation::Answer;
 use kenning_storage::{NewScope, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +32,7 @@ impl Tool for CreateScope {
     type Input = Input;
     type Output = ScopeOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<ScopeOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<ScopeOutput>, Stop> {
         let name = scope_name(&input.scope.0)?;
         let parents = input.parents.map(|named| parents(&name.namespace, named)).transpose()?;
         let made = name.clone();
@@ -42,15 +43,15 @@ impl Tool for CreateScope {
         if !is_repeated {
             ctx.trust(&made);
         }
-        Ok(output)
+        Ok(Answer::text(output, text))
     }
+}
 
-    fn text(output: &ScopeOutput) -> String {
-        let ScopeOutput { scope, tx_id, .. } = output;
-        let inheritance = output.inheritance();
-        format!(
-            "Created scope `{scope}` in transaction {tx_id}; it {inheritance}. Pass it as `scope`, or put the line \
-             `scope: {scope}` into the project's CLAUDE.md or AGENTS.md."
-        )
-    }
+fn text(output: &ScopeOutput) -> String {
+    let ScopeOutput { scope, tx_id, .. } = output;
+    let inheritance = output.inheritance();
+    format!(
+        "Created scope `{scope}` in transaction {tx_id}; it {inheritance}. Pass it as `scope`, or put the line \
+         `scope: {scope}` into the project's CLAUDE.md or AGENTS.md."
+    )
 }

@@ -1,6 +1,7 @@
 //! `delete_knowledge`: close an entry.
 
 use kenning_model::EntityType;
+use kenning_presentation::Answer;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,20 +38,23 @@ impl Tool for DeleteKnowledge {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let (entity_type, id) = (EntityType::Entry, parse_id(EntityType::Entry, &input.id.0)?);
-        ctx.commit(Write::Delete { entity_type, id }, move |done| Output {
-            id: id.to_string(),
-            scope: scope_before(done),
-            tx_id: done.tx.id.0,
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Delete { entity_type, id }, move |done| Output {
+                id: id.to_string(),
+                scope: scope_before(done),
+                tx_id: done.tx.id.0,
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { id, scope, tx_id } = output;
-        format!(
-            "Deleted `{id}`{} in transaction {tx_id}. `undo` transaction {tx_id} to have it back.",
-            in_scope(scope)
-        )
-    }
+fn text(output: &Output) -> String {
+    let Output { id, scope, tx_id } = output;
+    format!(
+        "Deleted `{id}`{} in transaction {tx_id}. `undo` transaction {tx_id} to have it back.",
+        in_scope(scope)
+    )
 }

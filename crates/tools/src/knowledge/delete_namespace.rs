@@ -1,5 +1,6 @@
 //! `delete_namespace`: a namespace goes with all that is in it, in one transaction.
 
+use kenning_presentation::Answer;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,25 +41,28 @@ impl Tool for DeleteNamespace {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let name = input.name.0.clone();
-        ctx.commit(Write::DeleteNamespace { name: input.name.0 }, move |done| Output {
-            name: name.clone(),
-            scopes_count: count_of(done, EntityType::Scope),
-            knowledge_count: count_of(done, EntityType::Entry),
-            documents_count: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
-            tx_id: done.tx.id.0,
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::DeleteNamespace { name: input.name.0 }, move |done| Output {
+                name: name.clone(),
+                scopes_count: count_of(done, EntityType::Scope),
+                knowledge_count: count_of(done, EntityType::Entry),
+                documents_count: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
+                tx_id: done.tx.id.0,
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { name, scopes_count, knowledge_count, documents_count, tx_id } = output;
-        let mut gone = vec![counted(*scopes_count, "scope"), counted(*knowledge_count, "entry")];
-        gone.extend(documents_count.map(|many| counted(many, "document")));
-        let last = gone.pop().unwrap_or_default();
-        format!(
-            "Deleted namespace `{name}` with {} and {last} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
-            gone.join(", ")
-        )
-    }
+fn text(output: &Output) -> String {
+    let Output { name, scopes_count, knowledge_count, documents_count, tx_id } = output;
+    let mut gone = vec![counted(*scopes_count, "scope"), counted(*knowledge_count, "entry")];
+    gone.extend(documents_count.map(|many| counted(many, "document")));
+    let last = gone.pop().unwrap_or_default();
+    format!(
+        "Deleted namespace `{name}` with {} and {last} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
+        gone.join(", ")
+    )
 }

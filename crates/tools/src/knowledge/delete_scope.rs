@@ -1,6 +1,7 @@
 //! `delete_scope`: a scope goes with all that is in it; those that inherited from it keep their other parents.
 
 use kenning_model::EntityType;
+use kenning_presentation::Answer;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,24 +40,27 @@ impl Tool for DeleteScope {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let name = scope_name(&input.scope.0)?;
         let scope = name.to_string();
-        ctx.commit(Write::DeleteScope { name }, move |done| Output {
-            scope: scope.clone(),
-            knowledge_deleted: count_of(done, EntityType::Entry),
-            documents_deleted: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
-            tx_id: done.tx.id.0,
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::DeleteScope { name }, move |done| Output {
+                scope: scope.clone(),
+                knowledge_deleted: count_of(done, EntityType::Entry),
+                documents_deleted: Some(count_of(done, EntityType::Document)).filter(|many| *many > 0),
+                tx_id: done.tx.id.0,
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { scope, knowledge_deleted, documents_deleted, tx_id } = output;
-        let documents = documents_deleted.map(|many| format!(" and {}", counted(many, "document")));
-        format!(
-            "Deleted scope `{scope}` with {}{} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
-            counted(*knowledge_deleted, "entry"),
-            documents.unwrap_or_default()
-        )
-    }
+fn text(output: &Output) -> String {
+    let Output { scope, knowledge_deleted, documents_deleted, tx_id } = output;
+    let documents = documents_deleted.map(|many| format!(" and {}", counted(many, "document")));
+    format!(
+        "Deleted scope `{scope}` with {}{} in transaction {tx_id}. `undo` transaction {tx_id} to have it all back.",
+        counted(*knowledge_deleted, "entry"),
+        documents.unwrap_or_default()
+    )
 }

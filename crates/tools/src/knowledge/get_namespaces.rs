@@ -1,12 +1,13 @@
 //! `get_namespaces`: what places for knowledge there are.
 
 use kenning_model::{DEFAULT, Scope};
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use kenning_presentation::text::{clean, cut};
 use kenning_storage::Tree;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::current_name;
 use crate::arguments::Name;
@@ -39,12 +40,6 @@ enum Style {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
     namespaces: Keyed<Namespace, ByName>,
-    #[serde(skip)]
-    asked: Option<String>,
-    #[serde(skip)]
-    as_of_tx_id: u64,
-    #[serde(skip)]
-    left_out: usize,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -75,44 +70,44 @@ impl Tool for GetNamespaces {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let tree = snapshot.tree()?;
         let asked = input.namespace.map(|name| current_name(ctx, &snapshot, name.0)).transpose()?;
         let style = input.style.unwrap_or_default();
         let (namespaces, left_out) = fitting(&tree, asked.as_deref(), style);
-        Ok(Output { namespaces, asked, as_of_tx_id: snapshot.at().0, left_out })
-    }
-
-    fn text(output: &Output) -> String {
-        let at = format!("As of transaction {}.", output.as_of_tx_id);
-        if let (Some(asked), true) = (&output.asked, output.namespaces.0.is_empty()) {
-            return format!("There is no namespace `{asked}`. {at} `create_namespace` makes it.");
+        let at = snapshot.at().0;
+        let mut about = json!({"as_of_tx_id": at});
+        if left_out > 0 {
+            about["left_out"] = json!({"count": left_out});
         }
-        let lines: Vec<String> =
-            output.namespaces.0.iter().map(|(name, namespace)| namespace.lines(name)).collect();
-        let many = counted(output.namespaces.0.len(), "namespace");
-        let left_out = match output.left_out {
-            0 => String::new(),
-            many if output.asked.is_some() => {
-                format!("\n{many} more did not fit; `kenning scopes` shows all on a terminal.")
-            }
-            many => format!("\n{many} more did not fit; name one `namespace`, or ask in `style` short."),
-        };
-        let names = match output.namespaces.0.iter().any(|(_, namespace)| namespace.scopes.is_some()) {
-            true => " A scope is named `namespace:scope`.",
-            false => "",
-        };
-        format!("Found {many}. {at}{names} {}{left_out}", as_data(&lines.join("\n")))
+        Ok(Answer {
+            meta: Map::from_iter([("io.kenning/context".to_owned(), about)]),
+            ..Answer::text(Output { namespaces }, |output| text(output, asked.as_deref(), at, left_out))
+        })
     }
+}
 
-    fn meta(output: &Output) -> Map<String, Value> {
-        let mut about = json!({"as_of_tx_id": output.as_of_tx_id});
-        if output.left_out > 0 {
-            about["left_out"] = json!({"count": output.left_out});
-        }
-        Map::from_iter([("io.kenning/context".to_owned(), about)])
+fn text(output: &Output, asked: Option<&str>, at: u64, left_out: usize) -> String {
+    let at = format!("As of transaction {at}.");
+    if let (Some(asked), true) = (asked, output.namespaces.0.is_empty()) {
+        return format!("There is no namespace `{asked}`. {at} `create_namespace` makes it.");
     }
+    let lines: Vec<String> =
+        output.namespaces.0.iter().map(|(name, namespace)| namespace.lines(name)).collect();
+    let many = counted(output.namespaces.0.len(), "namespace");
+    let left_out = match left_out {
+        0 => String::new(),
+        many if asked.is_some() => {
+            format!("\n{many} more did not fit; `kenning scopes` shows all on a terminal.")
+        }
+        many => format!("\n{many} more did not fit; name one `namespace`, or ask in `style` short."),
+    };
+    let names = match output.namespaces.0.iter().any(|(_, namespace)| namespace.scopes.is_some()) {
+        true => " A scope is named `namespace:scope`.",
+        false => "",
+    };
+    format!("Found {many}. {at}{names} {}{left_out}", as_data(&lines.join("\n")))
 }
 
 /// All of it, or with short descriptions, or as much of that as fits; and how many were left out.

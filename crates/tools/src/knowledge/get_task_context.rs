@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use kenning_engine::{Rarity, Sight, Snapshot, TaskMatches, excerpt};
 use kenning_model::{Entry, Id, Record, ScopeId, ScopeName, ScopeNames, TaskSize};
+use kenning_presentation::Answer;
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::text::{clean, cut};
 use kenning_storage::Stored;
@@ -139,7 +140,7 @@ impl Tool for GetTaskContext {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let snapshot = ctx.snapshot()?;
         let sight = sight(&snapshot, &scope)?;
@@ -174,52 +175,55 @@ impl Tool for GetTaskContext {
         page.take(pinned, Some(pinned_room));
         page.take(task.nearest_first(matched, &matches), None);
         page.take(rest, None);
+        ctx.gives(page.shown.iter().map(|(candidate, _)| candidate.id));
         let (queries, at) = (queries.len(), snapshot.at().0);
-        Ok(page.output(Asked { scope, matches, queries, is_everything, nothing_for, elsewhere, at }))
-    }
-
-    fn text(output: &Output) -> String {
-        let Output { scope, as_of_tx_id: at, .. } = output;
-        let queries = counted(output.queries, "query");
-        let mut text = if output.scopes.0.is_empty() {
-            let hint = if output.left_out.is_empty() {
-                " `query` lists weaker matches; keep what you learn with `write_knowledge`."
-            } else {
-                ""
-            };
-            format!("Nothing for {queries} in what `{scope}` sees, as of transaction {at}.{hint}")
-        } else {
-            let entry = |(id, content): &(String, String)| format!("{id} {}", content.replace('\n', "\n  "));
-            let lines: Vec<String> = output
-                .scopes
-                .0
-                .iter()
-                .flat_map(|(scope, entries)| {
-                    std::iter::once(format!("{scope}:")).chain(entries.0.iter().map(entry))
-                })
-                .collect();
-            let many = counted(output.provenance.len(), "entry");
-            let all = if output.is_everything { " (all there are)" } else { "" };
-            let data = as_data(&lines.join("\n"));
-            format!("{many}{all} for {queries}, as of transaction {at}, nearest scope first. {data}")
-        };
-        output.push_notes(&mut text);
-        text
-    }
-
-    fn meta(output: &Output) -> Map<String, Value> {
-        let about = json!({
-            "as_of_tx_id": output.as_of_tx_id,
-            "scope": output.scope.to_string(),
-            "provenance": output.provenance,
-        });
-        let mut meta = degraded(output.is_degraded);
-        meta.insert("io.kenning/context".to_owned(), about);
-        meta
+        let output =
+            page.output(TaskQuestion { scope, matches, queries, is_everything, nothing_for, elsewhere, at });
+        Ok(Answer { meta: output.meta(), ..Answer::text(output, text) })
     }
 }
 
+fn text(output: &Output) -> String {
+    let Output { scope, as_of_tx_id: at, .. } = output;
+    let queries = counted(output.queries, "query");
+    let mut text = if output.scopes.0.is_empty() {
+        let hint = if output.left_out.is_empty() {
+            " `query` lists weaker matches; keep what you learn with `write_knowledge`."
+        } else {
+            ""
+        };
+        format!("Nothing for {queries} in what `{scope}` sees, as of transaction {at}.{hint}")
+    } else {
+        let entry = |(id, content): &(String, String)| format!("{id} {}", content.replace('\n', "\n  "));
+        let lines: Vec<String> = output
+            .scopes
+            .0
+            .iter()
+            .flat_map(|(scope, entries)| {
+                std::iter::once(format!("{scope}:")).chain(entries.0.iter().map(entry))
+            })
+            .collect();
+        let many = counted(output.provenance.len(), "entry");
+        let all = if output.is_everything { " (all there are)" } else { "" };
+        let data = as_data(&lines.join("\n"));
+        format!("{many}{all} for {queries}, as of transaction {at}, nearest scope first. {data}")
+    };
+    output.push_notes(&mut text);
+    text
+}
+
 impl Output {
+    fn meta(&self) -> Map<String, Value> {
+        let about = json!({
+            "as_of_tx_id": self.as_of_tx_id,
+            "scope": self.scope.to_string(),
+            "provenance": self.provenance,
+        });
+        let mut meta = degraded(self.is_degraded);
+        meta.insert("io.kenning/context".to_owned(), about);
+        meta
+    }
+
     /// What the reply says beside the entries, in the words of the text channel.
     fn push_notes(&self, text: &mut String) {
         let pairs = |notes: &Notes, between: &str| {
@@ -323,7 +327,7 @@ impl Task<'_> {
 }
 
 /// What was asked, and what is known before the entries are chosen.
-struct Asked {
+struct TaskQuestion {
     scope: ScopeName,
     matches: TaskMatches,
     queries: usize,
@@ -369,8 +373,8 @@ impl Page<'_> {
         }
     }
 
-    fn output(mut self, asked: Asked) -> Output {
-        let Asked { scope, matches, queries, is_everything, nothing_for, elsewhere, at } = asked;
+    fn output(mut self, asked: TaskQuestion) -> Output {
+        let TaskQuestion { scope, matches, queries, is_everything, nothing_for, elsewhere, at } = asked;
         // Scopes are written nearest first; within one, what comes first stays first.
         let sight = self.sight;
         self.shown.sort_by_key(|(candidate, _)| sight.distance(candidate.entry.scope));

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::Parents;
 use crate::keyed::{ByName, Keyed};
 use crate::memory::similar::SimilarEntry;
-use crate::tool::{Row, row, scope_name_in};
+use crate::tool::{ToolRow, row, scope_name_in};
 use crate::{Context, Stop};
 
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<ToolRow> {
     vec![
         row::<get_task_context::GetTaskContext>(),
         row::<write_knowledge::WriteKnowledge>(),

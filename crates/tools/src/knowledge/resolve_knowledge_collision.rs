@@ -1,6 +1,7 @@
 //! `resolve_knowledge_collision`: say which of several entries holds, and hide the others.
 
 use kenning_model::EntityType;
+use kenning_presentation::Answer;
 use kenning_storage::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,26 +39,29 @@ impl Tool for ResolveKnowledgeCollision {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let parse = |text: &String| parse_id(EntityType::Entry, text);
         let active = parse(&input.active_id.0)?;
         let suppressed = input.suppressed_ids.0.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<String> = suppressed.iter().map(ToString::to_string).collect();
-        ctx.commit(Write::Resolve { active, suppressed }, move |done| Output {
-            active_id: active.to_string(),
-            suppressed_ids: ids.clone(),
-            tx_id: done.tx.id.0,
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Resolve { active, suppressed }, move |done| Output {
+                active_id: active.to_string(),
+                suppressed_ids: ids.clone(),
+                tx_id: done.tx.id.0,
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { active_id, suppressed_ids, tx_id } = output;
-        if suppressed_ids.is_empty() {
-            return format!("`{active_id}` is active. `undo` transaction {tx_id} to take this back.");
-        }
-        format!(
-            "`{active_id}` holds; hidden: {}. `undo` transaction {tx_id} to take this back; `query` with `include_suppressed` still finds them.",
-            suppressed_ids.join(", ")
-        )
+fn text(output: &Output) -> String {
+    let Output { active_id, suppressed_ids, tx_id } = output;
+    if suppressed_ids.is_empty() {
+        return format!("`{active_id}` is active. `undo` transaction {tx_id} to take this back.");
     }
+    format!(
+        "`{active_id}` holds; hidden: {}. `undo` transaction {tx_id} to take this back; `query` with `include_suppressed` still finds them.",
+        suppressed_ids.join(", ")
+    )
 }

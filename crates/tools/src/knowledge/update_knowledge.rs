@@ -1,6 +1,7 @@
 //! `update_knowledge`: change an entry, or move it to another scope.
 
 use kenning_model::{EntityType, Id, Record};
+use kenning_presentation::Answer;
 use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,7 +44,7 @@ impl Tool for UpdateKnowledge {
     type Input = Input;
     type Output = EntryOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<EntryOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<EntryOutput>, Stop> {
         let id = parse_id(EntityType::Entry, &input.id.0)?;
         let patch = EntryPatch {
             scope: input.scope.map(|scope| ctx.scope(Some(&scope.0))).transpose()?,
@@ -60,24 +61,27 @@ impl Tool for UpdateKnowledge {
             ));
         }
         let similar = alike(ctx, id, &patch)?;
-        ctx.commit(Write::Update { id, patch, expected_version: None }, move |done| {
-            let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
-                unreachable!("an update leaves an entry")
-            };
-            EntryOutput {
-                id: id.to_string(),
-                scope: done.names.of(entry.scope),
-                tx_id: done.tx.id.0,
-                similar: similar.clone(),
-            }
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Update { id, patch, expected_version: None }, move |done| {
+                let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
+                    unreachable!("an update leaves an entry")
+                };
+                EntryOutput {
+                    id: id.to_string(),
+                    scope: done.names.of(entry.scope),
+                    tx_id: done.tx.id.0,
+                    similar: similar.clone(),
+                }
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &EntryOutput) -> String {
-        let EntryOutput { id, scope, tx_id, similar } = output;
-        let similar = similar_text(similar, *tx_id);
-        format!("Updated `{id}` in scope `{scope}` in transaction {tx_id}.{similar}")
-    }
+fn text(output: &EntryOutput) -> String {
+    let EntryOutput { id, scope, tx_id, similar } = output;
+    let similar = similar_text(similar, *tx_id);
+    format!("Updated `{id}` in scope `{scope}` in transaction {tx_id}.{similar}")
 }
 
 /// What the entry is like once its text is changed. An id may be of any scope, so only what the caller sees too is told.

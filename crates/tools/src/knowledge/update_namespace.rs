@@ -1,5 +1,6 @@
 //! `update_namespace`: give a namespace another name or description.
 
+use kenning_presentation::Answer;
 use kenning_storage::{NamespacePatch, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +34,7 @@ impl Tool for UpdateNamespace {
     type Input = Input;
     type Output = NamespaceOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<NamespaceOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<NamespaceOutput>, Stop> {
         let patch = NamespacePatch {
             name: input.new_name.map(|name| name.0),
             description: input.description.map(|text| text.0),
@@ -47,13 +48,13 @@ impl Tool for UpdateNamespace {
         if let Some(new) = patch.name.as_ref().filter(|new| **new != name) {
             ctx.note(renamed_note(&format!("{name}:SCOPE"), &format!("{new}:SCOPE")));
         }
-        ctx.commit(Write::UpdateNamespace { name, patch }, NamespaceOutput::new)
+        Ok(Answer::text(ctx.commit(Write::UpdateNamespace { name, patch }, NamespaceOutput::new)?, text))
     }
+}
 
-    fn text(output: &NamespaceOutput) -> String {
-        let NamespaceOutput { name, tx_id, scopes, scopes_left_out, .. } = output;
-        let many = scopes.0.len() + scopes_left_out.unwrap_or(0);
-        let scopes = crate::code::counted(many, "scope");
-        format!("Updated namespace `{name}` ({scopes}) in transaction {tx_id}.")
-    }
+fn text(output: &NamespaceOutput) -> String {
+    let NamespaceOutput { name, tx_id, scopes, scopes_left_out, .. } = output;
+    let many = scopes.0.len() + scopes_left_out.unwrap_or(0);
+    let scopes = crate::code::counted(many, "scope");
+    format!("Updated namespace `{name}` ({scopes}) in transaction {tx_id}.")
 }

@@ -1,5 +1,6 @@
 //! `update_scope`: give a scope another name, description or other parents.
 
+use kenning_presentation::Answer;
 use kenning_storage::{ScopePatch, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,7 +36,7 @@ impl Tool for UpdateScope {
     type Input = Input;
     type Output = ScopeOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<ScopeOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<ScopeOutput>, Stop> {
         let name = ctx.scope_name(Some(&input.scope.0))?;
         let in_namespace = |new: &str| format!("write `{}:{new}`", name.namespace);
         let new = input.new_scope.map(|new| scope_name_in("new_scope", &new.0, in_namespace));
@@ -50,11 +51,11 @@ impl Tool for UpdateScope {
         if let Some(new) = patch.name.as_ref().filter(|new| **new != name) {
             ctx.note(renamed_note(&name.to_string(), &new.to_string()));
         }
-        ctx.commit(Write::UpdateScope { name, patch }, ScopeOutput::new)
+        Ok(Answer::text(ctx.commit(Write::UpdateScope { name, patch }, ScopeOutput::new)?, text))
     }
+}
 
-    fn text(output: &ScopeOutput) -> String {
-        let ScopeOutput { scope, tx_id, .. } = output;
-        format!("Updated scope `{scope}` in transaction {tx_id}; it {}.", output.inheritance())
-    }
+fn text(output: &ScopeOutput) -> String {
+    let ScopeOutput { scope, tx_id, .. } = output;
+    format!("Updated scope `{scope}` in transaction {tx_id}; it {}.", output.inheritance())
 }

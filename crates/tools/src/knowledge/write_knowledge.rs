@@ -1,5 +1,6 @@
 //! `write_knowledge`: keep an entry where all who inherit from its scope will find it.
 
+use kenning_presentation::Answer;
 use kenning_storage::{NewEntry, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,7 +40,7 @@ impl Tool for WriteKnowledge {
     type Input = Input;
     type Output = EntryOutput;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<EntryOutput, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<EntryOutput>, Stop> {
         let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let new = NewEntry {
@@ -48,19 +49,22 @@ impl Tool for WriteKnowledge {
             pinned: input.pinned.unwrap_or(false),
             ..NewEntry::new(scope, input.topic.map(|topic| topic.0).unwrap_or_default(), input.content.0)
         };
-        let text = NewText { scope, topic: &new.topic, content: &new.content, except: &[], within: None };
-        let similar = similar(ctx, &snapshot, &text);
+        let new_text = NewText { scope, topic: &new.topic, content: &new.content, except: &[], within: None };
+        let similar = similar(ctx, &snapshot, &new_text);
         drop(snapshot);
-        ctx.commit(Write::Store(new), move |done| EntryOutput {
-            id: done.tx.changes[0].id.to_string(),
-            scope: done.names.of(scope),
-            tx_id: done.tx.id.0,
-            similar: similar.clone(),
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Store(new), move |done| EntryOutput {
+                id: done.tx.changes[0].id.to_string(),
+                scope: done.names.of(scope),
+                tx_id: done.tx.id.0,
+                similar: similar.clone(),
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &EntryOutput) -> String {
-        let EntryOutput { id, scope, tx_id, similar } = output;
-        format!("Wrote `{id}` to scope `{scope}` in transaction {tx_id}.{}", similar_text(similar, *tx_id))
-    }
+fn text(output: &EntryOutput) -> String {
+    let EntryOutput { id, scope, tx_id, similar } = output;
+    format!("Wrote `{id}` to scope `{scope}` in transaction {tx_id}.{}", similar_text(similar, *tx_id))
 }

@@ -1,6 +1,7 @@
 //! `delete`: close an entry or a triple.
 
 use kenning_model::{EntityType, Id};
+use kenning_presentation::Answer;
 use kenning_presentation::text::quote;
 use kenning_storage::Write;
 use schemars::JsonSchema;
@@ -77,27 +78,30 @@ impl Tool for Delete {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let kind = input.entity_type.unwrap_or(Deletable::Entry);
         let id = parse_id(kind.into(), &input.id.0)?;
         if input.entity_type.is_none() {
             refuse_triple(ctx, id)?;
         }
-        ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
-            id: id.to_string(),
-            entity_type: kind,
-            scope: scope_before(done),
-            tx_id: done.tx.id.0,
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Delete { entity_type: kind.into(), id }, move |done| Output {
+                id: id.to_string(),
+                entity_type: kind,
+                scope: scope_before(done),
+                tx_id: done.tx.id.0,
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let kind = EntityType::from(output.entity_type);
-        format!(
-            "Deleted {kind} `{}`{} in transaction {tx}. `undo` transaction {tx} to have it back.",
-            output.id,
-            in_scope(&output.scope),
-            tx = output.tx_id
-        )
-    }
+fn text(output: &Output) -> String {
+    let kind = EntityType::from(output.entity_type);
+    format!(
+        "Deleted {kind} `{}`{} in transaction {tx}. `undo` transaction {tx} to have it back.",
+        output.id,
+        in_scope(&output.scope),
+        tx = output.tx_id
+    )
 }

@@ -2,19 +2,20 @@
 
 use kenning_engine::Snapshot;
 use kenning_model::{EntityType, Id, ScopeName, TxId};
-use kenning_presentation::budget::ROWS_BYTES_MAX;
+use kenning_presentation::Answer;
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_storage::View;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::changed::LeanTransaction;
-use super::item::{Detail, Kind, TransactionItem, as_data, transaction_items};
+use super::item::{CHANGES_MAX, Detail, Kind, TransactionItem, as_data, transaction_items};
 use super::query::more;
 use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, Text, Tx, Whole, parse_id, unknown_id};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, sight};
-use crate::{Context, List, Stop};
+use crate::tool::{Effect, ListTool, TableRow, Tool, sight};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct History;
 
@@ -76,6 +77,38 @@ impl Tool for History {
         Returns at most `limit` (max 100); for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const HAS_NOTE: bool = true;
+    type Input = Input;
+    type Output = List<Item>;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<List<Item>>, Stop> {
+        let TransactionSearch { listing, scope, items, total } =
+            TransactionSearch::run(ctx, &input, CHANGES_MAX)?;
+        let is_full = input.detail == Some(Detail::Full);
+        let (actor, scope) = (ctx.caller.principal.actor.as_str(), scope.to_string());
+        let item = |item: TransactionItem| {
+            if is_full {
+                Item::Full(Box::new(item))
+            } else {
+                Item::Lean(Box::new(LeanTransaction::new(item, actor, &scope)))
+            }
+        };
+        let items = items.into_iter().map(item).collect();
+        let list = listing.end(take_rows(items, ROWS_BYTES_MAX, Item::cut_to_fit), total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Transactions", total));
+        let reference = set.as_ref().map(Attached::reference);
+        Ok(Answer { set: reference, ..Answer::text(list.with(set), text) })
+    }
+}
+
+impl ListTool for History {
+    type Row = TransactionItem;
+
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<TransactionItem>, Stop> {
+        Ok(TransactionSearch::run(ctx, &input, SET_CHANGES_MAX)?.items)
+    }
+}
+
+impl TableRow for TransactionItem {
     const COLUMNS: Columns = &[
         ("tx_id", "integer"),
         ("at", "datetime"),
@@ -86,66 +119,53 @@ impl Tool for History {
         ("undoes", "json"),
         ("undone_by", "integer"),
     ];
-    type Input = Input;
-    type Output = List<Item>;
+}
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<List<Item>, Stop> {
+/// The transactions of a page, and how many there are.
+struct TransactionSearch<'a> {
+    listing: Listing<'a>,
+    scope: ScopeName,
+    items: Vec<TransactionItem>,
+    total: u64,
+}
+
+impl<'a> TransactionSearch<'a> {
+    fn run(ctx: &Context<'a>, input: &Input, changes_max: usize) -> Result<TransactionSearch<'a>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        let asked = input.id.as_ref().map(|id| id.0.as_str());
+        let named = input.id.as_ref().map(|id| id.0.as_str());
         let entity_type = input.entity_type.map(EntityType::from);
-        let since = TxId(input.since_tx_id.map_or(0, |tx| tx.0));
+        let since = TxId(input.since_tx_id.as_ref().map_or(0, |tx| tx.0));
         let at = ctx.as_of(None, input.as_of)?;
         let listing = ctx.listing(
-            format!("history {scope} {asked:?} {entity_type:?} {since} {at:?}"),
-            input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
+            format!("history {scope} {named:?} {entity_type:?} {since} {at:?}"),
+            input.limit.as_ref().map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
         let snapshot = &listing.snapshot;
-        let id = asked.map(|text| find(snapshot, entity_type, text)).transpose()?;
-        let sight = match ctx.caller.has_whole_history {
-            true => None,
-            false => Some(sight(snapshot, &scope)?),
-        };
+        let id = named.map(|text| find(snapshot, entity_type, text)).transpose()?;
+        let sight = if ctx.caller.has_whole_history { None } else { Some(sight(snapshot, &scope)?) };
         // What the caller wrote is theirs to see, wherever it went.
-        let own = ctx.caller.principal.origin.as_str();
-        let view = match ctx.page {
-            Some(_) => {
-                View { own: Some(own), changes_max: SET_CHANGES_MAX, ..TransactionItem::view(sight.as_ref()) }
-            }
-            None => View { own: Some(own), ..TransactionItem::view(sight.as_ref()) },
-        };
+        let own = Some(ctx.caller.principal.origin.as_str());
+        let view = View { own, changes_max, ..TransactionItem::view(sight.as_ref()) };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
-        if let (Some(asked), 0, TxId::EMPTY) = (asked, total, since) {
-            return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), asked));
+        if let (Some(named), 0, TxId::EMPTY) = (named, total, since) {
+            return Err(unknown_id(entity_type.unwrap_or(EntityType::Entry), named));
         }
-        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
-        let (actor, asked) = (ctx.caller.principal.actor.as_str(), scope.to_string());
-        let item = |item: TransactionItem| match full {
-            true => Item::Full(Box::new(item)),
-            false => Item::Lean(Box::new(LeanTransaction::new(item, actor, &asked))),
-        };
-        let items = transaction_items(snapshot, &transactions)?.into_iter().map(item).collect();
-        let items = ctx.fitting(items, ROWS_BYTES_MAX, Item::cut_to_fit);
-        let list = listing.end(items, total)?;
-        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Transactions", total));
-        Ok(list.with(set))
+        let items = transaction_items(snapshot, &transactions)?;
+        Ok(TransactionSearch { listing, scope, items, total })
     }
+}
 
-    fn set(output: &List<Item>) -> Option<Attached> {
-        output.set.clone()
+fn text(output: &List<Item>) -> String {
+    let total = counted(output.total_count as usize, "transaction");
+    if output.items.is_empty() {
+        return format!("Found {total}; the newest of the store is {}.", output.as_of_tx_id);
     }
-
-    fn text(output: &List<Item>) -> String {
-        let total = counted(output.total_count as usize, "transaction");
-        if output.items.is_empty() {
-            return format!("Found {total}; the newest of the store is {}.", output.as_of_tx_id);
-        }
-        let lines: Vec<String> = output.items.iter().map(Item::lines).collect();
-        let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
-        let at = output.as_of_tx_id;
-        format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))
-    }
+    let lines: Vec<String> = output.items.iter().map(Item::lines).collect();
+    let more = more(output.items.len(), output.total_count, output.next_cursor.as_deref());
+    let at = output.as_of_tx_id;
+    format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))
 }
 
 /// An id as it stands, or that of a scope or namespace by a name that it has or had.

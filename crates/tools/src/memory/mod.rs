@@ -15,19 +15,19 @@ mod store_many;
 mod undo;
 mod update;
 
-use crate::tool::{Row, row};
+use crate::tool::{ToolRow, list_row, row};
 
-pub(crate) fn tools() -> Vec<Row> {
+pub(crate) fn tools() -> Vec<ToolRow> {
     vec![
         row::<store::Store>(),
         row::<store_many::StoreMany>(),
         row::<update::Update>(),
-        row::<query::Query>(),
+        list_row::<query::Query>(),
         row::<delete::Delete>(),
         row::<relate::Relate>(),
-        row::<query_graph::QueryGraph>(),
+        list_row::<query_graph::QueryGraph>(),
         row::<undo::Undo>(),
-        row::<history::History>(),
+        list_row::<history::History>(),
         row::<read_rows::ReadRows>(),
     ]
 }

@@ -2,7 +2,8 @@
 
 use kenning_engine::{By, EntryHit, Explanation, Found, Question, Sight, Snapshot, excerpt};
 use kenning_model::{EntityType, Id, ScopeName, Timestamp, TxId};
-use kenning_presentation::budget::ROWS_EMBEDDED_BYTES_MAX;
+use kenning_presentation::Answer;
+use kenning_presentation::budget::{ROWS_EMBEDDED_BYTES_MAX, take_rows};
 use kenning_presentation::text::quote;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
@@ -16,7 +17,7 @@ use crate::arguments::{
 use crate::code::counted;
 use crate::elsewhere::elsewhere;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, sight};
+use crate::tool::{Effect, ListTool, TableRow, Tool, sight};
 use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct Query;
@@ -64,10 +65,6 @@ pub(crate) struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Map<String, Value>")]
     elsewhere: Option<Map<String, Value>>,
-    #[serde(skip)]
-    asked: Asked,
-    #[serde(skip)]
-    is_degraded: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -99,9 +96,8 @@ struct Why {
     scope: String,
 }
 
-/// What was asked, for the first line of the text and the address of the resource.
-#[derive(Default)]
-struct Asked {
+/// What entries are sought by.
+struct SearchTerms {
     scope: Option<String>,
     topic: Option<String>,
     content: Option<String>,
@@ -126,6 +122,58 @@ impl Tool for Query {
         Do not use before a task (`get_task_context`), for links (`query_graph`) or past changes (`history`). \
         Returns at most `limit` (20, max 200), long ones as their best parts; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
+        let is_full = input.detail == Some(Detail::Full);
+        let search = EntrySearch::begin(ctx, input)?;
+        let EntrySearch { listing, scope, sight, terms, ids, .. } = &search;
+        let snapshot = &listing.snapshot;
+        let found = search.find()?;
+        ctx.gives(found.hits.iter().map(|hit| hit.stored.id));
+        let texts = terms.texts();
+        let rarities =
+            if is_full || texts.is_empty() { Vec::new() } else { snapshot.rarities(sight, &texts)? };
+        let entries = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
+        let explained = found.hits.into_iter().map(|hit| hit.explanation);
+        let first = listing.rows().start as usize;
+        let item = |(rank, (entry, why)): (usize, (EntryItem, Option<Explanation>))| {
+            let explain = why.map(|why| Why::new(why, &entry));
+            if is_full {
+                return Item::Full(Box::new(Explained { entry, explain }));
+            }
+            let room = if ids.is_some() { usize::MAX } else { room(first + rank) };
+            let parts = |text: &str, room: usize| excerpt(&rarities, text, room);
+            let entry = LeanEntry::new(entry, &scope.to_string(), room, parts);
+            Item::Lean(Box::new(Explained { entry, explain }))
+        };
+        let items = entries.into_iter().zip(explained).enumerate().map(item).collect();
+        let items = take_rows(items, ROWS_EMBEDDED_BYTES_MAX, Item::cut_to_fit);
+        let list = listing.end(items, found.total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(listing, "Entries", found.total));
+        let elsewhere = if found.total == 0 { search.elsewhere(&texts)? } else { None };
+        let output = Output { list: list.with(set), elsewhere };
+        Ok(Answer {
+            set: output.list.set.as_ref().map(Attached::reference),
+            meta: degraded(found.is_degraded),
+            resource: Some(terms.address()),
+            ..Answer::text(output, |output| text(output, terms))
+        })
+    }
+}
+
+impl ListTool for Query {
+    type Row = EntryItem;
+
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<EntryItem>, Stop> {
+        let search = EntrySearch::begin(ctx, input)?;
+        let found = search.find()?;
+        entry_items(&search.listing.snapshot, found.hits.iter().map(|hit| &hit.stored))
+    }
+}
+
+impl TableRow for EntryItem {
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("topic", "string"),
@@ -147,13 +195,26 @@ impl Tool for Query {
         ("updated_at", "datetime"),
         ("tx_id", "integer"),
     ];
-    type Input = Input;
-    type Output = Output;
+}
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+/// A search whose arguments were read.
+struct EntrySearch<'a> {
+    listing: Listing<'a>,
+    scope: ScopeName,
+    sight: Sight,
+    terms: SearchTerms,
+    ids: Option<Vec<String>>,
+    narrowed: Narrowed,
+    /// When entries have to be valid: what was valid then stays in an answer as of then.
+    judged_at: Timestamp,
+    explain: bool,
+}
+
+impl<'a> EntrySearch<'a> {
+    fn begin(ctx: &Context<'a>, input: Input) -> Result<EntrySearch<'a>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let past = input.as_of.map(|moment| moment.0);
-        let asked = Asked {
+        let terms = SearchTerms {
             scope: input.scope.map(|scope| scope.0),
             topic: input.topic.map(|topic| topic.0),
             content: input.content.map(|content| content.0),
@@ -161,108 +222,82 @@ impl Tool for Query {
             at: ctx.as_of(input.as_of_tx_id.map(|tx| TxId(tx.0)), input.as_of)?,
             suppressed_too: input.include_suppressed.unwrap_or(false),
         };
-        let (at, suppressed_too) = (asked.at, asked.suppressed_too);
-        let words = [asked.topic.as_deref(), asked.content.as_deref()];
         let ids = input.ids.map(|ids| ids.0);
         let narrowed = Narrowed {
             own: input.own_only.unwrap_or(false).then(|| ctx.caller.principal.origin.clone()),
             since: input.since.map(|moment| moment.0),
             until: input.until.map(|moment| moment.0),
         };
-        let name = listing_name(&scope, words, &asked.tags, at, suppressed_too);
-        let name = match narrowed.is_narrow() || ids.is_some() || past.is_some() {
-            true => format!("{name} {narrowed:?} {ids:?} {past:?}"),
-            false => name,
-        };
+        let mut name = terms.listing_name(&scope);
+        if narrowed.is_narrow() || ids.is_some() || past.is_some() {
+            name = format!("{name} {narrowed:?} {ids:?} {past:?}");
+        }
         let limit = input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0);
-        let listing = ctx.listing(name, limit, input.cursor.as_ref().map(|cursor| cursor.0.as_str()), at)?;
-        let snapshot = &listing.snapshot;
-        let sight = sight(snapshot, &scope)?;
-        // What was valid then stays in an answer as of then.
-        let judged_at = match (past, at) {
+        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
+        let listing = ctx.listing(name, limit, cursor, terms.at)?;
+        let judged_at = match (past, terms.at) {
             (Some(moment), _) => moment,
-            (None, Some(at)) => snapshot.time_of(at)?.unwrap_or(listing.asked_at),
+            (None, Some(at)) => listing.snapshot.time_of(at)?.unwrap_or(listing.asked_at),
             (None, None) => listing.asked_at,
         };
+        let sight = sight(&listing.snapshot, &scope)?;
+        let explain = input.explain.unwrap_or(false);
+        Ok(EntrySearch { listing, scope, sight, terms, ids, narrowed, judged_at, explain })
+    }
+
+    /// The entries of the page.
+    fn find(&self) -> Result<Found, Stop> {
+        let (snapshot, terms) = (&self.listing.snapshot, &self.terms);
         let question = Question {
-            sight: &sight,
-            topic: asked.topic.as_deref(),
-            content: asked.content.as_deref(),
-            tags: &asked.tags,
-            visible_at: (!suppressed_too).then_some(judged_at),
+            sight: &self.sight,
+            topic: terms.topic.as_deref(),
+            content: terms.content.as_deref(),
+            tags: &terms.tags,
+            visible_at: (!terms.suppressed_too).then_some(self.judged_at),
             by: By::WordsAndMeaning,
             known_words_only: false,
-            explain: input.explain.unwrap_or(false),
+            explain: self.explain,
         };
-        let found = match &ids {
-            Some(ids) => named(snapshot, &sight, ids, &listing)?,
-            None if narrowed.is_narrow() => narrowed.search(snapshot, &question, &listing)?,
-            None => snapshot.search(&question, listing.rows())?,
-        };
-        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
-        let texts: Vec<&str> = words.into_iter().flatten().collect();
-        let rarities =
-            if full || texts.is_empty() { Vec::new() } else { snapshot.rarities(&sight, &texts)? };
-        let entries = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
-        let explained = found.hits.into_iter().map(|hit| hit.explanation);
-        let first = listing.rows().start as usize;
-        let item = |(rank, (entry, why)): (usize, (EntryItem, Option<Explanation>))| {
-            let explain = why.map(|why| Why::new(why, &entry));
-            if full {
-                return Item::Full(Box::new(Explained { entry, explain }));
-            }
-            let room = if ids.is_some() { usize::MAX } else { room(first + rank) };
-            let parts = |text: &str, room: usize| excerpt(&rarities, text, room);
-            let entry = LeanEntry::new(entry, &scope.to_string(), room, parts);
-            Item::Lean(Box::new(Explained { entry, explain }))
-        };
-        let items = entries.into_iter().zip(explained).enumerate().map(item).collect();
-        let items = ctx.fitting(items, ROWS_EMBEDDED_BYTES_MAX, Item::cut_to_fit);
-        let list = listing.end(items, found.total)?;
-        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Entries", found.total));
-        let elsewhere = match found.total == 0 && !texts.is_empty() {
-            true => Some(elsewhere(snapshot, &sight, &scope, &texts, listing.asked_at)?),
-            false => None,
-        };
-        let elsewhere = elsewhere
-            .filter(|notes| !notes.is_empty())
-            .map(|notes| notes.into_iter().map(|(place, many)| (place, many.into())).collect());
-        Ok(Output { list: list.with(set), elsewhere, asked, is_degraded: found.is_degraded })
-    }
-
-    fn set(output: &Output) -> Option<Attached> {
-        output.list.set.clone()
-    }
-
-    fn text(Output { list, asked, elsewhere, .. }: &Output) -> String {
-        let total = counted(list.total_count as usize, "entry");
-        let matching = asked.words();
-        if list.items.is_empty() {
-            let places = elsewhere
-                .iter()
-                .flatten()
-                .map(|(place, many)| format!("{place}: {}", many.as_str().unwrap_or_default()));
-            let places: Vec<String> = places.collect();
-            let hint = match (matching.is_empty(), places.is_empty()) {
-                (true, _) => " Keep something with `store`.".to_owned(),
-                (false, true) => " Try other words, or leave them out to see the newest.".to_owned(),
-                (false, false) => format!(" Elsewhere: {}.", places.join("; ")),
-            };
-            return format!("Found {total}{matching}. As of transaction {}.{hint}", list.as_of_tx_id);
+        match &self.ids {
+            Some(ids) => named(snapshot, &self.sight, ids, &self.listing),
+            None if self.narrowed.is_narrow() => self.narrowed.search(snapshot, &question, &self.listing),
+            None => Ok(snapshot.search(&question, self.listing.rows())?),
         }
-        let lines: Vec<String> = list.items.iter().map(Item::lines).collect();
-        let more = more(list.items.len(), list.total_count, list.next_cursor.as_deref());
-        let at = list.as_of_tx_id;
-        format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
     }
 
-    fn meta(output: &Output) -> Map<String, Value> {
-        degraded(output.is_degraded)
+    /// Where else there are matches, for a search by words that found nothing.
+    fn elsewhere(&self, texts: &[&str]) -> Result<Option<Map<String, Value>>, Stop> {
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let Listing { snapshot, asked_at, .. } = &self.listing;
+        let places = elsewhere(snapshot, &self.sight, &self.scope, texts, *asked_at)?;
+        let places: Map<String, Value> =
+            places.into_iter().map(|(place, many)| (place, many.into())).collect();
+        Ok(Some(places).filter(|places| !places.is_empty()))
     }
+}
 
-    fn resource(output: &Output) -> Option<String> {
-        Some(output.asked.address())
+fn text(Output { list, elsewhere }: &Output, terms: &SearchTerms) -> String {
+    let total = counted(list.total_count as usize, "entry");
+    let matching = terms.words();
+    if list.items.is_empty() {
+        let places = elsewhere
+            .iter()
+            .flatten()
+            .map(|(place, many)| format!("{place}: {}", many.as_str().unwrap_or_default()));
+        let places: Vec<String> = places.collect();
+        let hint = match (matching.is_empty(), places.is_empty()) {
+            (true, _) => " Keep something with `store`.".to_owned(),
+            (false, true) => " Try other words, or leave them out to see the newest.".to_owned(),
+            (false, false) => format!(" Elsewhere: {}.", places.join("; ")),
+        };
+        return format!("Found {total}{matching}. As of transaction {}.{hint}", list.as_of_tx_id);
     }
+    let lines: Vec<String> = list.items.iter().map(Item::lines).collect();
+    let more = more(list.items.len(), list.total_count, list.next_cursor.as_deref());
+    let at = list.as_of_tx_id;
+    format!("Found {total}{matching}. As of transaction {at}. {}{more}", as_data(&lines.join("\n")))
 }
 
 fn room(rank: usize) -> usize {
@@ -390,7 +425,16 @@ pub fn listing_name(
     format!("entries {scope} {topic:?} {content:?} {tags:?} {at:?} {suppressed_too}")
 }
 
-impl Asked {
+impl SearchTerms {
+    fn texts(&self) -> Vec<&str> {
+        [self.topic.as_deref(), self.content.as_deref()].into_iter().flatten().collect()
+    }
+
+    fn listing_name(&self, scope: &ScopeName) -> String {
+        let words = [self.topic.as_deref(), self.content.as_deref()];
+        listing_name(scope, words, &self.tags, self.at, self.suppressed_too)
+    }
+
     /// Where the same listing can be read as a resource.
     fn address(&self) -> String {
         const ENTRIES: &str = "knowledge://entries";

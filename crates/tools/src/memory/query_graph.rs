@@ -1,8 +1,9 @@
 //! `query_graph`: look triples up by any of their parts.
 
-use kenning_engine::TriplesFrom;
-use kenning_model::{TxId, fold};
-use kenning_presentation::budget::ROWS_BYTES_MAX;
+use kenning_engine::{Sight, TriplesFrom};
+use kenning_model::{ScopeName, TxId, fold};
+use kenning_presentation::Answer;
+use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_presentation::text::quote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,8 @@ use super::names::nearest;
 use crate::arguments::{CONTEXT_BYTES_MAX, Moment, NAME_BYTES_MAX, TERM_BYTES_MAX, Text, Tx, Whole};
 use crate::code::counted;
 use crate::sets::{Attached, Columns};
-use crate::tool::{Effect, Tool, sight};
-use crate::{Context, List, Stop};
+use crate::tool::{Effect, ListTool, TableRow, Tool, sight};
+use crate::{Context, List, Listing, Stop};
 
 pub(crate) struct QueryGraph;
 
@@ -100,6 +101,42 @@ impl Tool for QueryGraph {
         Returns at most `limit` (max 200), newest first; for more pass `next_cursor` as `cursor`.";
     const EFFECT: Effect = Effect::Reads;
     const HAS_NOTE: bool = true;
+    type Input = Input;
+    type Output = List<Item>;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<List<Item>>, Stop> {
+        let TripleSearch { listing, scope, sight, items, total } = TripleSearch::run(ctx, &input)?;
+        if total == 0 {
+            for name in [&input.subject, &input.object].into_iter().flatten() {
+                let near = nearest(&listing.snapshot, &sight, &name.0)?;
+                if !near.is_empty() {
+                    let near: Vec<String> = near.iter().map(|name| quote(name, 100)).collect();
+                    ctx.note(format!("Names like {}: {}.", quote(&name.0, 100), near.join(", ")));
+                }
+            }
+        }
+        let (is_full, scope) = (input.detail == Some(Detail::Full), scope.to_string());
+        let item = |item: TripleItem| {
+            if is_full { Item::Full(Box::new(item)) } else { Item::Lean(LeanTriple::new(item, &scope)) }
+        };
+        let items = items.into_iter().map(item).collect();
+        // A triple is 3 KiB at most, far below what a reply holds.
+        let list = listing.end(take_rows(items, ROWS_BYTES_MAX, |item| item), total)?;
+        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Triples", total));
+        let reference = set.as_ref().map(Attached::reference);
+        Ok(Answer { set: reference, ..Answer::text(list.with(set), text) })
+    }
+}
+
+impl ListTool for QueryGraph {
+    type Row = TripleItem;
+
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<TripleItem>, Stop> {
+        Ok(TripleSearch::run(ctx, &input)?.items)
+    }
+}
+
+impl TableRow for TripleItem {
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("subject", "string"),
@@ -115,19 +152,28 @@ impl Tool for QueryGraph {
         ("tx_id", "integer"),
         ("distance", "integer"),
     ];
-    type Input = Input;
-    type Output = List<Item>;
+}
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<List<Item>, Stop> {
+/// The triples of a page, and how many there are.
+struct TripleSearch<'a> {
+    listing: Listing<'a>,
+    scope: ScopeName,
+    sight: Sight,
+    items: Vec<TripleItem>,
+    total: u64,
+}
+
+impl<'a> TripleSearch<'a> {
+    fn run(ctx: &Context<'a>, input: &Input) -> Result<TripleSearch<'a>, Stop> {
         let scope = ctx.scope_name(input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let key = |text: &Option<Text<TERM_BYTES_MAX>>| text.as_ref().map(|text| fold(&text.0));
         let (subject, predicate, object) = (key(&input.subject), key(&input.predicate), key(&input.object));
-        let at = ctx.as_of(input.as_of_tx_id.map(|tx| TxId(tx.0)), input.as_of)?;
-        let hops = input.max_hops.map_or(1, |hops| hops.0 as u32);
+        let at = ctx.as_of(input.as_of_tx_id.as_ref().map(|tx| TxId(tx.0)), input.as_of)?;
+        let hops = input.max_hops.as_ref().map_or(1, |hops| hops.0 as u32);
         let walked = walked([&subject, &predicate, &object], hops)?;
         let listing = ctx.listing(
             format!("query_graph {scope} {subject:?} {predicate:?} {object:?} {at:?} {hops}"),
-            input.limit.map_or(LIMIT_DEFAULT, |limit| limit.0),
+            input.limit.as_ref().map_or(LIMIT_DEFAULT, |limit| limit.0),
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             at,
         )?;
@@ -145,48 +191,22 @@ impl Tool for QueryGraph {
                 (items.map(|(item, far)| TripleItem { distance: Some(far), ..item }).collect(), total)
             }
         };
-        if total == 0 {
-            for name in [&input.subject, &input.object].into_iter().flatten() {
-                let near = nearest(&listing.snapshot, &sight, &name.0)?;
-                if !near.is_empty() {
-                    let near: Vec<String> = near.iter().map(|name| quote(name, 100)).collect();
-                    ctx.note(format!("Names like {}: {}.", quote(&name.0, 100), near.join(", ")));
-                }
-            }
-        }
-        let full = ctx.page.is_some() || input.detail == Some(Detail::Full);
-        let asked = scope.to_string();
-        let item = |item: TripleItem| match full {
-            true => Item::Full(Box::new(item)),
-            false => Item::Lean(LeanTriple::new(item, &asked)),
-        };
-        let items = items.into_iter().map(item).collect();
-        // A triple is 3 KiB at most, far below what a reply holds.
-        let items = ctx.fitting(items, ROWS_BYTES_MAX, |item| item);
-        let list = listing.end(items, total)?;
-        let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Triples", total));
-        Ok(list.with(set))
+        Ok(TripleSearch { listing, scope, sight, items, total })
     }
+}
 
-    fn set(output: &List<Item>) -> Option<Attached> {
-        output.set.clone()
+fn text(output: &List<Item>) -> String {
+    let total = counted(output.total_count as usize, "triple");
+    if output.items.is_empty() {
+        return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
     }
-
-    fn text(output: &List<Item>) -> String {
-        let total = counted(output.total_count as usize, "triple");
-        if output.items.is_empty() {
-            return format!("Found {total} as of transaction {}.", output.as_of_tx_id);
-        }
-        let lines: Vec<String> = output.items.iter().map(Item::line).collect();
-        let far = match output.items.iter().any(Item::is_far) {
-            true => " The number after an id is how many steps away it is.",
-            false => "",
-        };
-        let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
-        format!(
-            "Found {total} as of transaction {}.{far} {}{more}",
-            output.as_of_tx_id,
-            as_data(&lines.join("\n"))
-        )
-    }
+    let lines: Vec<String> = output.items.iter().map(Item::line).collect();
+    let is_far = output.items.iter().any(Item::is_far);
+    let far = if is_far { " The number after an id is how many steps away it is." } else { "" };
+    let more = super::query::more(output.items.len(), output.total_count, output.next_cursor.as_deref());
+    format!(
+        "Found {total} as of transaction {}.{far} {}{more}",
+        output.as_of_tx_id,
+        as_data(&lines.join("\n"))
+    )
 }

@@ -1,5 +1,6 @@
 //! `read_rows`: the rows behind a reply that showed a part of them.
 
+use kenning_presentation::Answer;
 use mcp_dual_response::wire::{Page, PageQuery};
 use mcp_dual_response::{Row, Sort};
 use schemars::JsonSchema;
@@ -56,7 +57,7 @@ impl Tool for ReadRows {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let Some(sets) = &ctx.caller.sets else {
             return Err(Stop::new(Code::NotFound, "there are no result sets here; `kenning serve` has them"));
         };
@@ -66,19 +67,19 @@ impl Tool for ReadRows {
         query.sort = input.sort.iter().map(By::sort).collect();
         let Page { data, total_count, returned_count, offset, has_next, next_offset, .. } =
             sets.page(&ctx.caller.principal, &input.resource.0, &query)?;
-        Ok(Output { data, total_count, returned_count, offset, has_next, next_offset })
+        Ok(Answer::text(Output { data, total_count, returned_count, offset, has_next, next_offset }, text))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { data, total_count, offset, next_offset, .. } = output;
-        if data.is_empty() {
-            return format!("No rows from {offset} on; there are {total_count}.");
-        }
-        let lines: Vec<String> = data.iter().map(|row| Value::Object(row.clone()).to_string()).collect();
-        let more = next_offset.map(|next| format!("\nFor more pass `offset`: {next}.")).unwrap_or_default();
-        let last = offset + data.len() as u64;
-        format!("Rows {} to {last} of {total_count}. {}{more}", offset + 1, as_data(&lines.join("\n")))
+fn text(output: &Output) -> String {
+    let Output { data, total_count, offset, next_offset, .. } = output;
+    if data.is_empty() {
+        return format!("No rows from {offset} on; there are {total_count}.");
     }
+    let lines: Vec<String> = data.iter().map(|row| Value::Object(row.clone()).to_string()).collect();
+    let more = next_offset.map(|next| format!("\nFor more pass `offset`: {next}.")).unwrap_or_default();
+    let last = offset + data.len() as u64;
+    format!("Rows {} to {last} of {total_count}. {}{more}", offset + 1, as_data(&lines.join("\n")))
 }
 
 impl By {

@@ -2,6 +2,7 @@
 
 use kenning_engine::Snapshot;
 use kenning_model::{Record, ScopeId, fold};
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_storage::{NewTriple, OnConflict, Write};
 use schemars::JsonSchema;
@@ -70,7 +71,7 @@ impl Tool for Relate {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         // A hint must not stand in the way of a write.
@@ -91,78 +92,81 @@ impl Tool for Relate {
             Some(Choice::Reject) => OnConflict::Reject,
         };
         let replaces = on_conflict == OnConflict::Replace;
-        ctx.commit(Write::Relate { triple, on_conflict }, move |done| {
-            let triple = match &done.existing {
-                // With `replace` the triple may be there while others give way: the transaction that closed them is
-                // the one that an undo needs. Without any change it is the triple's own.
-                Some(existing) => TripleItem::of(existing, &done.names)
-                    .map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple }),
-                None => done.tx.changes.iter().find_map(|change| match &change.after {
-                    Some(Record::Triple(triple)) => {
-                        Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple, &done.names))
-                    }
-                    _ => None,
-                }),
-            };
-            // The triple itself needs room beside them.
-            let rows =
-                done.conflicts.iter().filter_map(|stored| TripleItem::of(stored, &done.names)).collect();
-            let conflicts = take_rows(rows, ROWS_BYTES_MAX / 2, |row| row);
-            let left_out = done.conflict_count - conflicts.len() as u64;
-            Output {
-                triple: triple.expect("relating leaves a triple, old or new"),
-                written: done.existing.is_none(),
-                // Those that the scope inherits stay: they are another scope's business.
-                replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
-                conflicts,
-                conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
-                similar_names: similar_names.clone(),
-            }
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Relate { triple, on_conflict }, move |done| {
+                let triple = match &done.existing {
+                    // With `replace` the triple may be there while others give way: the transaction that closed them is
+                    // the one that an undo needs. Without any change it is the triple's own.
+                    Some(existing) => TripleItem::of(existing, &done.names)
+                        .map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple }),
+                    None => done.tx.changes.iter().find_map(|change| match &change.after {
+                        Some(Record::Triple(triple)) => {
+                            Some(TripleItem::new(change.id.to_string(), done.tx.id.0, triple, &done.names))
+                        }
+                        _ => None,
+                    }),
+                };
+                // The triple itself needs room beside them.
+                let rows =
+                    done.conflicts.iter().filter_map(|stored| TripleItem::of(stored, &done.names)).collect();
+                let conflicts = take_rows(rows, ROWS_BYTES_MAX / 2, |row| row);
+                let left_out = done.conflict_count - conflicts.len() as u64;
+                Output {
+                    triple: triple.expect("relating leaves a triple, old or new"),
+                    written: done.existing.is_none(),
+                    // Those that the scope inherits stay: they are another scope's business.
+                    replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
+                    conflicts,
+                    conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
+                    similar_names: similar_names.clone(),
+                }
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { triple, conflicts, .. } = output;
-        let written = match (output.written, output.replaced) {
-            (true, _) => {
-                let TripleItem { id, tx_id, scope, .. } = triple;
-                format!("Wrote triple `{id}`{} in transaction {tx_id}.", in_scope(scope))
-            }
-            (false, false) => {
-                let TripleItem { id, tx_id, scope, .. } = triple;
-                format!("Triple `{id}` was there already{}, since transaction {tx_id}.", in_scope(scope))
-            }
-            (false, true) => {
-                format!(
-                    "Triple `{}` was there already{}; transaction {} took the others of its scope away.",
-                    triple.id,
-                    in_scope(&triple.scope),
-                    triple.tx_id
-                )
-            }
-        };
-        let alike = match output.similar_names.is_empty() {
-            true => String::new(),
-            false => format!(
-                " These names look nearly the same; if one is meant, `undo` and use it. {}",
-                as_data(&output.similar_names.join("\n"))
-            ),
-        };
-        if conflicts.is_empty() {
-            return format!("{written}{alike}");
+fn text(output: &Output) -> String {
+    let Output { triple, conflicts, .. } = output;
+    let written = match (output.written, output.replaced) {
+        (true, _) => {
+            let TripleItem { id, tx_id, scope, .. } = triple;
+            format!("Wrote triple `{id}`{} in transaction {tx_id}.", in_scope(scope))
         }
-        let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
-        let about = match (output.replaced, many) {
-            (true, 1) => "It replaced 1 other object".to_owned(),
-            (true, many) => format!("It replaced those of {many} other objects that were in its scope"),
-            (false, 1) => "Subject and predicate have 1 other object too".to_owned(),
-            (false, many) => format!("Subject and predicate have {many} other objects too"),
-        };
-        let newest = if output.conflicts_left_out.is_some() { ", the newest of which are" } else { "" };
-        let lines: Vec<String> =
-            conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
-        format!("{written} {about}{newest}. {}{alike}", as_data(&lines.join("\n")))
+        (false, false) => {
+            let TripleItem { id, tx_id, scope, .. } = triple;
+            format!("Triple `{id}` was there already{}, since transaction {tx_id}.", in_scope(scope))
+        }
+        (false, true) => {
+            format!(
+                "Triple `{}` was there already{}; transaction {} took the others of its scope away.",
+                triple.id,
+                in_scope(&triple.scope),
+                triple.tx_id
+            )
+        }
+    };
+    let alike = match output.similar_names.is_empty() {
+        true => String::new(),
+        false => format!(
+            " These names look nearly the same; if one is meant, `undo` and use it. {}",
+            as_data(&output.similar_names.join("\n"))
+        ),
+    };
+    if conflicts.is_empty() {
+        return format!("{written}{alike}");
     }
+    let many = conflicts.len() as u64 + output.conflicts_left_out.unwrap_or(0);
+    let about = match (output.replaced, many) {
+        (true, 1) => "It replaced 1 other object".to_owned(),
+        (true, many) => format!("It replaced those of {many} other objects that were in its scope"),
+        (false, 1) => "Subject and predicate have 1 other object too".to_owned(),
+        (false, many) => format!("Subject and predicate have {many} other objects too"),
+    };
+    let newest = if output.conflicts_left_out.is_some() { ", the newest of which are" } else { "" };
+    let lines: Vec<String> =
+        conflicts.iter().map(|triple| format!("{} {}", triple.id, triple.line(300))).collect();
+    format!("{written} {about}{newest}. {}{alike}", as_data(&lines.join("\n")))
 }
 
 /// Names in sight that a name which is new there may be another spelling of.

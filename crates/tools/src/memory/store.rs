@@ -2,6 +2,7 @@
 
 use kenning_engine::Snapshot;
 use kenning_model::{EntityType, Id};
+use kenning_presentation::Answer;
 use kenning_storage::{Follows, NewEntry, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,25 +107,28 @@ impl Tool for Store {
     type Input = Input<Text<NAME_BYTES_MAX>>;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Self::Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
         let follows = input.follows.as_ref().map(|id| parse_id(EntityType::Entry, &id.0)).transpose()?;
         let (new, similar) = input.prepare(ctx, &snapshot, scope, follows.map(Follows::Entry));
         drop(snapshot);
-        ctx.commit(Write::Store(new), move |done| Output {
-            id: done.tx.changes[0].id.to_string(),
-            scope: done.names.of(scope),
-            tx_id: done.tx.id.0,
-            version: 1,
-            recorded_at: moment(done.tx.at),
-            similar: similar.clone(),
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Store(new), move |done| Output {
+                id: done.tx.changes[0].id.to_string(),
+                scope: done.names.of(scope),
+                tx_id: done.tx.id.0,
+                version: 1,
+                recorded_at: moment(done.tx.at),
+                similar: similar.clone(),
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { id, tx_id, scope, similar, .. } = output;
-        let similar = similar_text(similar, *tx_id);
-        format!("Stored `{id}`{} in transaction {tx_id}.{similar}", in_scope(scope))
-    }
+fn text(output: &Output) -> String {
+    let Output { id, tx_id, scope, similar, .. } = output;
+    let similar = similar_text(similar, *tx_id);
+    format!("Stored `{id}`{} in transaction {tx_id}.{similar}", in_scope(scope))
 }

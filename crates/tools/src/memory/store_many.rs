@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use kenning_model::EntityType;
+use kenning_presentation::Answer;
 use kenning_storage::{Follows, Write};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
@@ -161,7 +162,7 @@ impl Tool for StoreMany {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let common = input.scope.as_ref().map(|scope| scope.0.as_str());
         let (mut entries, mut alike) = (Vec::new(), Vec::new());
@@ -183,50 +184,52 @@ impl Tool for StoreMany {
         }
         drop(snapshot);
         let written: Vec<_> = entries.iter().map(|entry| entry.scope).collect();
-        ctx.commit(Write::StoreAll(entries), move |done| {
-            let is_one = written.iter().all(|scope| *scope == written[0]);
-            Output {
-                ids: done.tx.changes.iter().map(|change| change.id.to_string()).collect(),
-                scope: is_one.then(|| done.names.of(written[0])),
-                scopes: match is_one {
-                    true => Vec::new(),
-                    false => written.iter().map(|scope| done.names.of(*scope)).collect(),
-                },
-                tx_id: done.tx.id.0,
-                recorded_at: moment(done.tx.at),
-                similar: alike.clone(),
-            }
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::StoreAll(entries), move |done| {
+                let is_one = written.iter().all(|scope| *scope == written[0]);
+                Output {
+                    ids: done.tx.changes.iter().map(|change| change.id.to_string()).collect(),
+                    scope: is_one.then(|| done.names.of(written[0])),
+                    scopes: match is_one {
+                        true => Vec::new(),
+                        false => written.iter().map(|scope| done.names.of(*scope)).collect(),
+                    },
+                    tx_id: done.tx.id.0,
+                    recorded_at: moment(done.tx.at),
+                    similar: alike.clone(),
+                }
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { ids, tx_id, .. } = output;
-        let place = match &output.scope {
-            Some(scope) => in_scope(scope),
-            None => {
-                let mut names: Vec<String> = output.scopes.iter().map(|scope| format!("`{scope}`")).collect();
-                names.sort();
-                names.dedup();
-                format!(" in scopes {}", names.join(", "))
-            }
-        };
-        let mut shown = ids[..ids.len().min(IDS_SHOWN_MAX)].join(", ");
-        if ids.len() > IDS_SHOWN_MAX {
-            shown.push_str(&format!(" and {} more, in order", ids.len() - IDS_SHOWN_MAX));
+fn text(output: &Output) -> String {
+    let Output { ids, tx_id, .. } = output;
+    let place = match &output.scope {
+        Some(scope) => in_scope(scope),
+        None => {
+            let mut names: Vec<String> = output.scopes.iter().map(|scope| format!("`{scope}`")).collect();
+            names.sort();
+            names.dedup();
+            format!(" in scopes {}", names.join(", "))
         }
-        let stored =
-            format!("Stored {}{place} in transaction {tx_id}: {shown}.", counted(ids.len(), "entry"));
-        if output.similar.is_empty() {
-            return stored;
-        }
-        let line = |alike: &SimilarTo| {
-            let lines: Vec<String> = alike.entries.iter().map(SimilarEntry::line).collect();
-            format!("entries[{}] is like {}", alike.index, lines.join("\n  and "))
-        };
-        let lines: Vec<String> = output.similar.iter().map(line).collect();
-        format!(
-            "{stored} Similar entries were there before. {}\nWhere one says the same, `delete` the new one and `update` the old.",
-            as_data(&lines.join("\n"))
-        )
+    };
+    let mut shown = ids[..ids.len().min(IDS_SHOWN_MAX)].join(", ");
+    if ids.len() > IDS_SHOWN_MAX {
+        shown.push_str(&format!(" and {} more, in order", ids.len() - IDS_SHOWN_MAX));
     }
+    let stored = format!("Stored {}{place} in transaction {tx_id}: {shown}.", counted(ids.len(), "entry"));
+    if output.similar.is_empty() {
+        return stored;
+    }
+    let line = |alike: &SimilarTo| {
+        let lines: Vec<String> = alike.entries.iter().map(SimilarEntry::line).collect();
+        format!("entries[{}] is like {}", alike.index, lines.join("\n  and "))
+    };
+    let lines: Vec<String> = output.similar.iter().map(line).collect();
+    format!(
+        "{stored} Similar entries were there before. {}\nWhere one says the same, `delete` the new one and `update` the old.",
+        as_data(&lines.join("\n"))
+    )
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kenning_model::{Change, Transaction, TxId};
+use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use kenning_storage::{UndoPlan, UndoTarget, UndoWish, Write};
 use schemars::JsonSchema;
@@ -72,7 +73,7 @@ impl Tool for Undo {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let target = match (input.tx_id, input.count) {
             (Some(_), Some(_)) => return Err(Stop::invalid("give `tx_id` or `count`, not both")),
             (Some(tx), None) => UndoTarget::Tx(TxId(tx.0)),
@@ -91,7 +92,7 @@ impl Tool for Undo {
             let principal = &ctx.caller.principal;
             let planned = ctx.engine.storage()?.plan_undo(&UndoPlan { wish, principal });
             let planned = planned.map_err(|error| refusal(ctx, error))?;
-            return previewed(ctx, named, planned);
+            return Ok(Answer::text(previewed(ctx, named, planned)?, text));
         }
         let snapshot = ctx.snapshot()?;
         let is_own = match wish.target {
@@ -99,44 +100,47 @@ impl Tool for Undo {
             _ => !wish.any_actor,
         };
         let told = (!is_own).then(|| Arc::new(Disclosure::of_scope(ctx, &snapshot, named)));
-        ctx.commit(Write::Undo(wish), move |done| {
-            let is_told = |change: &&Change| told.as_ref().is_none_or(|told| told.tells(change));
-            Output { tx_id: Some(done.tx.id.0), ..summary(&done.tx, is_told) }
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Undo(wish), move |done| {
+                let is_told = |change: &&Change| told.as_ref().is_none_or(|told| told.tells(change));
+                Output { tx_id: Some(done.tx.id.0), ..summary(&done.tx, is_told) }
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let undone: Vec<String> = output.undone.iter().map(u64::to_string).collect();
-        let noun = if undone.len() == 1 { "transaction" } else { "transactions" };
-        let undone = format!("{noun} {}", undone.join(", "));
-        let changed = output.changed_ids.len() + output.changed_ids_left_out.unwrap_or(0);
-        let shown = &output.changed_ids[..output.changed_ids.len().min(IDS_SHOWN_MAX)];
-        let more = match changed - shown.len() {
-            0 => None,
-            more if shown.is_empty() => Some(format!("{} out of sight", counted(more, "change"))),
-            more => Some(format!("and {more} more")),
-        };
-        let ids = shown.join(", ");
-        let ids: Vec<&str> = [ids.as_str(), more.as_deref().unwrap_or_default()]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
-        let ids = ids.join(" ");
-        let what = match changed {
-            0 => "Nothing was left to change.".to_owned(),
-            _ => format!("Changed: {ids}."),
-        };
-        match (output.tx_id, &output.changes) {
-            (Some(tx), _) => format!("Undid {undone} in transaction {tx}. {what}"),
-            (None, changes) => {
-                let changes = changes.as_deref().unwrap_or_default();
-                let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
-                format!(
-                    "Dry run: would undo {undone} by {} ({ids}). Nothing was written. {}",
-                    counted(changed, "change"),
-                    as_data(lines.trim_start_matches('\n'))
-                )
-            }
+fn text(output: &Output) -> String {
+    let undone: Vec<String> = output.undone.iter().map(u64::to_string).collect();
+    let noun = if undone.len() == 1 { "transaction" } else { "transactions" };
+    let undone = format!("{noun} {}", undone.join(", "));
+    let changed = output.changed_ids.len() + output.changed_ids_left_out.unwrap_or(0);
+    let shown = &output.changed_ids[..output.changed_ids.len().min(IDS_SHOWN_MAX)];
+    let more = match changed - shown.len() {
+        0 => None,
+        more if shown.is_empty() => Some(format!("{} out of sight", counted(more, "change"))),
+        more => Some(format!("and {more} more")),
+    };
+    let ids = shown.join(", ");
+    let ids: Vec<&str> = [ids.as_str(), more.as_deref().unwrap_or_default()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
+    let ids = ids.join(" ");
+    let what = match changed {
+        0 => "Nothing was left to change.".to_owned(),
+        _ => format!("Changed: {ids}."),
+    };
+    match (output.tx_id, &output.changes) {
+        (Some(tx), _) => format!("Undid {undone} in transaction {tx}. {what}"),
+        (None, changes) => {
+            let changes = changes.as_deref().unwrap_or_default();
+            let lines = change_lines(changes, output.changes_left_out, EXCERPT_BYTES);
+            format!(
+                "Dry run: would undo {undone} by {} ({ids}). Nothing was written. {}",
+                counted(changed, "change"),
+                as_data(lines.trim_start_matches('\n'))
+            )
         }
     }
 }

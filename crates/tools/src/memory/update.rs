@@ -1,6 +1,7 @@
 //! `update`: change an entry in place, keeping what it was.
 
 use kenning_model::{EntityType, Record};
+use kenning_presentation::Answer;
 use kenning_storage::{EntryPatch, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,28 +84,31 @@ impl Tool for Update {
     type Input = Input;
     type Output = Output;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Output, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let id = parse_id(EntityType::Entry, &input.id.0)?;
         let expected_version = input.expected_version.map(|version| version.0 as u32);
         let patch = patch(ctx, input)?;
-        ctx.commit(Write::Update { id, patch, expected_version }, move |done| {
-            let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
-                unreachable!("an update leaves an entry")
-            };
-            Output {
-                id: id.to_string(),
-                scope: done.names.of(entry.scope),
-                tx_id: done.tx.id.0,
-                version: entry.version,
-                updated_at: moment(done.tx.at),
-            }
-        })
+        Ok(Answer::text(
+            ctx.commit(Write::Update { id, patch, expected_version }, move |done| {
+                let Some(Record::Entry(entry)) = &done.tx.changes[0].after else {
+                    unreachable!("an update leaves an entry")
+                };
+                Output {
+                    id: id.to_string(),
+                    scope: done.names.of(entry.scope),
+                    tx_id: done.tx.id.0,
+                    version: entry.version,
+                    updated_at: moment(done.tx.at),
+                }
+            })?,
+            text,
+        ))
     }
+}
 
-    fn text(output: &Output) -> String {
-        let Output { id, scope, tx_id, version, .. } = output;
-        format!("Updated `{id}`{} to version {version} in transaction {tx_id}.", in_scope(scope))
-    }
+fn text(output: &Output) -> String {
+    let Output { id, scope, tx_id, version, .. } = output;
+    format!("Updated `{id}`{} to version {version} in transaction {tx_id}.", in_scope(scope))
 }
 
 fn patch(ctx: &Context<'_>, input: Input) -> Result<EntryPatch, Stop> {

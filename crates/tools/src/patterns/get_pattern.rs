@@ -7,14 +7,13 @@ use kenning_model::{Section, fold};
 use kenning_presentation::budget::json_bytes;
 use kenning_presentation::card::{card, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Ask, Block, Format};
+use kenning_presentation::{Answer, Body, Format};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::needs_input::{Needs, NeedsInput};
+use super::needs_input::{InputRequest, Needs};
 use super::provenance::Provenance;
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, sight};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Told, named, sight};
 use crate::arguments::{Given, NAME_BYTES_MAX};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
@@ -56,8 +55,6 @@ pub(crate) struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Truncated")]
     truncated: Option<Truncated>,
-    #[serde(skip)]
-    format: Format,
     /// The first of the related ones that there is.
     #[serde(skip)]
     known_related: Option<String>,
@@ -167,41 +164,23 @@ impl Tool for GetPattern {
     type Input = Input;
     type Output = Told<Details>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Details>, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Told<Details>>, Stop> {
         let format = Format::from(input.format.unwrap_or_default());
         let id = input.id.map(|id| id.0.trim().to_owned()).unwrap_or_default();
         let snapshot = ctx.snapshot()?;
         let sight = sight(ctx, &snapshot)?;
-        let stored = match id.is_empty() {
-            true => None,
-            false => snapshot.pattern(&sight, &id)?,
+        let stored = if id.is_empty() { None } else { snapshot.pattern(&sight, &id)? };
+        let Some(known) = stored.as_ref().and_then(Known::of) else {
+            return Ok(unknown_id(&snapshot, &sight, &id)?.into_answer(format));
         };
-        match stored.as_ref().and_then(Known::of) {
-            Some(known) => Ok(Told::answer(Details::read(&snapshot, &known, &sight, format)?.fitted())),
-            None => Ok(Told::needs(unknown_id(&snapshot, &sight, &id, format)?)),
-        }
-    }
-
-    fn text(output: &Told<Details>) -> String {
-        output.text()
-    }
-
-    fn blocks(output: &Told<Details>, structured: &Value) -> Vec<Block> {
-        output.blocks(structured)
-    }
-
-    fn ask(output: &Told<Details>) -> Option<Ask> {
-        output.ask()
+        let details = Details::read(&snapshot, &known, &sight)?.fitted();
+        let body = Body::Formatted { format, markdown: details.markdown(format), hint: details.hint() };
+        Ok(Told::answer(details, body))
     }
 }
 
 impl Details {
-    fn read(
-        snapshot: &Snapshot<'_>,
-        known: &Known<'_>,
-        sight: &Sight,
-        format: Format,
-    ) -> Result<Details, Stop> {
+    fn read(snapshot: &Snapshot<'_>, known: &Known<'_>, sight: &Sight) -> Result<Details, Stop> {
         let Known { stored, document, pattern } = known;
         let (mut sections, mut examples, mut section_ids) = (Vec::new(), Vec::new(), Vec::new());
         for of_it in snapshot.sections_of(stored.id)? {
@@ -248,7 +227,6 @@ impl Details {
             related_patterns: pattern.related.iter().map(|id| clean(id)).collect(),
             provenance: Provenance::new(snapshot, known)?,
             truncated: None,
-            format,
             known_related,
             section_ids,
         })
@@ -341,13 +319,9 @@ fn shorten(text: &mut String, bytes_max: usize) -> bool {
     is_long
 }
 
-impl Shown for Details {
-    fn format(&self) -> Format {
-        self.format
-    }
-
-    fn markdown(&self) -> Vec<String> {
-        let bytes_max = match self.format {
+impl Details {
+    fn markdown(&self, format: Format) -> Vec<String> {
+        let bytes_max = match format {
             Format::Both => MARKDOWN_BESIDE_BYTES_MAX,
             Format::Markdown | Format::Json => MARKDOWN_BYTES_MAX,
         };
@@ -403,9 +377,7 @@ impl Shown for Details {
         let hints: Vec<String> = rest.into_iter().chain(related).collect();
         (!hints.is_empty()).then(|| hints.join(" "))
     }
-}
 
-impl Details {
     fn facts(&self) -> Vec<(&'static str, String)> {
         let values = |list: &[String]| {
             list.iter().take(SHOWN_MAX).map(|text| short_value(text, 120)).collect::<Vec<_>>().join(", ")
@@ -428,7 +400,7 @@ fn title_of(section: &Section) -> String {
     }
 }
 
-fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str, format: Format) -> Result<NeedsInput, Stop> {
+fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<InputRequest, Stop> {
     let values = similar(snapshot, sight, id)?;
     let (heading, message, reason) = match id {
         "" => (
@@ -448,7 +420,7 @@ fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str, format: Format) 
     // Where there is nothing to go by, any id may be meant.
     let (is_closed, has_any) = (!values.is_empty() && !id.is_empty(), !values.is_empty());
     let needs = Needs { field: "id", about: "The ID of a pattern.", values, is_required: true, is_closed };
-    let needs = NeedsInput::new(format, heading, message, reason, vec![needs]);
+    let needs = InputRequest::new(heading, message, reason, vec![needs]);
     let is_empty = !has_any && snapshot.catalogue(sight, None)?.patterns == 0;
     Ok(match (is_empty, id.is_empty()) {
         (true, _) => needs.in_vain(NO_CATALOGUE),

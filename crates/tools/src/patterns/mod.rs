@@ -10,18 +10,17 @@ use kenning_engine::{Overview, Sight, Snapshot};
 use kenning_model::{Document, Id, Pattern};
 use kenning_presentation::card::{Kind, short_value, value};
 use kenning_presentation::text::{clean, cut};
-use kenning_presentation::{Ask, Block, Format};
+use kenning_presentation::{Answer, Body, Format};
 use kenning_storage::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use self::needs_input::NeedsInput;
-use crate::tool::{Row, row};
+use crate::tool::{ToolRow, list_row, row};
 use crate::{Context, Stop};
 
-pub(crate) fn tools() -> Vec<Row> {
-    vec![row::<search_patterns::SearchPatterns>(), row::<get_pattern::GetPattern>()]
+pub(crate) fn tools() -> Vec<ToolRow> {
+    vec![list_row::<search_patterns::SearchPatterns>(), row::<get_pattern::GetPattern>()]
 }
 
 const PATTERN: Kind = Kind("pattern");
@@ -62,44 +61,9 @@ pub(crate) enum Told<T> {
     NeedsInput(Box<NeedsInput>),
 }
 
-/// A reply as people read it.
-pub(crate) trait Shown {
-    fn format(&self) -> Format;
-    fn markdown(&self) -> Vec<String>;
-    /// What a model may do next.
-    fn hint(&self) -> Option<String>;
-}
-
-impl<T: Shown> Told<T> {
-    fn answer(answer: T) -> Told<T> {
-        Told::Answer(Box::new(answer))
-    }
-
-    fn needs(needs: NeedsInput) -> Told<T> {
-        Told::NeedsInput(Box::new(needs))
-    }
-
-    fn shown(&self) -> &dyn Shown {
-        match self {
-            Told::Answer(answer) => &**answer,
-            Told::NeedsInput(needs) => &**needs,
-        }
-    }
-
-    fn blocks(&self, structured: &Value) -> Vec<Block> {
-        let shown = self.shown();
-        shown.format().blocks(shown.markdown(), shown.hint(), structured)
-    }
-
-    fn text(&self) -> String {
-        self.shown().markdown().join("\n\n")
-    }
-
-    fn ask(&self) -> Option<Ask> {
-        match self {
-            Told::Answer(_) => None,
-            Told::NeedsInput(needs) => needs.ask(),
-        }
+impl<T> Told<T> {
+    fn answer(output: T, body: Body) -> Answer<Told<T>> {
+        Answer::new(Told::Answer(Box::new(output)), body)
     }
 }
 

@@ -1,12 +1,12 @@
 //! `needsInput:v1`: what is missing, why, and what there is to choose from. Not an error.
 
 use kenning_presentation::card::{unmarked, value};
-use kenning_presentation::{Ask, Field, Format};
+use kenning_presentation::{Answer, Ask, Body, Field, Format};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Named, Shown};
+use super::{Named, Told};
 use crate::sets::Attached;
 
 #[derive(Serialize, JsonSchema)]
@@ -26,14 +26,6 @@ pub(crate) struct NeedsInput {
     /// All that was found.
     #[serde(flatten)]
     set: Option<Attached>,
-    #[serde(skip)]
-    heading: &'static str,
-    #[serde(skip)]
-    hint: Option<&'static str>,
-    #[serde(skip)]
-    format: Format,
-    #[serde(skip)]
-    ask: Option<Ask>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -66,14 +58,21 @@ pub(super) struct Needs {
     pub(super) is_closed: bool,
 }
 
-impl NeedsInput {
+/// A reply that needs input, and how people and models read it.
+pub(super) struct InputRequest {
+    reply: NeedsInput,
+    heading: &'static str,
+    hint: Option<&'static str>,
+    ask: Option<Ask>,
+}
+
+impl InputRequest {
     pub(super) fn new(
-        format: Format,
         heading: &'static str,
         message: String,
         reason: String,
         needs: Vec<Needs>,
-    ) -> NeedsInput {
+    ) -> InputRequest {
         let choices = |needs: &Needs| needs.values.iter().map(|(value, _)| value.clone()).collect::<Vec<_>>();
         let told = |(value, meaning): &(String, Option<String>)| match meaning {
             Some(meaning) => format!("{value}: {meaning}"),
@@ -84,9 +83,10 @@ impl NeedsInput {
             let such_as = if needs.is_closed { "" } else { "for example " };
             Field {
                 name: needs.field,
-                about: match values.is_empty() {
-                    true => needs.about.to_owned(),
-                    false => format!("{} {such_as}{}", needs.about, values.join("; ")),
+                about: if values.is_empty() {
+                    needs.about.to_owned()
+                } else {
+                    format!("{} {such_as}{}", needs.about, values.join("; "))
                 },
                 choices: if needs.is_closed { choices(needs) } else { Vec::new() },
                 is_required: needs.is_required,
@@ -104,7 +104,7 @@ impl NeedsInput {
                 field: needs.field,
             })
         });
-        NeedsInput {
+        let reply = NeedsInput {
             kind: "needsInput:v1",
             r#type: "elicitation",
             options: options.collect(),
@@ -116,46 +116,38 @@ impl NeedsInput {
             best_matches: Vec::new(),
             set: None,
             message,
-            heading,
-            hint: None,
-            format,
-            ask: Some(ask),
-        }
+        };
+        InputRequest { reply, heading, hint: None, ask: Some(ask) }
     }
 
-    /// Whoever would rather not choose may find it among these.
-    pub(super) fn with_best(self, best_matches: Vec<Named>, set: Option<Attached>) -> NeedsInput {
-        NeedsInput { best_matches, set, ..self }
-    }
-
-    pub(super) fn set(&self) -> Option<Attached> {
-        self.set.clone()
-    }
-
-    /// A model that mistyped something corrects itself; people are not asked for it.
-    pub(super) fn for_the_model(self) -> NeedsInput {
-        NeedsInput { ask: None, ..self }
-    }
-
-    /// Nobody can answer it: there is nothing to choose from.
-    pub(super) fn in_vain(mut self, hint: &'static str) -> NeedsInput {
-        self.ask = None;
-        self.hint = Some(hint);
+    /// Offers the best matches to callers who would rather not choose.
+    pub(super) fn with_best(mut self, best_matches: Vec<Named>, set: Option<Attached>) -> InputRequest {
+        self.reply = NeedsInput { best_matches, set, ..self.reply };
         self
     }
 
-    pub(super) fn ask(&self) -> Option<Ask> {
-        self.ask.clone()
+    /// A model that mistyped something corrects itself; people are not asked for it.
+    pub(super) fn for_the_model(self) -> InputRequest {
+        InputRequest { ask: None, ..self }
+    }
+
+    /// Nobody can answer it: there is nothing to choose from.
+    pub(super) fn in_vain(self, hint: &'static str) -> InputRequest {
+        InputRequest { ask: None, hint: Some(hint), ..self }
+    }
+
+    pub(super) fn into_answer<T>(self, format: Format) -> Answer<Told<T>> {
+        let hint = self.hint.map_or_else(|| self.reply.next_step(), str::to_owned);
+        let markdown = vec![self.reply.markdown(self.heading)];
+        let set = self.reply.set.as_ref().map(Attached::reference);
+        let body = Body::Formatted { format, markdown, hint: Some(hint) };
+        Answer { ask: self.ask, set, ..Answer::new(Told::NeedsInput(Box::new(self.reply)), body) }
     }
 }
 
-impl Shown for NeedsInput {
-    fn format(&self) -> Format {
-        self.format
-    }
-
-    fn markdown(&self) -> Vec<String> {
-        let mut text = format!("## {}\n\n{}", self.heading, unmarked(&self.message));
+impl NeedsInput {
+    fn markdown(&self, heading: &str) -> String {
+        let mut text = format!("## {heading}\n\n{}", unmarked(&self.message));
         for (field, values) in &self.needs_input.suggestions {
             let values: Vec<String> =
                 values.as_array().into_iter().flatten().filter_map(Value::as_str).map(value).collect();
@@ -167,15 +159,15 @@ impl Shown for NeedsInput {
             let lines: Vec<String> = self.best_matches.iter().map(Named::line).collect();
             text.push_str(&format!("\n\nThe best so far:\n{}", lines.join("\n")));
         }
-        vec![text]
+        text
     }
 
-    fn hint(&self) -> Option<String> {
+    fn next_step(&self) -> String {
         let fields = self.needs_input.fields.join("` or `");
-        let next = match self.best_matches.is_empty() {
-            true => format!("Call again with `{fields}`."),
-            false => format!("Call again with `{fields}`, or `get_pattern` with the id of one of the best."),
-        };
-        Some(self.hint.map_or(next, str::to_owned))
+        if self.best_matches.is_empty() {
+            format!("Call again with `{fields}`.")
+        } else {
+            format!("Call again with `{fields}`, or `get_pattern` with the id of one of the best.")
+        }
     }
 }

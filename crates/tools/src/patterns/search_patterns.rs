@@ -5,19 +5,19 @@ use kenning_model::{Id, fold};
 use kenning_presentation::budget::{REPLY_BYTES_MAX, json_bytes};
 use kenning_presentation::card::{self, Markers, VERSION, card, index, passage, short_value, value};
 use kenning_presentation::text::{clean, cut, quote};
-use kenning_presentation::{Ask, Block, Format};
+use kenning_presentation::{Answer, Body, Format};
 use kenning_storage::Stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::needs_input::{Needs, NeedsInput};
+use super::needs_input::{InputRequest, Needs};
 use super::provenance::{MARKER, Provenance};
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Shown, Told, named, overview, sight};
+use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Told, named, overview, sight};
 use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
 use crate::memory::query::degraded;
 use crate::sets::{Attached, Columns, SetMetadata, SetResource};
-use crate::tool::{Effect, Tool};
+use crate::tool::{Effect, ListTool, TableRow, Tool};
 use crate::{Context, Listing, Stop};
 
 pub(crate) struct SearchPatterns;
@@ -79,12 +79,6 @@ pub(crate) struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     total_count: Option<u64>,
-    #[serde(skip)]
-    format: Format,
-    #[serde(skip)]
-    markdown: Vec<String>,
-    #[serde(skip)]
-    is_degraded: bool,
 }
 
 /// The question as it was taken.
@@ -128,7 +122,7 @@ struct ContractMarkers {
 }
 
 #[derive(Clone, Serialize, JsonSchema)]
-struct Summary {
+pub(crate) struct Summary {
     id: String,
     title: String,
     category: String,
@@ -190,6 +184,79 @@ impl Tool for SearchPatterns {
         catalogued. Do not use for documents (`kb_search`) or facts (`query`). Returns all matches, the first `limitCards` \
         (default 3) as cards; asks to narrow more than 20. Then `get_pattern`.";
     const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Told<Results>;
+
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Told<Results>>, Stop> {
+        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.clone());
+        let cursor = cursor.as_deref();
+        let asked = PatternSearch::new(input);
+        let format = asked.format;
+        if asked.q.is_empty() && cursor.is_some() {
+            let message = "`q`: a cursor goes on with the question that it came from; repeat all arguments of the first page";
+            return Err(Stop::invalid(message));
+        }
+        if asked.q.is_empty() {
+            let overview = overview(ctx, asked.category.as_deref())?;
+            return Ok(missing_query(&overview).into_answer(format));
+        }
+        let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
+        let listing = ctx.listing(asked.listing_name(ctx), limit, cursor, None)?;
+        let snapshot = &listing.snapshot;
+        let sight = sight(ctx, snapshot)?;
+        let found = snapshot.search_patterns(&asked.question(&sight))?;
+        let total = found.ids.len() as u64;
+        // Callers who go on with a list, or were asked already, want to see the patterns.
+        let is_wanted = cursor.is_some() || ctx.has_answered;
+        if found.about > TOO_BROAD
+            && !asked.has_filter()
+            && !is_wanted
+            && let Some(request) = too_broad(&found)
+        {
+            let set = ctx.set::<Self>(&listing, "Patterns", total);
+            return Ok(request.with_best(named(snapshot, &found.ids, BEST)?, set).into_answer(format));
+        }
+        let discovery =
+            if found.ids.is_empty() { Some(Discovery::new(snapshot, &asked, &sight)?) } else { None };
+        let mut page = Page { first: listing.rows().start, ..Page::default() };
+        for id in listing.page_of(&found.ids) {
+            if !page.take(snapshot, *id, asked.has_panel)? {
+                break;
+            }
+        }
+        let matches = Matches { asked, found, discovery };
+        loop {
+            let mut draft = matches.draft(&listing, &page)?;
+            if draft.results.next_cursor.is_some() {
+                draft.results.attach(ctx.set::<Self>(&listing, "Patterns", total));
+            }
+            // Rows are reckoned by themselves; what stands around them is found out here.
+            if draft.fits(format) || !page.shorten() {
+                return Ok(draft.into_answer(format, matches.found.is_degraded));
+            }
+        }
+    }
+}
+
+impl ListTool for SearchPatterns {
+    type Row = Summary;
+
+    /// Whole, and without what people see of a page.
+    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Summary>, Stop> {
+        let asked = PatternSearch::new(input);
+        let listing = ctx.listing(asked.listing_name(ctx), 1, None, None)?;
+        let snapshot = &listing.snapshot;
+        let found = snapshot.search_patterns(&asked.question(&sight(ctx, snapshot)?))?;
+        let mut rows = Vec::new();
+        for id in listing.page_of(&found.ids) {
+            let stored = stored_pattern(snapshot, *id)?;
+            rows.extend(Known::of(&stored).map(|known| Summary::new(&known, usize::MAX)));
+        }
+        Ok(rows)
+    }
+}
+
+impl TableRow for Summary {
     const COLUMNS: Columns = &[
         ("id", "string"),
         ("title", "string"),
@@ -198,104 +265,10 @@ impl Tool for SearchPatterns {
         ("description", "string"),
         ("tags", "json"),
     ];
-    type Input = Input;
-    type Output = Told<Results>;
-
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Told<Results>, Stop> {
-        let cursor = input.cursor.as_ref().map(|cursor| cursor.0.clone());
-        let cursor = cursor.as_deref();
-        let asked = Asked::new(input);
-        if asked.q.is_empty() && cursor.is_some() {
-            let message = "`q`: a cursor goes on with the question that it came from; repeat all arguments of the first page";
-            return Err(Stop::invalid(message));
-        }
-        if asked.q.is_empty() {
-            return Ok(Told::needs(missing_query(asked.format, &overview(ctx, asked.category.as_deref())?)));
-        }
-        let limit = asked.limit.unwrap_or(u64::from(u32::MAX));
-        let listing = ctx.listing(asked.listing_name(ctx), limit, cursor, None)?;
-        let snapshot = &listing.snapshot;
-        let sight = sight(ctx, snapshot)?;
-        let found = snapshot.search_patterns(&asked.question(&sight))?;
-        let has_filter = asked.category.is_some() || asked.difficulty.is_some();
-        // Whoever goes on or was asked already wants to see them.
-        let is_wanted = cursor.is_some() || ctx.has_answered;
-        if found.about > TOO_BROAD
-            && !has_filter
-            && !is_wanted
-            && let Some(needs) = too_broad(asked.format, &found)
-        {
-            let set = ctx.set::<Self>(&listing, "Patterns", found.ids.len() as u64);
-            return Ok(Told::needs(needs.with_best(named(snapshot, &found.ids, BEST)?, set)));
-        }
-        let discovery = match found.ids.is_empty() {
-            true => Some(Discovery::new(snapshot, &asked, &sight)?),
-            false => None,
-        };
-        let mut page = Page { first: listing.rows().start, ..Page::default() };
-        for id in listing.page_of(&found.ids) {
-            if !page.take(snapshot, *id, asked.has_panel)? {
-                break;
-            }
-        }
-        let found_total = found.ids.len() as u64;
-        let question = Answered { asked, found, discovery };
-        loop {
-            let mut results = question.results(&listing, &page)?;
-            if results.next_cursor.is_some() {
-                results.attach(ctx.set::<Self>(&listing, "Patterns", found_total));
-            }
-            // Rows are reckoned by themselves; what stands around them is found out here.
-            if results.fits() || !page.shorten() {
-                return Ok(Told::answer(results));
-            }
-        }
-    }
-
-    fn set(output: &Told<Results>) -> Option<Attached> {
-        let results = match output {
-            Told::Answer(results) => results,
-            Told::NeedsInput(needs) => return needs.set(),
-        };
-        Some(Attached { resource: results.resource.clone()?, metadata: results.metadata.of_set.clone()? })
-    }
-
-    /// Whole, and without what people see of a page.
-    fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Map<String, Value>>, Stop> {
-        let asked = Asked::new(input);
-        let listing = ctx.listing(asked.listing_name(ctx), 1, None, None)?;
-        let snapshot = &listing.snapshot;
-        let found = snapshot.search_patterns(&asked.question(&sight(ctx, snapshot)?))?;
-        let mut rows = Vec::new();
-        for id in listing.page_of(&found.ids) {
-            let stored = stored_pattern(snapshot, *id)?;
-            let summary = Known::of(&stored).map(|known| Summary::new(&known, usize::MAX));
-            rows.extend(summary.and_then(|row| serde_json::to_value(row).ok()?.as_object().cloned()));
-        }
-        Ok(rows)
-    }
-
-    fn text(output: &Told<Results>) -> String {
-        output.text()
-    }
-
-    fn blocks(output: &Told<Results>, structured: &Value) -> Vec<Block> {
-        output.blocks(structured)
-    }
-
-    fn ask(output: &Told<Results>) -> Option<Ask> {
-        output.ask()
-    }
-
-    fn meta(output: &Told<Results>) -> Map<String, Value> {
-        match output {
-            Told::Answer(results) => degraded(results.is_degraded),
-            Told::NeedsInput(_) => Map::new(),
-        }
-    }
 }
 
-struct Asked {
+/// The arguments of a search.
+struct PatternSearch {
     q: String,
     category: Option<String>,
     difficulty: Option<Difficulty>,
@@ -305,9 +278,9 @@ struct Asked {
     has_panel: bool,
 }
 
-impl Asked {
-    fn new(input: Input) -> Asked {
-        Asked {
+impl PatternSearch {
+    fn new(input: Input) -> PatternSearch {
+        PatternSearch {
             q: clean(&input.q.map(|q| q.0).unwrap_or_default()).trim().to_owned(),
             category: input.category.map(|category| category.0),
             difficulty: input.difficulty,
@@ -328,6 +301,10 @@ impl Asked {
         }
     }
 
+    fn has_filter(&self) -> bool {
+        self.category.is_some() || self.difficulty.is_some()
+    }
+
     /// How it is shown may change from page to page.
     fn listing_name(&self, ctx: &Context<'_>) -> String {
         let difficulty = self.difficulty.map(Difficulty::as_str);
@@ -336,15 +313,15 @@ impl Asked {
 }
 
 /// A question and all that was found, of which a page is to be shown.
-struct Answered {
-    asked: Asked,
+struct Matches {
+    asked: PatternSearch,
     found: FoundPatterns,
     discovery: Option<Discovery>,
 }
 
-impl Answered {
-    fn results(&self, listing: &Listing<'_>, page: &Page) -> Result<Results, Stop> {
-        let Answered { asked, found, discovery } = self;
+impl Matches {
+    fn draft(&self, listing: &Listing<'_>, page: &Page) -> Result<Draft, Stop> {
+        let Matches { asked, found, discovery } = self;
         let list =
             listing.end(page.rows.iter().map(|row| row.summary.clone()).collect(), found.ids.len() as u64)?;
         let origins: Vec<Origin> = page.rows.iter().filter_map(|row| row.origin.clone()).collect();
@@ -363,7 +340,7 @@ impl Answered {
             rendered = list.items.iter().take(asked.cards).map(|pattern| pattern.id.clone()).collect();
         }
         let markers = counted_markers(&markdown, &rendered, &list.items);
-        Ok(Results {
+        let results = Results {
             kind: "patternSearchResults:v1",
             metadata: Metadata {
                 total_count: list.total_count,
@@ -385,9 +362,6 @@ impl Answered {
             as_of_tx_id: list.as_of_tx_id,
             resource: None,
             total_count: None,
-            format: asked.format,
-            markdown,
-            is_degraded: found.is_degraded,
             query: Echo {
                 q: asked.q.clone(),
                 category: asked.category.clone(),
@@ -395,7 +369,33 @@ impl Answered {
                 limit: asked.limit,
                 format: asked.format.as_str(),
             },
-        })
+        };
+        Ok(Draft { hint: results.hint(), results, markdown })
+    }
+}
+
+/// A reply that may still be too large.
+struct Draft {
+    results: Results,
+    markdown: Vec<String>,
+    hint: String,
+}
+
+impl Draft {
+    fn fits(&self, format: Format) -> bool {
+        let structured = json_bytes(&self.results);
+        let markdown: usize = self.markdown.iter().map(String::len).sum();
+        let json = if format.has_json() { structured } else { 0 };
+        structured.max(markdown + self.hint.len() + json) <= REPLY_BYTES_MAX
+    }
+
+    fn into_answer(self, format: Format, is_degraded: bool) -> Answer<Told<Results>> {
+        let Draft { results, markdown, hint } = self;
+        Answer {
+            set: results.set().as_ref().map(Attached::reference),
+            meta: degraded(is_degraded),
+            ..Told::answer(results, Body::Formatted { format, markdown, hint: Some(hint) })
+        }
     }
 }
 
@@ -407,12 +407,22 @@ impl Results {
         self.metadata.of_set = Some(metadata);
     }
 
-    fn fits(&self) -> bool {
-        let structured = json_bytes(self);
-        let markdown: usize = self.markdown.iter().map(String::len).sum();
-        let hint = self.hint().map_or(0, |hint| hint.len());
-        let json = if self.format.has_json() { structured } else { 0 };
-        structured.max(markdown + hint + json) <= REPLY_BYTES_MAX
+    fn set(&self) -> Option<Attached> {
+        Some(Attached { resource: self.resource.clone()?, metadata: self.metadata.of_set.clone()? })
+    }
+
+    /// What a model may do next.
+    fn hint(&self) -> String {
+        if self.discovery.as_ref().is_some_and(Discovery::is_empty) {
+            return NO_CATALOGUE.to_owned();
+        }
+        let mut hint = "`get_pattern` gives one whole, by its id.".to_owned();
+        // Some of the arguments may be an answer that the model never saw.
+        if let (Some(cursor), Ok(mut next)) = (&self.next_cursor, serde_json::to_value(&self.query)) {
+            next["cursor"] = cursor.as_str().into();
+            hint.push_str(&format!(" For more, call again with {next}."));
+        }
+        hint
     }
 }
 
@@ -421,11 +431,12 @@ impl Results {
 struct Page {
     /// How many are on the pages before it.
     first: u64,
-    rows: Vec<Row>,
+    rows: Vec<PageRow>,
     bytes: usize,
 }
 
-struct Row {
+/// A pattern of the page.
+struct PageRow {
     summary: Summary,
     /// Of the index.
     line: String,
@@ -437,10 +448,7 @@ impl Page {
     fn take(&mut self, snapshot: &Snapshot<'_>, id: Id, has_panel: bool) -> Result<bool, Stop> {
         let stored = stored_pattern(snapshot, id)?;
         let Some(known) = Known::of(&stored) else { return Err(missing(id)) };
-        let origin = match has_panel {
-            true => Some(origin(snapshot, &known)?),
-            false => None,
-        };
+        let origin = if has_panel { Some(origin(snapshot, &known)?) } else { None };
         let mut summary = Summary::new(&known, usize::MAX);
         let line = index_line(&summary, &known.pattern.summary);
         let around = line.len() + origin.as_ref().map_or(0, |origin| 2 * json_bytes(origin));
@@ -452,7 +460,7 @@ impl Page {
             return Ok(false);
         }
         self.bytes += bytes;
-        self.rows.push(Row { summary, line, origin });
+        self.rows.push(PageRow { summary, line, origin });
         Ok(true)
     }
 
@@ -521,7 +529,7 @@ fn as_map(counts: &Counts) -> Map<String, Value> {
 
 /// What people see of a page.
 struct View<'a> {
-    asked: &'a Asked,
+    asked: &'a PatternSearch,
     found: &'a FoundPatterns,
     page: &'a Page,
     discovery: Option<&'a Discovery>,
@@ -609,7 +617,7 @@ fn counted_markers(markdown: &[String], rendered: &[String], patterns: &[Summary
 
 impl Discovery {
     /// What there is, for who found nothing: all categories, and what comes nearest or is there at all.
-    fn new(snapshot: &Snapshot<'_>, asked: &Asked, sight: &Sight) -> Result<Discovery, Stop> {
+    fn new(snapshot: &Snapshot<'_>, asked: &PatternSearch, sight: &Sight) -> Result<Discovery, Stop> {
         let overview = snapshot.catalogue(sight, None)?;
         let loosely =
             PatternQuestion { category: None, difficulty: None, loosely: true, ..asked.question(sight) };
@@ -632,7 +640,7 @@ impl Discovery {
         self.suggestions.is_empty()
     }
 
-    fn markdown(&self, asked: &Asked) -> String {
+    fn markdown(&self, asked: &PatternSearch) -> String {
         let mut text = PATTERN.discovery_marker();
         if self.is_empty() {
             text.push_str("\nThe catalogue is empty.");
@@ -651,7 +659,7 @@ impl Discovery {
     }
 }
 
-fn missing_query(format: Format, overview: &Overview) -> NeedsInput {
+fn missing_query(overview: &Overview) -> InputRequest {
     // A tag of few patterns finds them; where tags do not tell apart, titles do.
     let tags = overview.tags.iter().filter(|(_, many)| (2..=TOO_BROAD as u64).contains(many));
     let words = tags.map(|(name, _)| name).chain(overview.names.iter().map(|(_, title)| title));
@@ -662,8 +670,7 @@ fn missing_query(format: Format, overview: &Overview) -> NeedsInput {
         }
     }
     let about = "What the pattern is about.";
-    let needs = NeedsInput::new(
-        format,
+    let needs = InputRequest::new(
         "Search Query Needed",
         "What pattern are you looking for? Please provide a search query.".to_owned(),
         "Search query is required to find relevant patterns".to_owned(),
@@ -673,7 +680,7 @@ fn missing_query(format: Format, overview: &Overview) -> NeedsInput {
 }
 
 /// None where there is nothing to choose by.
-fn too_broad(format: Format, found: &FoundPatterns) -> Option<NeedsInput> {
+fn too_broad(found: &FoundPatterns) -> Option<InputRequest> {
     let many = found.ids.len();
     let needs = |field: &'static str, about: &'static str, counts: &Counts| {
         let is_short = |(name, _): &&(String, u64)| name.len() <= CHOICE_BYTES_MAX;
@@ -693,35 +700,11 @@ fn too_broad(format: Format, found: &FoundPatterns) -> Option<NeedsInput> {
     .collect();
     let by: Vec<&str> = needs.iter().map(|needs| needs.field).collect();
     (!needs.is_empty()).then(|| {
-        NeedsInput::new(
-            format,
+        InputRequest::new(
             "Narrow Your Search",
             format!("Found {many} patterns. Would you like to narrow your search by {}?", by.join(" or ")),
             format!("Too many results ({many}). Narrowing filters will help find the right pattern."),
             needs,
         )
     })
-}
-
-impl Shown for Results {
-    fn format(&self) -> Format {
-        self.format
-    }
-
-    fn markdown(&self) -> Vec<String> {
-        self.markdown.clone()
-    }
-
-    fn hint(&self) -> Option<String> {
-        if self.discovery.as_ref().is_some_and(Discovery::is_empty) {
-            return Some(NO_CATALOGUE.to_owned());
-        }
-        let mut hint = "`get_pattern` gives one whole, by its id.".to_owned();
-        // Some of the arguments may be an answer that the model never saw.
-        if let (Some(cursor), Ok(mut next)) = (&self.next_cursor, serde_json::to_value(&self.query)) {
-            next["cursor"] = cursor.as_str().into();
-            hint.push_str(&format!(" For more, call again with {next}."));
-        }
-        Some(hint)
-    }
 }

@@ -26,7 +26,7 @@ pub(crate) fn reply(stop: &Stop, format: Format) -> Reply {
     if format.has_json() {
         blocks.push(Block::Json(structured.to_string()));
     }
-    Reply { blocks, structured, meta: Map::new(), is_error: true, ask: None }
+    Reply { blocks, structured, meta: Map::new(), is_error: true, ask: None, duplicates: 0 }
 }
 
 pub(crate) fn schema() -> Value {

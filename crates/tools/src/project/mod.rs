@@ -12,8 +12,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use data_encoding::HEXLOWER;
 use kenning_engine::{Engine, Error};
 use kenning_model::{Principal, ScopeId, ScopeName, TxId};
+
+use sha2::{Digest, Sha256};
 
 use crate::tool::renamed_note;
 use crate::{Code, Stop};
@@ -174,6 +177,19 @@ struct Part {
 }
 
 impl Project {
+    /// A name by which the same project is known in another process, and which tells nothing about it: worktrees of one
+    /// repository have one name. None where no directory is known.
+    pub fn key(&self) -> Option<String> {
+        let identity = self.parts.first()?.identities.first()?;
+        let path = identity.path.as_os_str().as_encoded_bytes();
+        Some(HEXLOWER.encode(&Sha256::new().chain_update("project ").chain_update(path).finalize()[..16]))
+    }
+
+    /// The scope that a file of the project names, whether it is followed or not, and the file.
+    pub fn scope_line(&self) -> Option<(&ScopeName, &str)> {
+        self.parts.iter().find_map(|part| Some((part.line.scope.as_ref()?, part.line.file.as_deref()?)))
+    }
+
     /// Lets this project name a scope in its files from now on.
     pub fn trust(&self, engine: &Engine, principal: &Principal, scope: &ScopeName) -> io::Result<()> {
         let snapshot = engine.is_there().then(|| engine.snapshot(principal).ok()).flatten();

@@ -8,6 +8,7 @@ mod long_sections;
 mod patterns;
 mod principals;
 mod published;
+mod round_trips;
 mod session;
 mod sets;
 mod tokens;

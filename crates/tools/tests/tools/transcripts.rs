@@ -35,9 +35,14 @@ impl InProcess {
             kenning_testkit::fixed_start() + passed
         };
         let sources = Sources { now: Arc::new(now), ..kenning_testkit::fixed_sources() };
-        let engine = Arc::new(Engine::new(store.path().to_owned(), sources));
+        let engine = Arc::new(store.engine_with(sources));
         let sets = Arc::new(ResultSets::new(engine.clone(), None, None));
         InProcess { engine, scratch: Arc::default(), sets, minutes, _store: store }
+    }
+
+    /// How often a database was waited for so far.
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.engine.storage().expect("an open store").backend().round_trips()
     }
 }
 
