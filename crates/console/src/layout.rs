@@ -1,0 +1,211 @@
+//! What all pages have: the head, the way to the other pages, the search, and what was just done.
+
+use kenning_model::TxId;
+use kenning_tools::Access;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::fields::address;
+use crate::request::{Ask, Page, Trouble};
+use crate::show::{ago, button, change_line, moment};
+use crate::{BASE, assets};
+
+/// The pages that can be reached from everywhere: path, name.
+const PAGES: [(&str, &str); 11] = [
+    ("", "Home"),
+    ("/search", "Search"),
+    ("/history", "History"),
+    ("/contradictions", "Contradictions"),
+    ("/task", "Task"),
+    ("/documents", "Documents"),
+    ("/patterns", "Patterns"),
+    ("/graph", "Graph"),
+    ("/sessions", "Sessions"),
+    ("/time", "Time"),
+    ("/settings", "Settings"),
+];
+
+/// So many changes are named in the note of what was just done.
+const DONE_CHANGES_MAX: usize = 3;
+
+pub(crate) fn page(ask: &Ask<'_>, page: &Page) -> Markup {
+    let head = ask.snapshot.at();
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head_of(&page.title, true))
+            body data-head=(head) data-live=[ask.as_of.is_none().then(|| format!("{BASE}/live?since={head}"))] {
+                a.skip href="#main" { "Skip to the content" }
+                header.bar {
+                    a.brand href=(ask.to("")) { "Kenning" }
+                    form.find role="search" action=(format!("{BASE}/search")) {
+                        @if let Some(tx) = ask.as_of { input type="hidden" name="as_of" value=(tx); }
+                        input #find type="search" name="q" placeholder="Search what agents know" aria-label="Search"
+                            value=(ask.fields.get("q").unwrap_or_default()) autocomplete="off" maxlength="2000";
+                    }
+                    @if ask.visitor.can_sign_out {
+                        form.inline method="post" action=(format!("{BASE}/sign-out")) {
+                            input type="hidden" name="token" value=(ask.visitor.form_token);
+                            button.quiet type="submit" { "Sign out" }
+                        }
+                    }
+                }
+                nav.pages aria-label="Pages" {
+                    ul {
+                        @for (path, name) in PAGES {
+                            li { a href=(ask.to(path)) aria-current=[is_current(ask, path).then_some("page")] { (name) } }
+                        }
+                    }
+                }
+                main #main tabindex="-1" {
+                    @if let Some(tx) = ask.as_of { (looking_back(ask, tx)) }
+                    @if let Some(tx) = ask.fields.number("done") { (done(ask, TxId(tx))) }
+                    (page.body)
+                }
+                p.news role="status" hidden { }
+                (help())
+            }
+        }
+    }
+}
+
+fn head_of(title: &str, has_scripts: bool) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · Kenning" }
+            link rel="icon" href=(assets::ICON.address);
+            link rel="stylesheet" href=(assets::STYLE.address);
+            @if has_scripts {
+                @for script in assets::SCRIPTS.iter() { script type="module" src=(script.address) {} }
+            }
+        }
+    }
+}
+
+fn is_current(ask: &Ask<'_>, path: &str) -> bool {
+    let own = ask.path.trim_end_matches('/');
+    let path = format!("{BASE}{path}");
+    match path == BASE {
+        true => own == BASE,
+        false => own.starts_with(&path),
+    }
+}
+
+fn looking_back(ask: &Ask<'_>, tx: TxId) -> Markup {
+    let kept = ask.fields.iter().filter(|(name, _)| !["as_of", "done"].contains(name));
+    html! {
+        div.note.past role="note" {
+            p { "You see the store as it was after transaction " strong { (tx) } ", " (moment(ask.judged_at)) "." }
+            p { a href=(ask.to("/time")) { "Another time" } " · " a href=(address(ask.path, kept)) { "Back to now" } }
+        }
+    }
+}
+
+/// What the visitor has just done, with the way back.
+fn done(ask: &Ask<'_>, tx: TxId) -> Markup {
+    let found = ask.transaction(tx, DONE_CHANGES_MAX).ok().flatten();
+    let number = tx.to_string();
+    html! {
+        @if let Some(found) = found {
+            div.note.done role="status" {
+                ul.changes { @for change in &found.changes { li { (change_line(ask, change)) } } }
+                p {
+                    "Transaction " a.tx href=(ask.to(&format!("/tx/{tx}"))) { "#" (tx) } ", " (ago(ask, found.at)) ". "
+                    @match found.undone_by {
+                        Some(by) => { "Undone by #" (by) "." },
+                        None if ask.writes() => {
+                            (button(ask, "undo", "Undo", &[("tx", number.as_str())], "undo"))
+                        },
+                        None => {},
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn help() -> Markup {
+    let keys = [
+        ("/", "search"),
+        ("j k", "next, previous in a list"),
+        ("Enter", "open"),
+        ("u", "undo what was just done, or what is shown"),
+        ("?", "this help"),
+    ];
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl.keys { @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } } }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}
+
+pub(crate) fn trouble_page(trouble: &Trouble) -> Page {
+    Page {
+        title: "Not done".to_owned(),
+        body: html! {
+            h1 { @if matches!(trouble, Trouble::NotFound(_) | Trouble::Store(_)) { "Nothing here" } @else { "Not done" } }
+            p { (trouble.said()) }
+            p { a href=(BASE) { "Home" } }
+        },
+    }
+}
+
+/// A page for those who are shown nothing of the store.
+pub(crate) fn bare(title: &str, text: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head_of(title, false))
+            body.bare { main #main { h1 { (title) } p { (text) } p { a href=(BASE) { "Home" } } } }
+        }
+    }
+}
+
+/// A page that stands by itself, without the way to the others.
+pub(crate) fn bare_page(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head_of(title, true))
+            body.bare { main #main { (body) } }
+        }
+    }
+}
+
+/// Where people show the key that lets them in. `trouble` says why the last one did not.
+pub fn sign_in_page(form_token: &str, trouble: Option<&str>) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head_of("Sign in", false))
+            body.bare {
+                main #main {
+                    h1 { "Kenning" }
+                    form.stack method="post" action=(format!("{BASE}/sign-in")) {
+                        input type="hidden" name="token" value=(form_token);
+                        label for="key" { "Key" }
+                        input #key type="password" name="key" required autocomplete="current-password" autofocus
+                            aria-describedby=[trouble.map(|_| "trouble")];
+                        @if let Some(trouble) = trouble { p #trouble.trouble role="alert" { (trouble) } }
+                        button.first type="submit" { "Sign in" }
+                    }
+                    p.quiet { "An administrator makes a key with " code { "kenning token create" } "." }
+                }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+/// Why there is no button for what a page is about.
+pub(crate) fn cannot_write(ask: &Ask<'_>) -> Option<&'static str> {
+    match (ask.as_of, ask.visitor.access) {
+        (Some(_), _) => Some("The past can't be changed; go back to now."),
+        (None, Access::ReadOnly) => Some("Kenning was started read-only."),
+        (None, Access::ReadWrite) => None,
+    }
+}

@@ -1,0 +1,234 @@
+//! Home: what there is, what changed lately and by whom, and what waits for somebody to decide.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::SignedDuration;
+use kenning_engine::Error;
+use kenning_model::{EntityType, Scope, ScopeId, Transaction, TxId};
+use maud::{Markup, html};
+
+use crate::request::{Ask, Page, Trouble};
+use crate::review::{Kind, Progress};
+use crate::show::{actor, ago, counted, number, transaction_item};
+
+/// So many of the last transactions are counted by who made them; and so many are shown.
+const COUNTED_MAX: u64 = 300;
+const SHOWN_MAX: usize = 8;
+const CHANGES_MAX: usize = 3;
+/// So many pairs are counted.
+const WAITING_MAX: usize = 100;
+/// So many scopes of a namespace stand open.
+const SCOPES_OPEN_MAX: usize = 12;
+
+const LATELY: SignedDuration = SignedDuration::from_hours(24);
+
+pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
+    let counts = Counts {
+        entries: ask.snapshot.count_by_scope(EntityType::Entry)?,
+        triples: ask.snapshot.count_by_scope(EntityType::Triple)?,
+        documents: documents(ask)?,
+    };
+    let since = ask.engine.newest_at(ask.judged_at - LATELY)?;
+    let (recent, total) = ask.snapshot.history(None, None, since, ask.view(CHANGES_MAX), 0..COUNTED_MAX)?;
+    let is_empty =
+        counts.entries.is_empty() && counts.documents.is_empty() && ask.snapshot.at() == TxId::EMPTY;
+    Page::new(
+        "Home",
+        html! {
+            h1.hidden { "Home" }
+            @if is_empty { (welcome(ask)) } @else {
+                div.columns {
+                    div {
+                        (totals(ask, &counts))
+                        (changed(ask, since, &recent, total))
+                    }
+                    div {
+                        (waiting(ask)?)
+                        (tree(ask, &counts))
+                    }
+                }
+            }
+        },
+    )
+}
+
+struct Counts {
+    entries: BTreeMap<ScopeId, u64>,
+    triples: BTreeMap<ScopeId, u64>,
+    documents: BTreeMap<ScopeId, u64>,
+}
+
+fn documents(ask: &Ask<'_>) -> Result<BTreeMap<ScopeId, u64>, Error> {
+    let mut documents = ask.snapshot.count_by_scope(EntityType::Document)?;
+    documents.retain(|_, many| *many > 0);
+    Ok(documents)
+}
+
+fn welcome(ask: &Ask<'_>) -> Markup {
+    html! {
+        section.empty {
+            h2 { "Nothing is known yet" }
+            p { "Agents write here as they work. Connect one with " code { "kenning setup" }
+                ", take documents in with " code { "kenning ingest DIR" } ", or write the first entry yourself." }
+            @if ask.writes() { p { a.button href=(ask.to("/new")) { "Write an entry" } } }
+        }
+    }
+}
+
+fn totals(ask: &Ask<'_>, counts: &Counts) -> Markup {
+    let sum = |counts: &BTreeMap<ScopeId, u64>| counts.values().sum::<u64>();
+    let figures = [
+        (sum(&counts.entries), "entry", ask.link("/search", [("kind", "entries")])),
+        (sum(&counts.triples), "fact", ask.to("/graph")),
+        (sum(&counts.documents), "document", ask.to("/documents")),
+        (ask.snapshot.at().0, "transaction", ask.to("/history")),
+    ];
+    html! {
+        ul.figures {
+            @for (many, noun, address) in figures {
+                li { a href=(address) { strong { (number(many)) } " " span { (counted(many, noun).split_once(' ').map_or("", |(_, noun)| noun)) } } }
+            }
+        }
+        @if ask.writes() { p.do-line { a.button href=(ask.to("/new")) { "Write an entry" } } }
+    }
+}
+
+/// How much somebody did.
+#[derive(Default)]
+struct Deeds {
+    transactions: u64,
+    changes: u64,
+    last: Option<jiff::Timestamp>,
+}
+
+impl Deeds {
+    fn add(&mut self, tx: &Transaction) {
+        self.transactions += 1;
+        self.last = self.last.max(Some(tx.at));
+        self.changes += (tx.changes.len() + tx.left_out) as u64;
+    }
+}
+
+fn changed(ask: &Ask<'_>, since: TxId, recent: &[Transaction], total: u64) -> Markup {
+    let mut by_actor: BTreeMap<&str, Deeds> = BTreeMap::new();
+    recent.iter().for_each(|tx| by_actor.entry(&tx.actor).or_default().add(tx));
+    let mut by_actor: Vec<(&str, Deeds)> = by_actor.into_iter().collect();
+    by_actor.sort_by_key(|(name, deeds)| (std::cmp::Reverse(deeds.transactions), *name));
+    let since = since.to_string();
+    html! {
+        section #changed data-refresh {
+            h2 { "Last 24 hours" }
+            @if recent.is_empty() {
+                p.quiet { "Nothing was written." }
+            } @else {
+                table.by {
+                    thead { tr { th scope="col" { "Who" } th.number scope="col" { "Transactions" } th.number scope="col" { "Changes" } th scope="col" { "Last" } } }
+                    tbody {
+                        @for (name, deeds) in &by_actor {
+                            tr {
+                                th scope="row" { (actor(ask, name)) }
+                                td.number { (number(deeds.transactions)) }
+                                td.number { (number(deeds.changes)) }
+                                td { @if let Some(last) = deeds.last { (ago(ask, last)) } }
+                            }
+                        }
+                    }
+                }
+                @if total > recent.len() as u64 {
+                    p.quiet { "Counted are the last " (number(recent.len() as u64)) " of " (counted(total, "transaction")) "." }
+                }
+                ol.list { @for tx in recent.iter().take(SHOWN_MAX) { (transaction_item(ask, tx, false)) } }
+                p { a href=(ask.link("/history", [("since", since.as_str())])) { "All " (counted(total, "transaction")) } }
+            }
+        }
+    }
+}
+
+fn waiting(ask: &Ask<'_>) -> Result<Markup, Error> {
+    let review = &ask.console.review;
+    let Progress { looked_at, total, is_whole } = review.progress();
+    let contradictions = review.waiting(ask, Kind::Contradiction, WAITING_MAX)?.len();
+    let duplicates = review.waiting(ask, Kind::Duplicate, WAITING_MAX)?.len();
+    let many = |count: usize| match count {
+        WAITING_MAX.. => format!("{WAITING_MAX} or more"),
+        count => number(count as u64),
+    };
+    let lines = [
+        (contradictions, "likely contradictions", ask.to("/contradictions")),
+        (duplicates, "near-duplicates", ask.link("/contradictions", [("kind", "duplicates")])),
+    ];
+    Ok(html! {
+        section.waiting #waiting data-refresh {
+            h2 { "To decide" }
+            ul.plain {
+                @for (count, what, address) in lines {
+                    li class=[(count > 0).then_some("open")] { a href=(address) { strong { (many(count)) } " " (what) } }
+                }
+            }
+            @if !is_whole {
+                p.quiet { "Looking through the entries: " (number(looked_at)) " of " (number(total)) "." }
+            }
+            (health(ask))
+        }
+    })
+}
+
+fn health(ask: &Ask<'_>) -> Markup {
+    let is_degraded = !ask.engine.is_warm();
+    html! {
+        p.quiet {
+            @if is_degraded { "Search is warming up; answers are complete, only slower." }
+            @else { span.ok aria-hidden="true" { "●" } " Store and search index are in order." }
+        }
+    }
+}
+
+fn tree(ask: &Ask<'_>, counts: &Counts) -> Markup {
+    html! {
+        section {
+            h2 { "Scopes" }
+            @for (id, namespace) in ask.tree.namespaces() {
+                @let scopes: Vec<&Scope> = ask.tree.scopes(id).map(|(_, scope)| scope).collect();
+                details.namespace open[scopes.len() <= SCOPES_OPEN_MAX] {
+                    summary { strong { (namespace.name) } " " span.quiet { (kenning_model::clean(&namespace.description)) } }
+                    ul.tree { (branch(ask, counts, &scopes, None, &mut HashSet::new())) }
+                }
+            }
+        }
+    }
+}
+
+/// The scopes below a parent, each where its first parent is; a scope stands once.
+fn branch(
+    ask: &Ask<'_>,
+    counts: &Counts,
+    scopes: &[&Scope],
+    parent: Option<ScopeId>,
+    shown: &mut HashSet<ScopeId>,
+) -> Markup {
+    let is_here = |scope: &&&Scope| {
+        let first = scope.parents.iter().find(|parent| scopes.iter().any(|scope| scope.number == **parent));
+        first.copied() == parent
+    };
+    let here: Vec<&&Scope> = scopes.iter().filter(is_here).collect();
+    html! {
+        @for scope in here {
+            @if shown.insert(scope.number) {
+                @let name = ask.scope_name(scope.number);
+                @let entries = counts.entries.get(&scope.number).copied().unwrap_or_default();
+                @let facts = counts.triples.get(&scope.number).copied().unwrap_or_default();
+                @let documents = counts.documents.get(&scope.number).copied().unwrap_or_default();
+                li {
+                    a href=(ask.link("/search", [("scope", name.as_str())])) title=(kenning_model::clean(&scope.description)) { (scope.name) }
+                    span.counts {
+                        " " (counted(entries, "entry"))
+                        @if facts > 0 { ", " (counted(facts, "fact")) }
+                        @if documents > 0 { ", " (counted(documents, "document")) }
+                    }
+                    @let below = branch(ask, counts, scopes, Some(scope.number), shown);
+                    @if !below.0.is_empty() { ul { (below) } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Sessions: who wrote what, from the log, and who was given what, from the log of recalls.
+
+use std::collections::BTreeMap;
+
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use kenning_model::{EntityType, Id, TxId, clean};
+use maud::{Markup, html};
+use sha2::{Digest, Sha256};
+
+use crate::request::{Ask, Page, Trouble};
+use crate::show::{actor, ago, counted, entry_label, moment, number, transaction_link};
+
+/// So many of the newest transactions are looked at.
+const LOOKED_AT: u64 = 2_000;
+const SHOWN_MAX: usize = 100;
+/// Sessions are told apart by so much of a hash: what they are really called is a credential's or a process's own.
+const NAME_BYTES: usize = 3;
+
+/// What one process or credential wrote under one name.
+struct Session {
+    name: String,
+    actor: String,
+    first: Timestamp,
+    last: Timestamp,
+    newest: TxId,
+    writes: u64,
+    tools: BTreeMap<String, u64>,
+}
+
+pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
+    match ask.fields.get("session") {
+        // Sessions are anybody's, so only the owner looks into one.
+        Some(session) if ask.visitor.caller.principal.is_owner() => show_session(ask, session),
+        Some(_) => Err(Trouble::NotFound("There is no such session.".to_owned())),
+        None => show_all(ask),
+    }
+}
+
+/// What one session was given, newest first.
+fn show_session(ask: &Ask<'_>, session: &str) -> Result<Page, Trouble> {
+    let given = ask.recalled(|log| log.of_session(session)).unwrap_or_default();
+    let Some(newest) = given.first() else {
+        return Err(Trouble::NotFound("There is no such session.".to_owned()));
+    };
+    let client = clean(&newest.client);
+    let shown = &given[..given.len().min(SHOWN_MAX)];
+    Page::new(
+        format!("Session of {client}"),
+        html! {
+            p.crumbs { a href=(ask.to("/sessions")) { "Sessions" } }
+            h1 { "What " (client) " was given" }
+            ol.list { @for given in shown {
+                li.item data-item {
+                    p.meta { code { (clean(&given.by)) } " " span.scope { (clean(&given.scope)) } " " (ago(ask, given.at)) }
+                    (entries(ask, &given.ids)?)
+                }
+            } }
+            @if given.len() > shown.len() { p.quiet { "and " (counted((given.len() - shown.len()) as u64, "earlier call")) } }
+        },
+    )
+}
+
+fn entries(ask: &Ask<'_>, ids: &[Id]) -> Result<Markup, Trouble> {
+    let records = ask.snapshot.records(EntityType::Entry, ids)?;
+    Ok(html! {
+        ul.changes { @for (id, stored) in ids.iter().zip(records) { li {
+            @match stored.as_ref().and_then(|stored| stored.record.as_entry()) {
+                Some(entry) => a data-open href=(ask.to(&format!("/entry/{id}"))) { (entry_label(entry)) },
+                None => a href=(ask.to(&format!("/entry/{id}"))) { code { (id) } },
+            }
+        } } }
+    })
+}
+
+/// The sessions that were given something, for the owner.
+fn readers(ask: &Ask<'_>) -> Markup {
+    let is_owner = ask.visitor.caller.principal.is_owner();
+    let readers =
+        if is_owner { ask.recalled(|log| log.sessions(SHOWN_MAX)).unwrap_or_default() } else { Vec::new() };
+    html! {
+        @if !readers.is_empty() {
+            section {
+                h2 { "Who was given what" }
+                div.wide tabindex="0" role="region" aria-label="Who was given what" { table {
+                    thead { tr { th scope="col" { "Client" } th.number scope="col" { "Calls" } th.number scope="col" { "Entries" } th scope="col" { "From" } th scope="col" { "Last" } } }
+                    tbody { @for reader in &readers {
+                        tr data-item {
+                            th scope="row" { a data-open href=(ask.link("/sessions", [("session", reader.session.as_str())])) { (clean(&reader.client)) } }
+                            td.number { (number(reader.calls)) }
+                            td.number { (number(reader.ids)) }
+                            td { (moment(reader.first)) }
+                            td { (ago(ask, reader.last)) }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+fn show_all(ask: &Ask<'_>) -> Result<Page, Trouble> {
+    let (found, total) = ask.snapshot.history(None, None, TxId::EMPTY, ask.view(0), 0..LOOKED_AT)?;
+    let looked_at = found.len() as u64;
+    let mut sessions: BTreeMap<(String, String), Session> = BTreeMap::new();
+    for tx in found {
+        let session = sessions.entry((tx.origin.clone(), tx.actor.clone())).or_insert_with(|| Session {
+            name: HEXLOWER.encode(&Sha256::digest(&tx.origin)[..NAME_BYTES]),
+            actor: tx.actor.clone(),
+            first: tx.at,
+            last: tx.at,
+            newest: tx.id,
+            writes: 0,
+            tools: BTreeMap::new(),
+        });
+        session.first = session.first.min(tx.at);
+        session.writes += 1;
+        *session.tools.entry(tx.tool).or_default() += 1;
+    }
+    let mut sessions: Vec<Session> = sessions.into_values().collect();
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.newest));
+    Page::new(
+        "Sessions",
+        html! {
+            h1 { "Sessions" }
+            (readers(ask))
+            h2 { "Who wrote" }
+            p.quiet { "Who wrote, by process or key, in the last " (number(looked_at)) " of " (number(total)) " transactions." }
+            @if sessions.is_empty() { section.empty { h2 { "Nobody has written yet" } } }
+            @else {
+                div.wide tabindex="0" role="region" aria-label="Sessions" { table {
+                    thead { tr { th scope="col" { "Who" } th scope="col" { "Session" } th.number scope="col" { "Writes" } th scope="col" { "With" } th scope="col" { "From" } th scope="col" { "Last" } } }
+                    tbody { @for session in sessions.iter().take(SHOWN_MAX) {
+                        tr data-item {
+                            th scope="row" { (actor(ask, &session.actor)) }
+                            td { code { (session.name) } }
+                            td.number { (number(session.writes)) }
+                            td { @for (tool, many) in &session.tools { code { (clean(tool)) } " " (number(*many)) " " } }
+                            td { (moment(session.first)) }
+                            td { (ago(ask, session.last)) " " (transaction_link(ask, session.newest)) }
+                        }
+                    } }
+                } }
+            }
+        },
+    )
+}
