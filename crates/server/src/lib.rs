@@ -1,7 +1,10 @@
 //! The only crate that knows MCP. It turns protocol messages into calls of `tools`, and replies into messages.
 
+pub mod audit;
 mod batch;
 pub mod client;
+pub mod connect;
+mod edge;
 mod elicitation;
 pub mod http;
 mod listener;
@@ -26,6 +29,7 @@ use kenning_model::Principal;
 use kenning_presentation::Content;
 use kenning_tools::Access;
 use kenning_tools::project::ProjectSettings;
+use kenning_tools::recall::Recorder;
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -51,6 +55,8 @@ pub struct Options {
     pub has_graph: bool,
     /// Which blocks replies have; else the client's name decides.
     pub content: Option<Content>,
+    /// Where it is noted what was given to whom; none where nobody wants that.
+    pub recall: Option<Arc<Recorder>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,12 @@ pub async fn serve_stdio(
     serve(engine, options, rows, input, output).await
 }
 
+/// Serves one client on the standard streams from a remote server.
+pub async fn serve_remote(remote: connect::Remote) -> Result<(), connect::ConnectError> {
+    let (input, output) = rmcp::transport::io::stdio_pipes();
+    connect::connect(remote, input, output).await
+}
+
 /// Serves one client on any pair of streams.
 pub async fn serve(
     engine: Arc<Engine>,
@@ -89,7 +101,7 @@ pub async fn serve(
     let room = Arc::new(Semaphore::new(stdio::UNDER_WAY_MAX));
     let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone(), room.clone());
     let base_url = rows.as_ref().map(RowsListener::base_url);
-    let server = mcp::Server::new(engine, options, base_url, ended.clone());
+    let server = mcp::Server::new(engine, options, base_url, ended.clone(), edge::Edge::default());
     if let Some(rows) = rows {
         tokio::spawn(rows.serve(server.sets.clone()));
     }

@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::edge::{self, Edge};
 use crate::elicitation::{self, Answer, Bound, Way};
 use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
@@ -95,6 +96,7 @@ pub(crate) struct Server {
     /// The newest transaction when the client asked to subscribe, where the transport could not note it.
     asked_to_listen_at: OnceLock<TxId>,
     ended: CancellationToken,
+    edge: Edge,
 }
 
 impl Server {
@@ -103,6 +105,7 @@ impl Server {
         options: Options,
         rows_url: Option<String>,
         ended: CancellationToken,
+        edge: Edge,
     ) -> Server {
         let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
         let named_scopes = Arc::default();
@@ -128,6 +131,7 @@ impl Server {
             reads: Arc::new(Semaphore::new(reads_at_once())),
             asked_to_listen_at: OnceLock::new(),
             ended,
+            edge,
         }
     }
 
@@ -149,6 +153,17 @@ impl Server {
             reads: self.reads.clone(),
             asked_to_listen_at: OnceLock::new(),
             ended: self.ended.clone(),
+            edge: self.edge.clone(),
+        }
+    }
+
+    /// Who calls, for the audit log.
+    fn by<'a>(&'a self, context: &RequestContext<RoleServer>) -> edge::Caller<'a> {
+        let request = context.extensions.get::<axum::http::request::Parts>();
+        edge::Caller {
+            subject: &self.options.principal.subject,
+            name: self.options.actor.as_deref().unwrap_or_default(),
+            from: request.and_then(|request| request.extensions.get::<edge::Peer>()).copied(),
         }
     }
 
@@ -167,6 +182,7 @@ impl Server {
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
             usage: self.usage.clone(),
+            recall: self.options.recall.clone(),
             named_scopes: self.named_scopes.clone(),
             told_no_scope: self.told_no_scope.clone(),
             ..Caller::of(&self.options.principal, actor.as_deref(), scope)
@@ -233,7 +249,54 @@ impl Server {
         Ok(call_result(self.in_time(context, tool, format, work).await?, context).into())
     }
 
+    async fn resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        if let Some(view) = views::read(&request.uri) {
+            return Ok(ReadResourceResult::new(vec![view]).into());
+        }
+        let caller = self.caller(context);
+        let kept = match resources::scratch::read(&caller, &request.uri)? {
+            None => resources::diagnostics::read(&caller, &request.uri)?,
+            passage => passage,
+        };
+        if let Some(contents) = kept {
+            return Ok(ReadResourceResult::new(vec![contents]).into());
+        }
+        if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
+            let json = self.in_turn(admission(context), move |_| rows.read(&caller)).await??;
+            let contents =
+                ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
+            return Ok(ReadResourceResult::new(vec![contents]).into());
+        }
+        let uri = resources::Uri::parse(&request.uri)?;
+        self.roots.ready(context).await;
+        let (admission, finder) = (admission(context), self.finder.clone());
+        let read = move |engine: &Engine| resources::read(engine, &caller.placed(&finder, engine), &uri);
+        let json = self.in_turn(admission, read).await??;
+        let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
     async fn in_time(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &Definition,
+        format: Format,
+        work: impl FnOnce(&Engine) -> Reply + Send + 'static,
+    ) -> Result<Reply, ErrorData> {
+        let since = Instant::now();
+        let reply = match self.edge.refusal(tool) {
+            Some(stop) => stop.reply_of(tool.family, format),
+            None => self.in_time_for_call(context, tool, format, work).await?,
+        };
+        self.edge.record_call(self.by(context), tool, &reply, since);
+        Ok(reply)
+    }
+
+    async fn in_time_for_call(
         &self,
         context: &RequestContext<RoleServer>,
         tool: &Definition,
@@ -570,30 +633,11 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        if let Some(view) = views::read(&request.uri) {
-            return Ok(ReadResourceResult::new(vec![view]).into());
-        }
-        let caller = self.caller(&context);
-        let kept = match resources::scratch::read(&caller, &request.uri)? {
-            None => resources::diagnostics::read(&caller, &request.uri)?,
-            passage => passage,
-        };
-        if let Some(contents) = kept {
-            return Ok(ReadResourceResult::new(vec![contents]).into());
-        }
-        if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
-            let json = self.in_turn(admission(&context), move |_| rows.read(&caller)).await??;
-            let contents =
-                ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
-            return Ok(ReadResourceResult::new(vec![contents]).into());
-        }
-        let uri = resources::Uri::parse(&request.uri)?;
-        self.roots.ready(&context).await;
-        let (admission, finder) = (admission(&context), self.finder.clone());
-        let read = move |engine: &Engine| resources::read(engine, &caller.placed(&finder, engine), &uri);
-        let json = self.in_turn(admission, read).await??;
-        let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
-        Ok(ReadResourceResult::new(vec![contents]).into())
+        let by = self.by(&context);
+        let read = self.resource(request, &context).await;
+        let outcome = read.as_ref().err().map_or_else(|| "ok".to_owned(), |error| error.code.0.to_string());
+        self.edge.record(by, "resources/read", outcome);
+        read
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -611,6 +655,7 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let _place = self.edge.subscription().map_err(|why| ErrorData::invalid_request(why, None))?;
         let (finder, principal) = (self.finder.clone(), self.options.principal.clone());
         let scope = self.blocking(move |engine| finder.find(engine, &principal).0.scope()).await?;
         let watcher =

@@ -14,7 +14,7 @@ use kenning_tools::ResultSets;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::listener::{self, ConnectionLimits};
+use crate::listener::{self, ConnectionLimits, Served};
 
 pub(crate) const PATH: &str = "/resources";
 
@@ -22,6 +22,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     // A viewer needs one or two.
     connections_max: 64,
     header_max: Duration::from_secs(10),
+    stalled_max: Duration::from_secs(30),
     // A million rows take a few seconds.
     connection_max: Some(Duration::from_secs(120)),
 };
@@ -50,7 +51,8 @@ impl RowsListener {
         let Ok(Some(rows)) = router else { return };
         let guard = middleware::from_fn_with_state(self.address, only_from_here);
         let app = Router::new().nest(PATH, rows).layer(guard);
-        listener::serve(self.listener, app, LIMITS, CancellationToken::new()).await;
+        let served = Served { app, limits: Arc::new(|| LIMITS), tls: None };
+        listener::serve(self.listener, served, CancellationToken::new()).await;
     }
 }
 

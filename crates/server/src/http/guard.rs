@@ -7,12 +7,18 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// Headers that decide who calls, or what for. Of two with one name, a proxy and the server may each believe another.
-const ONCE: [HeaderName; 5] = [
+const ONCE: [HeaderName; 11] = [
     header::HOST,
     header::ORIGIN,
     header::AUTHORIZATION,
     header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::TRANSFER_ENCODING,
     HeaderName::from_static("mcp-session-id"),
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("mcp-method"),
+    HeaderName::from_static("mcp-name"),
+    HeaderName::from_static("last-event-id"),
 ];
 
 /// The names under which the server may be addressed, and the pages that may address it.
@@ -88,6 +94,8 @@ mod tests {
         assert_eq!(check(&[host.clone(), (header::ORIGIN, "null")]), Some(403));
         assert_eq!(check(&[host.clone(), (header::HOST, "evil.example")]), Some(400));
         let bearer = (header::AUTHORIZATION, "Bearer x");
-        assert_eq!(check(&[host, bearer.clone(), bearer]), Some(400));
+        assert_eq!(check(&[host.clone(), bearer.clone(), bearer]), Some(400));
+        let name = (HeaderName::from_static("mcp-name"), "query");
+        assert_eq!(check(&[host, name.clone(), name]), Some(400));
     }
 }

@@ -90,6 +90,11 @@ impl Keys {
         Keys { file: dir.join(KEYS_FILE), read: Mutex::default() }
     }
 
+    /// The keys of the same file, for another place that lists them.
+    pub(super) fn again(&self) -> Keys {
+        Keys { file: self.file.clone(), read: Mutex::default() }
+    }
+
     /// Makes a key and gives it with what is kept of it. This is the only moment in which the key itself is known.
     pub fn create(&self, new: NewKey, now: Timestamp) -> io::Result<(String, Key)> {
         let id = data_encoding::HEXLOWER.encode(&rand::random::<[u8; ID_BYTES]>());
@@ -145,6 +150,11 @@ impl Keys {
         file.write_all(format!("\n{}\n", serde_json::to_string(fact)?).as_bytes())?;
         file.sync_data()
     }
+}
+
+/// Whether a credential looks like a key, whatever key it is.
+pub(super) fn is_key(shown: &str) -> bool {
+    shown.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with('_'))
 }
 
 fn hash(key: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kenning_tools::Counted;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -23,16 +23,28 @@ struct RequestLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PathLabels {
+    path: &'static str,
+}
+
+/// From a tenth of a millisecond to half a minute.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 3.0, 12))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabels {
     tool: &'static str,
 }
 
-pub(super) struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
+    started: Instant,
     requests: Family<RequestLabels, Counter>,
-    seconds: Histogram,
+    seconds: Family<PathLabels, Histogram, fn() -> Histogram>,
     services: Gauge,
     calls: Family<ToolLabels, Counter>,
+    call_seconds: Family<ToolLabels, Histogram, fn() -> Histogram>,
     errors: Family<ToolLabels, Counter>,
     bytes: Family<ToolLabels, Counter>,
     /// What the credentials that have ended did with each tool, so that no number ever falls.
@@ -42,8 +54,7 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new() -> Metrics {
         let mut registry = Registry::with_prefix("kenning");
-        // From a tenth of a millisecond to half a minute.
-        let seconds = Histogram::new(exponential_buckets(0.0001, 3.0, 12));
+        let seconds = Family::new_with_constructor(durations as fn() -> Histogram);
         let (requests, services) = (Family::default(), Gauge::default());
         let (calls, errors, bytes) = (Family::default(), Family::default(), Family::default());
         registry.register("http_requests", "HTTP requests that were answered", requests.clone());
@@ -53,16 +64,42 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
+        let call_seconds = Family::new_with_constructor(durations as fn() -> Histogram);
+        registry.register_with_unit(
+            "tool_call_duration",
+            "Time that calls of tools took",
+            Unit::Seconds,
+            call_seconds.clone(),
+        );
         registry.register("credentials_open", "Credentials that were used and still hold", services.clone());
         registry.register("tool_calls", "Calls of tools", calls.clone());
         registry.register("tool_errors", "Calls of tools that ended in an error", errors.clone());
         registry.register("tool_reply_bytes", "Bytes of the replies of tools", bytes.clone());
-        Metrics { registry, requests, seconds, services, calls, errors, bytes, ended: Mutex::default() }
+        Metrics {
+            registry,
+            started: Instant::now(),
+            requests,
+            seconds,
+            services,
+            calls,
+            call_seconds,
+            errors,
+            bytes,
+            ended: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn time_call(&self, tool: &'static str, took: Duration) {
+        self.call_seconds.get_or_create(&ToolLabels { tool }).observe(took.as_secs_f64());
+    }
+
+    pub(super) fn uptime_seconds(&self) -> u64 {
+        self.started.elapsed().as_secs()
     }
 
     pub(super) fn count(&self, path: &'static str, status: u16, took: Duration) {
         self.requests.get_or_create(&RequestLabels { path, status }).inc();
-        self.seconds.observe(took.as_secs_f64());
+        self.seconds.get_or_create(&PathLabels { path }).observe(took.as_secs_f64());
     }
 
     /// Keeps what a credential did that no longer holds.

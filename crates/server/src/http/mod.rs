@@ -3,69 +3,72 @@
 //! Every credential has a service of its own, with its own sessions, passages and limits. So a session can't be used with
 //! another credential, and when a key is revoked its service ends with every stream of it.
 
+mod body;
+mod caller;
+mod console;
 mod guard;
+pub mod jwt;
 pub mod keys;
-mod metrics;
+pub mod limits;
+pub(crate) mod metrics;
+mod refusal;
 mod sessions;
+pub mod tls;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use kenning_engine::Engine;
-use kenning_model::ScopeName;
-use kenning_presentation::Format;
-use kenning_tools::project::{NamedBy, ProjectSettings};
-use kenning_tools::{Code, Family, Stop, Usage};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use self::caller::Gate;
+pub use self::console::Ui;
 use self::guard::AllowedNames;
-use self::keys::{Key, Keys};
+use self::jwt::Tokens;
+use self::keys::Keys;
+use self::limits::{CurrentLimits, Wait};
 use self::metrics::Metrics;
-use self::sessions::Sessions;
-use crate::listener::{self, ConnectionLimits};
-use crate::{Options, mcp, rows};
+use self::refusal::Refusal;
+use self::tls::Tls;
+use crate::audit::AuditLog;
+use crate::edge::Peer;
+use crate::listener::{self, ConnectionLimits, Served};
+use crate::{Options, rows};
 
-const CONNECTIONS: ConnectionLimits = ConnectionLimits {
-    connections_max: 4096,
-    header_max: Duration::from_secs(30),
-    // A subscription lasts as long as its client wants.
-    connection_max: None,
-};
-/// How many requests of one credential may be under way, subscriptions included.
-const REQUESTS_MAX: usize = 64;
-/// How many sessions clients before 2026-07-28 may have with one credential.
-const SESSIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 4096;
 const SESSION_IDLE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
-/// A request must have arrived whole, and its answer must have begun, within this: a slow sender is cut off.
-const RESPONSE_MAX: Duration = Duration::from_secs(60);
-/// How often the server looks whether keys were revoked or have expired.
-const LOOK_AT_KEYS: Duration = Duration::from_millis(500);
-/// A key that was silent for a while may make the requests of so many seconds at once.
-const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
-/// What a client waits before it tries again when it has too many requests under way.
-const RETRY_AFTER_SECONDS: u16 = 1;
+/// How often the server looks whether keys were revoked or have expired, and whether limits or certificates were replaced.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long calls that are under way may go on after the server was asked to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Sessions end seldom.
+const SESSION_WAIT_SECONDS: u64 = 60;
+const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
+const MCP_PATH: &str = "/mcp";
 
-/// How callers prove who they are.
-pub enum Authentication {
-    /// Everybody who reaches the port is the server's own principal. Only for loopback.
-    None,
-    Keys(Keys),
+/// How callers prove who they are. Where there is neither, everybody who reaches the port is the server's own principal; that
+/// is only for loopback.
+#[derive(Default)]
+pub struct Authentication {
+    pub keys: Option<Keys>,
+    pub tokens: Option<Tokens>,
+}
+
+impl Authentication {
+    fn is_none(&self) -> bool {
+        self.keys.is_none() && self.tokens.is_none()
+    }
 }
 
 pub struct HttpOptions {
@@ -74,10 +77,13 @@ pub struct HttpOptions {
     pub allowed_hosts: Vec<String>,
     /// Pages that may address the server, as `https://host`. None are allowed by default.
     pub allowed_origins: Vec<String>,
-    /// How many requests each key may make in a second, on average; twice as many at once.
-    pub requests_per_second: NonZeroU32,
+    pub limits: Arc<CurrentLimits>,
     /// Where clients reach the server if that is not its own address; the addresses of result sets begin with it.
     pub public_url: Option<String>,
+    pub tls: Option<Arc<Tls>>,
+    pub audit: Option<Arc<AuditLog>>,
+    /// Requests come from a proxy, whose address says nothing about who sent them.
+    pub is_behind_proxy: bool,
 }
 
 /// A bound port, so that its number is known before anything is served.
@@ -97,7 +103,14 @@ impl HttpListener {
     }
 }
 
-/// Serves until `stop`, then finishes the requests that are under way.
+/// The address at which clients find `/mcp` if their requests come to this server itself.
+pub fn resource_of(address: SocketAddr, public_url: Option<&str>, has_tls: bool) -> String {
+    let own = || format!("{}://{address}", if has_tls { "https" } else { "http" });
+    let public_url = public_url.map_or_else(own, str::to_owned);
+    format!("{}{MCP_PATH}", public_url.trim_end_matches('/'))
+}
+
+/// Serves until `stop`, then finishes the calls that are under way.
 pub async fn serve_http(
     engine: Arc<Engine>,
     options: Options,
@@ -106,23 +119,39 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) {
     let HttpListener { listener, address } = listener;
-    let names = Arc::new(allowed_names(address, &http));
-    let public_url = http.public_url.unwrap_or_else(|| format!("http://{address}"));
-    let base_url = format!("{}{}", public_url.trim_end_matches('/'), rows::PATH);
+    let mut origins = http.allowed_origins.clone();
+    // Pages of the console come from there.
+    origins.extend(http.public_url.as_deref().map(|url| origin_of(url).to_owned()));
+    let scheme = if http.tls.is_some() { "https" } else { "http" };
+    let names = Arc::new(allowed_names(scheme, address, &http.allowed_hosts, &origins));
+    let resource = resource_of(address, http.public_url.as_deref(), http.tls.is_some());
+    let limits = http.limits.clone();
+    // Open streams are cut when the calls are done, and not as soon as the server is asked to stop.
+    let (subscriptions_end, streams_end) = (CancellationToken::new(), CancellationToken::new());
     let gate = Arc::new(Gate {
         engine,
         options,
         authentication: http.authentication,
-        base_url,
-        requests_per_second: http.requests_per_second,
+        base_url: format!("{}{}", resource.trim_end_matches(MCP_PATH), rows::PATH),
+        resource,
+        limits: limits.clone(),
         services: Mutex::default(),
-        metrics: Metrics::new(),
-        stop: stop.clone(),
+        failures: Mutex::default(),
+        is_behind_proxy: http.is_behind_proxy,
+        audit: http.audit,
+        metrics: Arc::new(Metrics::new()),
+        calls: TaskTracker::new(),
+        subscriptions_end: subscriptions_end.clone(),
+        streams_end: streams_end.clone(),
     });
+    let keys = gate.authentication.keys.as_ref().map(Keys::again);
     let guarded = Router::new()
-        .route("/mcp", any(mcp_request))
+        .route(MCP_PATH, any(mcp_request))
         .route("/metrics", get(metrics_page))
+        .route(METADATA_PATH, get(resource_metadata))
+        .route(&format!("{METADATA_PATH}{MCP_PATH}"), get(resource_metadata))
         .nest_service(rows::PATH, any(rows_request).with_state(gate.clone()))
+        .merge(console::routes(gate.clone(), keys))
         .layer(axum::middleware::from_fn_with_state(names, guard::check))
         .layer(axum::middleware::from_fn_with_state(gate.clone(), counted));
     let app = Router::new()
@@ -130,161 +159,116 @@ pub async fn serve_http(
         .route("/readyz", get(ready))
         .merge(guarded)
         .with_state(gate.clone());
-    let watched = tokio::spawn(end_revoked(gate));
-    listener::serve(listener, app, CONNECTIONS, stop).await;
+    let tls = http.tls;
+    let watched = tokio::spawn(look_again(gate.clone(), tls.clone()));
+    let of_connections = move || {
+        let limits = limits.get();
+        ConnectionLimits {
+            connections_max: CONNECTIONS_MAX,
+            header_max: seconds(limits.header_seconds),
+            stalled_max: seconds(limits.stalled_seconds),
+            // A subscription lasts as long as its client wants.
+            connection_max: None,
+        }
+    };
+    let ending = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            stop.cancelled().await;
+            subscriptions_end.cancel();
+            gate.calls.close();
+            // Writes that are under way are committed and acknowledged.
+            let _ = tokio::time::timeout(STOP_GRACE, gate.calls.wait()).await;
+            streams_end.cancel();
+        }
+    });
+    listener::serve(listener, Served { app, limits: Arc::new(of_connections), tls }, stop).await;
     watched.abort();
+    ending.abort();
+}
+
+fn seconds(many: std::num::NonZeroU32) -> Duration {
+    Duration::from_secs(many.get().into())
 }
 
 /// On loopback the server has two names of its own, and pages that it serves itself may address it.
-fn allowed_names(address: SocketAddr, http: &HttpOptions) -> AllowedNames {
-    let (mut hosts, mut origins) = (http.allowed_hosts.clone(), http.allowed_origins.clone());
+fn allowed_names(scheme: &str, address: SocketAddr, hosts: &[String], origins: &[String]) -> AllowedNames {
+    let (mut hosts, mut origins) = (hosts.to_vec(), origins.to_vec());
     if address.ip().is_loopback() {
         let own = [address.to_string(), format!("localhost:{}", address.port())];
-        origins.extend(own.iter().map(|host| format!("http://{host}")));
+        origins.extend(own.iter().map(|host| format!("{scheme}://{host}")));
         hosts.extend(own);
     }
     AllowedNames { hosts, origins }
 }
 
-/// Decides who calls, and has a service for everybody who may.
-struct Gate {
-    engine: Arc<Engine>,
-    options: Options,
-    authentication: Authentication,
-    /// What the addresses of result sets begin with.
-    base_url: String,
-    requests_per_second: NonZeroU32,
-    metrics: Metrics,
-    /// By the principal's subject.
-    services: Mutex<HashMap<String, Arc<PrincipalService>>>,
-    stop: CancellationToken,
-}
-
-struct PrincipalService {
-    /// None where there is no authentication.
-    key: Option<Key>,
-    mcp: StreamableHttpService<mcp::Server, Sessions>,
-    rows: Option<Router>,
-    usage: Arc<Usage>,
-    /// Places for the requests that are under way.
-    room: Arc<Semaphore>,
-    /// How many requests may begin; none where there is no authentication, since nobody can be told from anybody there.
-    rate: Option<DefaultDirectRateLimiter>,
-    /// Cancelled when the key no longer holds: every session and stream of the service ends.
-    ended: CancellationToken,
-}
-
-impl PrincipalService {
-    /// A place for one more request of this credential.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        if let Some(rate) = &self.rate {
-            rate.check().map_err(|_| Refusal::TooManyRequests)?;
-        }
-        self.room.clone().try_acquire_owned().map_err(|_| Refusal::TooManyRequests)
-    }
-}
-
-impl Gate {
-    /// The service of whoever sent a request with these headers.
-    async fn service(self: &Arc<Self>, headers: &HeaderMap) -> Result<Arc<PrincipalService>, Refusal> {
-        let key = match &self.authentication {
-            Authentication::None => None,
-            Authentication::Keys(keys) => Some(self.key(keys, headers)?),
-        };
-        let subject = key
-            .as_ref()
-            .map_or_else(|| self.options.principal.subject.clone(), |key| key.principal().subject);
-        if let Some(service) = self.services().get(&subject) {
-            return Ok(service.clone());
-        }
-        // Making one opens files.
-        let gate = self.clone();
-        let made = tokio::task::spawn_blocking(move || Arc::new(gate.make_service(key))).await;
-        let made = made.map_err(|_| Refusal::Failed)?;
-        // Another request of the same credential may have been faster.
-        Ok(self.services().entry(subject).or_insert(made).clone())
-    }
-
-    fn key(&self, keys: &Keys, headers: &HeaderMap) -> Result<Key, Refusal> {
-        let shown = headers.get(header::AUTHORIZATION).ok_or(Refusal::NoKey)?;
-        let shown = shown.to_str().ok().and_then(|value| value.split_once(' ')).ok_or(Refusal::BadKey)?;
-        if !shown.0.eq_ignore_ascii_case("bearer") {
-            return Err(Refusal::BadKey);
-        }
-        let found = keys.find(shown.1.trim(), self.engine.now()).map_err(|error| {
-            tracing::error!("keys can't be read: {error}");
-            Refusal::KeysUnreadable
-        })?;
-        found.ok_or(Refusal::BadKey)
-    }
-
-    fn make_service(&self, key: Option<Key>) -> PrincipalService {
-        let mut options = self.options.clone();
-        if let Some(key) = &key {
-            options.actor = Some(key.name.clone());
-            options.principal = Arc::new(key.principal());
-        }
-        options.project = remote_project(&options.project, key.as_ref());
-        let ended = self.stop.child_token();
-        let rows_url = Some(self.base_url.clone());
-        let server = mcp::Server::new(self.engine.clone(), options, rows_url, ended.clone());
-        let (rows, usage) = (server.sets.router(), server.usage.clone());
-        // Host and Origin were checked before, for every path.
-        let config = StreamableHttpServerConfig::default()
-            .disable_allowed_hosts()
-            .with_json_response(true)
-            .with_cancellation_token(ended.clone());
-        let mcp = StreamableHttpService::new(move || Ok(server.sibling()), Arc::new(Sessions::new()), config);
-        let burst = self.requests_per_second.saturating_mul(BURST_SECONDS);
-        let quota = Quota::per_second(self.requests_per_second).allow_burst(burst);
-        let rate = key.as_ref().map(|_| RateLimiter::direct(quota));
-        let room = Arc::new(Semaphore::new(REQUESTS_MAX));
-        PrincipalService { key, mcp, rows, usage, room, rate, ended }
-    }
-
-    fn services(&self) -> MutexGuard<'_, HashMap<String, Arc<PrincipalService>>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The files of a remote client are not on this machine, so neither its roots nor the server's own directory say in which
-/// scope a call works: the credential or the server's settings do.
-fn remote_project(project: &ProjectSettings, key: Option<&Key>) -> ProjectSettings {
-    let named = match key {
-        Some(key) => Some((key.scope.clone(), NamedBy::Credential)),
-        None => project.named.clone(),
-    };
-    let everyones = || (ScopeName::global_default().to_string(), NamedBy::Server);
-    ProjectSettings {
-        named: Some(named.unwrap_or_else(everyones)),
-        given: None,
-        working_dir: None,
-        home: None,
-        fallback: project.fallback.clone(),
-    }
+/// `https://kenning.example` of `https://kenning.example/path`
+fn origin_of(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + "://".len());
+    url[host..].find('/').map_or(url, |end| &url[..host + end])
 }
 
 async fn mcp_request(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
-    let service = gate.service(request.headers()).await?;
-    let place = service.place()?;
-    let answer = tokio::time::timeout(RESPONSE_MAX, service.mcp.handle(request)).await;
+    let caller = gate.caller(request.headers(), peer(&request)).await?;
+    let place = caller.service.meter.request()?;
+    let limits = gate.limits.get();
+    // A stream without a request lasts, so the end of the server does not wait for it.
+    let call = (request.method() != axum::http::Method::GET).then(|| gate.calls.token());
+    let request = body::received(request, &caller.service.meter, &limits).await?;
+    let is_json = request.body().kept.is_some();
+    let answer =
+        tokio::time::timeout(seconds(limits.answer_seconds), caller.service.mcp.handle(request)).await;
     let response = answer.map_err(|_| Refusal::TooSlow)?;
-    Ok(response.map(|body| Body::new(HeldBody { body: Body::new(body), _place: place })))
+    // rmcp answers what is no JSON-RPC with text.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
+        return Err(Refusal::NoMessage);
+    }
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && caller.service.sessions.are_all_taken().await
+    {
+        let why = "this credential has as many sessions as it may; end one with DELETE, or wait until an idle one ends";
+        return Err(Refusal::TooMany(Wait { why, seconds: SESSION_WAIT_SECONDS }));
+    }
+    let until = caller.expires_in;
+    Ok(response.map(|body| body::HeldBody::boxed(axum::body::Body::new(body), (place, call), until)))
 }
 
 async fn rows_request(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
-    let service = gate.service(request.headers()).await?;
-    let place = service.place()?;
-    let Some(rows) = service.rows.clone() else { return Ok(StatusCode::NOT_FOUND.into_response()) };
-    let answer = tokio::time::timeout(RESPONSE_MAX, rows.oneshot(request)).await;
+    let caller = gate.caller(request.headers(), peer(&request)).await?;
+    let place = caller.service.meter.request()?;
+    let Some(rows) = caller.service.rows.clone() else { return Ok(StatusCode::NOT_FOUND.into_response()) };
+    let limits = gate.limits.get();
+    let call = gate.calls.token();
+    let what = format!("{} {}", request.method(), rows::PATH);
+    let request = body::received(request, &caller.service.meter, &limits).await?.map(axum::body::Body::new);
+    let answer = tokio::time::timeout(seconds(limits.answer_seconds), rows.oneshot(request)).await;
     let Ok(response) = answer.map_err(|_| Refusal::TooSlow)?;
-    Ok(response.map(|body| Body::new(HeldBody { body, _place: place })))
+    let outcome =
+        if response.status().is_success() { "ok".into() } else { response.status().as_str().to_owned() };
+    caller.service.edge.record(caller.service.by(caller.from), &what, outcome);
+    let until = caller.expires_in;
+    Ok(response.map(|body| body::HeldBody::boxed(body, (place, Some(call)), until)))
+}
+
+/// The address that a request came from.
+fn peer(request: &Request) -> Option<Peer> {
+    request.extensions().get().copied()
+}
+
+/// Where tokens for this server come from (RFC 9728), for clients that have none yet.
+async fn resource_metadata(State(gate): State<Arc<Gate>>) -> Response {
+    match &gate.authentication.tokens {
+        Some(tokens) => {
+            let content_type = [(header::CONTENT_TYPE, "application/json")];
+            (content_type, tokens.metadata(&gate.resource).to_string()).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 /// For the owner alone: what is called how often says something about everybody's work.
 async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
-    let service = gate.service(request.headers()).await?;
-    if service.key.as_ref().is_some_and(|key| key.rights().is_some()) {
+    let caller = gate.caller(request.headers(), peer(&request)).await?;
+    if !gate.authentication.is_none() && !caller.service.principal.is_owner() {
         return Ok((StatusCode::FORBIDDEN, "metrics are for the owner's keys").into_response());
     }
     let open: Vec<_> = gate.services().values().map(|service| service.usage.counted()).collect();
@@ -294,7 +278,7 @@ async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result
 
 async fn counted(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     // Only paths of the server itself are labels, since anybody can ask for any other.
-    let paths = ["/mcp", "/metrics", rows::PATH];
+    let paths = ["/mcp", "/metrics", rows::PATH, kenning_console::BASE];
     let path = paths.into_iter().find(|path| request.uri().path().starts_with(path)).unwrap_or("other");
     let since = Instant::now();
     let response = next.run(request).await;
@@ -311,86 +295,20 @@ async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     }
 }
 
-/// Why a request is not served.
-enum Refusal {
-    NoKey,
-    /// Unknown, revoked, expired or malformed, which all look the same.
-    BadKey,
-    KeysUnreadable,
-    TooManyRequests,
-    /// The request did not arrive, or was not answered, in time.
-    TooSlow,
-    Failed,
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let unauthenticated = |challenge| {
-            let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))];
-            (StatusCode::UNAUTHORIZED, challenge, "a key is needed: Authorization: Bearer KEY")
-                .into_response()
-        };
-        match self {
-            Refusal::NoKey => unauthenticated("Bearer"),
-            Refusal::BadKey => unauthenticated("Bearer error=\"invalid_token\""),
-            Refusal::KeysUnreadable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-            Refusal::TooManyRequests => {
-                let later = [(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))];
-                let text = "this key makes too many requests, or has too many under way; wait a moment";
-                (StatusCode::TOO_MANY_REQUESTS, later, error_body(Code::RateLimited, text)).into_response()
-            }
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT.into_response(),
-            Refusal::Failed => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
-    }
-}
-
-/// The error as a tool would reply it.
-fn error_body(code: Code, text: &str) -> String {
-    Stop::new(code, text).reply_of(Family::Memory, Format::default()).structured.to_string()
-}
-
-/// Ends the services of keys that no longer hold.
-async fn end_revoked(gate: Arc<Gate>) {
-    let Authentication::Keys(keys) = &gate.authentication else { return };
+/// Ends the services of keys that no longer hold, and takes over what was changed in files.
+async fn look_again(gate: Arc<Gate>, tls: Option<Arc<Tls>>) {
     loop {
-        tokio::time::sleep(LOOK_AT_KEYS).await;
-        let now = gate.engine.now();
-        // Keys that can't be read let nobody in who is not in, and nobody is thrown out for it.
-        let Ok(live) = keys.list() else { continue };
-        gate.services().retain(|_, service| {
-            let holds = service.key.as_ref().is_none_or(|key| live.contains(key) && key.is_live(now));
-            if !holds {
-                service.ended.cancel();
-                gate.metrics.retire(&service.usage.counted());
-            }
-            holds
-        });
-    }
-}
-
-/// A body that keeps its request's place until it was sent.
-struct HeldBody {
-    body: Body,
-    _place: OwnedSemaphorePermit,
-}
-
-impl http_body::Body for HeldBody {
-    type Data = <Body as http_body::Body>::Data;
-    type Error = <Body as http_body::Body>::Error;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        std::pin::Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
+        tokio::time::sleep(LOOK_AGAIN).await;
+        match gate.limits.reload() {
+            Ok(true) if gate.limits.has_file() => tracing::info!("the limits were read again"),
+            Ok(_) => {}
+            Err(error) => tracing::error!("the limits stay as they were: {error}"),
+        }
+        match tls.as_ref().map(|tls| tls.reload()) {
+            Some(Ok(true)) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
+            Some(Ok(false)) | None => {}
+        }
+        gate.end_revoked();
     }
 }

@@ -12,31 +12,36 @@ use rmcp::transport::streamable_http_server::session::local::{
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
-use super::{SESSION_IDLE_MAX, SESSIONS_MAX};
+use super::SESSION_IDLE_MAX;
+use super::limits::CurrentLimits;
 use crate::mcp::call_kind;
 use crate::stdio::Admission;
 
 pub(super) struct Sessions {
     inner: LocalSessionManager,
     orders: Mutex<HashMap<SessionId, Arc<Order>>>,
+    limits: Arc<CurrentLimits>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    #[error(
-        "this credential has {SESSIONS_MAX} sessions already; end one with DELETE, or wait until an idle one ends"
-    )]
-    TooMany,
+    #[error("this credential has {0} sessions already; end one with DELETE, or wait until an idle one ends")]
+    TooMany(usize),
     #[error(transparent)]
     Session(#[from] LocalSessionManagerError),
 }
 
 impl Sessions {
-    pub(super) fn new() -> Sessions {
+    pub(super) fn new(limits: Arc<CurrentLimits>) -> Sessions {
         let mut inner = LocalSessionManager::default();
         // The default of five minutes also ends a session whose client only listens.
         inner.session_config.keep_alive = Some(SESSION_IDLE_MAX);
-        Sessions { inner, orders: Mutex::default() }
+        Sessions { inner, orders: Mutex::default(), limits }
+    }
+
+    /// Whether there are as many as there may be.
+    pub(super) async fn are_all_taken(&self) -> bool {
+        self.inner.sessions.read().await.len() >= self.limits.get().sessions.get()
     }
 
     /// Gives a request its place among the requests of its session, in the moment in which it arrives.
@@ -64,8 +69,9 @@ impl SessionManager for Sessions {
         let live: Vec<SessionId> = self.inner.sessions.read().await.keys().cloned().collect();
         // Sessions that ended by themselves leave their order behind.
         self.orders().retain(|id, _| live.contains(id));
-        if live.len() >= SESSIONS_MAX {
-            return Err(SessionsError::TooMany);
+        let sessions_max = self.limits.get().sessions.get();
+        if live.len() >= sessions_max {
+            return Err(SessionsError::TooMany(sessions_max));
         }
         Ok(self.inner.create_session().await?)
     }

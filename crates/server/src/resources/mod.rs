@@ -109,6 +109,8 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
             let stored = snapshot.entry(id)?;
             let is_seen = |stored: &&Stored| sight.sees_record(&stored.record);
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
+            let given = if items.is_empty() { Vec::new() } else { vec![id] };
+            caller.note_given(engine, ENTRIES, scope.to_string(), given);
             match items.is_empty() {
                 false => body(uri, at, items, None),
                 true => Err(unseen(id, &scope)),
@@ -126,6 +128,8 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
                 explain: false,
             };
             let found = snapshot.search(&question, listing.rows())?;
+            let given = found.hits.iter().map(|hit| hit.stored.id).collect();
+            caller.note_given(engine, ENTRIES, scope.to_string(), given);
             let items = entry_items(snapshot, found.hits.iter().map(|hit| &hit.stored))?;
             let items = take_rows(items, ROWS_BYTES_MAX, EntryItem::cut_to_fit);
             let page = listing.end(items, found.total)?;
