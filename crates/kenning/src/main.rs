@@ -2,46 +2,46 @@
 
 mod commands;
 mod config;
+mod terminal;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
-use commands::Outcome;
-use config::{Arguments, Command};
+use commands::{Command, Outcome};
+use config::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::read();
+    let started = std::time::Instant::now();
+    let arguments = match Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(error) => return ended(Err(error)),
+    };
+    if let Some(Command::Hook(hook)) = arguments.command {
+        // It never fails, and what it would log could stand in a host's window.
+        commands::hook::run(&arguments.config, hook, started);
+    }
     start_log();
     let config = arguments.config;
+    config.color.choose();
     let done = match arguments.command {
-        Some(Command::Serve(serve)) => commands::serve::run(&config, serve),
-        Some(Command::Call(call)) => commands::call::run(&config, call),
-        Some(Command::Search(search)) => commands::search::run(&config, search),
-        Some(Command::History(history)) => commands::history::run(&config, history),
-        Some(Command::Scopes(scopes)) => commands::scopes::run(&config, scopes),
-        Some(Command::Ingest(ingest)) => commands::ingest::run(&config, ingest),
-        Some(Command::Documents(documents)) => commands::documents::run(&config, documents),
-        Some(Command::Undo(undo)) => commands::undo::run(&config, undo),
-        Some(Command::Verify(verify)) => commands::verify::run(&config, verify),
-        Some(Command::Backup(backup)) => commands::backup::run(&config, backup),
-        Some(Command::Restore(restore)) => commands::backup::run_restore(&config, restore),
-        Some(Command::Rebuild(rebuild)) => commands::rebuild::run(&config, rebuild),
-        Some(Command::Trust(trust)) => commands::trust::run(&config, trust),
-        Some(Command::Token(token)) => commands::token::run(&config, token),
-        Some(Command::Demo) => commands::demo::run(),
+        Some(command) => command.run(&config),
         // People paste only the binary's name into their client's configuration.
         None if !std::io::stdin().is_terminal() => {
             commands::serve::run(&config, commands::serve::Serve::default())
         }
-        None => Arguments::command().print_help().map(|()| Outcome::Done).map_err(Into::into),
+        None => commands::print(&Arguments::definition().render_help().to_string())
+            .map(|()| Outcome::Done)
+            .map_err(Into::into),
     };
+    ended(done)
+}
+
+fn ended(done: anyhow::Result<Outcome>) -> ExitCode {
     match done {
         Ok(outcome) => outcome.into(),
         Err(error) => {
-            commands::complain(&format!("{error:#}"));
-            let outcome = if error.is::<commands::Usage>() { Outcome::Usage } else { Outcome::Failed };
+            let (outcome, message) = commands::explain(error);
+            commands::complain(&message);
             outcome.into()
         }
     }
@@ -52,5 +52,11 @@ fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG").unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error,html5ever=off,htmd=off")
     });
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // Whoever reads the log may go away. To say so on the same stream would panic, and end what wanted to log.
+        .log_internal_errors(false)
+        .init();
 }

@@ -115,7 +115,7 @@ acme: ACME Corporation
     assert!(place.done(&["scopes"]).starts_with("global: Universal knowledge accessible everywhere\n"));
     let json: serde_json::Value = serde_json::from_str(&place.done(&["scopes", "--json"])).expect("JSON");
     assert_eq!(json["namespaces"]["acme"]["scopes"]["claude"]["parents"][1], "variable");
-    assert_eq!(place.run(&["scopes", "beta"], &[]).status.code(), Some(2));
+    assert_eq!(place.run(&["scopes", "beta"], &[]).status.code(), Some(3));
 }
 
 #[test]

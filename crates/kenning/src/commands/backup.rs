@@ -1,20 +1,26 @@
 //! `kenning backup` and `kenning restore`
 
+pub mod rotation;
+
 use std::io::{IsTerminal, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kenning_engine::Error;
-use kenning_storage::{STORE_FILE, Storage, Verified, back_up, restore};
+use kenning_storage::{DatabaseUrl, Location, STORE_FILE, Storage, Verified, back_up, restore};
 use serde_json::json;
 
-use super::{Outcome, existing_store, print};
+use super::{Outcome, existing_store, print, usage};
 use crate::config::Config;
 
 #[derive(Args)]
 pub struct Backup {
-    /// Where the copy goes; there must be no such file yet
+    /// Where the copy goes: a file that is not there yet, or a directory that keeps the newest copies
     file: PathBuf,
+    /// How many copies a directory keeps [default: 7]
+    #[arg(long, value_name = "NUMBER")]
+    keep: Option<NonZeroUsize>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -33,7 +39,22 @@ pub struct Restore {
 }
 
 pub fn run(config: &Config, backup: Backup) -> anyhow::Result<Outcome> {
-    let Some(dir) = existing_store(config)? else { return Ok(Outcome::NotFound) };
+    let dir = match config.location()? {
+        Location::Directory(dir) => dir,
+        Location::Database(url) => return Err(of_files_only("backup", &url, "pg_dump --schema=kenning")),
+    };
+    if existing_store(config)?.is_none() {
+        return Ok(Outcome::NotFound);
+    }
+    if backup.keep.is_some() || backup.file.is_dir() {
+        let made = rotation::make(&dir, &backup.file, backup.keep.unwrap_or(rotation::KEPT));
+        let (file, verified) = match made.map_err(|error| error.downcast::<Error>()) {
+            Ok(made) => made,
+            Err(Ok(error)) => return Ok(refused("the store was not backed up", &error)),
+            Err(Err(error)) => return Err(error),
+        };
+        return report(backup.json, "backed up", "to", &file, verified);
+    }
     let verified = match back_up(&dir, &backup.file) {
         Ok(verified) => verified,
         Err(error) => return Ok(refused("the store was not backed up", &error)),
@@ -42,7 +63,10 @@ pub fn run(config: &Config, backup: Backup) -> anyhow::Result<Outcome> {
 }
 
 pub fn run_restore(config: &Config, wish: Restore) -> anyhow::Result<Outcome> {
-    let dir = config.data_dir()?;
+    let dir = match config.location()? {
+        Location::Directory(dir) => dir,
+        Location::Database(url) => return Err(of_files_only("restore", &url, "pg_restore")),
+    };
     if config.read_only {
         eprintln!("kenning: `--read-only` and `restore` exclude each other");
         return Ok(Outcome::Usage);
@@ -59,6 +83,12 @@ pub fn run_restore(config: &Config, wish: Restore) -> anyhow::Result<Outcome> {
         Err(error) => return Ok(refused("nothing was restored", &error)),
     };
     report(wish.json, "restored", "from", &wish.file, verified)
+}
+
+fn of_files_only(command: &str, url: &DatabaseUrl, instead: &str) -> anyhow::Error {
+    usage(format!(
+        "`kenning {command}` is for stores in a data directory; for the {url} use PostgreSQL's own `{instead}`, as docs/team.md says"
+    ))
 }
 
 /// Whether there is nothing that would be lost, or the user does not mind.
@@ -109,6 +139,7 @@ fn report(
             "log_rows": log_rows,
             "derived_rows": derived_rows,
             "bytes": bytes,
+            "file": file.display().to_string(),
         });
         print(&report.to_string())?;
     } else {

@@ -1,32 +1,192 @@
-//! One file per command.
+//! One file per command; the table of commands stands here.
 
+pub mod add;
+pub mod audit;
+pub mod author;
 pub mod backup;
 pub mod call;
+pub mod completions;
+pub mod config;
 pub mod demo;
+pub mod diff;
+pub mod doctor;
 pub mod documents;
+pub mod edit;
+mod entry_file;
+pub mod export;
+pub mod graph;
 pub mod history;
+pub mod hook;
+pub mod import;
 pub mod ingest;
+pub mod list;
+mod live;
+mod log_file;
+pub mod migrate;
+pub mod mirror;
+pub mod model;
 pub mod rebuild;
+mod refusal;
+pub mod rm;
 pub mod scopes;
 pub mod search;
 pub mod serve;
+pub mod setup;
+pub mod show;
+mod split;
+pub mod status;
+mod store;
+pub mod tags;
 pub mod token;
 pub mod trust;
+pub mod ui;
 pub mod undo;
 pub mod verify;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Subcommand;
 use kenning_model::clean;
 use kenning_presentation::Reply;
-use kenning_storage::STORE_FILE;
-use kenning_tools::{Caller, Code, dispatch, find};
+use kenning_storage::Location;
+use kenning_tools::{Caller, dispatch, find};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
+
+use refusal::Refused;
+
+pub use refusal::explain;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Speak MCP on stdin and stdout
+    Serve(Box<serve::Serve>),
+    /// Connect a host: write Kenning into its configuration, or take it out
+    Setup(setup::Setup),
+    /// Check everything between an agent and its memory, and say what to do
+    Doctor(doctor::Doctor),
+    /// Show what the store holds, its size, and who uses it
+    Status(status::Status),
+    /// Find entries, documents and patterns by words and meaning
+    Search(search::Search),
+    /// List entries, newest first
+    List(list::List),
+    /// Show an entry, fact, document, section or pattern, and its versions
+    Show(show::Show),
+    /// Keep an entry
+    Add(add::Add),
+    /// Change an entry in an editor
+    Edit(edit::Edit),
+    /// Show what differs between two versions of an entry
+    Diff(diff::Diff),
+    /// Delete entries or facts; `undelete` brings them back
+    Rm(rm::Rm),
+    /// Bring back what was deleted
+    Undelete(rm::Undelete),
+    /// List tags, with how many entries have each
+    Tags(tags::Tags),
+    /// Show what a name is linked to: facts, documents and sections
+    Graph(graph::Graph),
+    /// Call a tool and print its reply as a model gets it
+    Call(call::Call),
+    /// List what was changed, newest first
+    History(history::History),
+    /// Show namespaces and scopes as a tree
+    Scopes(scopes::Scopes),
+    /// Take documents or patterns in
+    Ingest(ingest::Ingest),
+    /// List what was taken in, or remove it
+    Documents(documents::Documents),
+    /// Take changes back
+    Undo(undo::Undo),
+    /// Hide all entries that somebody has written
+    Quarantine(author::Quarantine),
+    /// Check the whole store against its log
+    Verify(verify::Verify),
+    /// Write everything out in a form that other programs read
+    Export(export::Export),
+    /// Take over what other programs, or other stores, remember
+    Import(import::Import),
+    /// Keep a folder of Markdown equal to a scope
+    Mirror(mirror::Mirror),
+    /// Copy the store to a file, while sessions go on
+    Backup(backup::Backup),
+    /// Put a backup in the place of what the store has
+    Restore(backup::Restore),
+    /// Copy a store into a database, or back
+    Migrate(migrate::Migrate),
+    /// Make the search index again from the log
+    Rebuild(rebuild::Rebuild),
+    /// Allow a project's files to name a scope
+    Trust(trust::Trust),
+    /// Make, list and revoke keys for HTTP
+    Token(token::Token),
+    /// Show which settings hold and where each is from
+    Config(config::Settings),
+    /// Print completions for a shell
+    Completions(completions::Completions),
+    /// Print the man page, or write one for each command
+    Man(completions::Man),
+    /// Show people in a browser what their agents know
+    Ui(ui::ShowUi),
+    /// Take a sentence encoder, which judges meaning better than the table that is compiled in
+    Model(model::Model),
+    /// Answer a host's session start or prompt: a JSON object on stdin, at most one on stdout
+    Hook(hook::Hook),
+    /// Check the audit log of a server
+    Audit(audit::Audit),
+    /// Show what Kenning is for, on a temporary store
+    Demo,
+}
+
+impl Command {
+    pub fn run(self, config: &Config) -> anyhow::Result<Outcome> {
+        match self {
+            Command::Serve(serve) => serve::run(config, *serve),
+            Command::Setup(setup) => setup::run(config, setup),
+            Command::Doctor(doctor) => doctor::run(config, doctor),
+            Command::Status(status) => status::run(config, status),
+            Command::Search(search) => search::run(config, search),
+            Command::List(list) => list::run(config, list),
+            Command::Show(show) => show::run(config, show),
+            Command::Add(add) => add::run(config, add),
+            Command::Edit(edit) => edit::run(config, edit),
+            Command::Diff(diff) => diff::run(config, diff),
+            Command::Rm(rm) => rm::run(config, rm),
+            Command::Undelete(undelete) => rm::run_undelete(config, undelete),
+            Command::Tags(tags) => tags::run(config, tags),
+            Command::Graph(graph) => graph::run(config, graph),
+            Command::Call(call) => call::run(config, call),
+            Command::History(history) => history::run(config, history),
+            Command::Scopes(scopes) => scopes::run(config, scopes),
+            Command::Ingest(ingest) => ingest::run(config, ingest),
+            Command::Documents(documents) => documents::run(config, documents),
+            Command::Undo(undo) => undo::run(config, undo),
+            Command::Quarantine(quarantine) => author::quarantine(config, quarantine),
+            Command::Verify(verify) => verify::run(config, verify),
+            Command::Export(export) => export::run(config, export),
+            Command::Import(import) => import::run(config, import),
+            Command::Mirror(mirror) => mirror::run(config, mirror),
+            Command::Backup(backup) => backup::run(config, backup),
+            Command::Restore(restore) => backup::run_restore(config, restore),
+            Command::Migrate(migrate) => migrate::run(config, migrate),
+            Command::Rebuild(rebuild) => rebuild::run(config, rebuild),
+            Command::Trust(trust) => trust::run(config, trust),
+            Command::Token(token) => token::run(config, token),
+            Command::Config(settings) => self::config::run(config, settings),
+            Command::Completions(completions) => completions::run(completions),
+            Command::Man(man) => completions::run_man(man),
+            Command::Ui(ui) => ui::run(config, &ui),
+            Command::Model(model) => model::run(config, model),
+            Command::Hook(hook) => hook::run(config, hook, std::time::Instant::now()),
+            Command::Audit(audit) => audit::run(audit),
+            Command::Demo => demo::run(),
+        }
+    }
+}
 
 /// How a command ended; scripts branch on the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +226,17 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// The data directory, for a command that must find a store and not make one. None, and said so, where there is none.
-fn existing_store(config: &Config) -> anyhow::Result<Option<PathBuf>> {
-    let dir = config.data_dir()?;
-    let is_there = dir.join(STORE_FILE).exists();
+/// Where the store is, for a command that must find one and not make one. None, and said so, where there is none.
+fn existing_store(config: &Config) -> anyhow::Result<Option<Location>> {
+    let location = config.location()?;
+    let is_there = location.has_store();
     if !is_there {
-        complain(&format!("there is no store in {}", dir.display()));
+        match &location {
+            Location::Directory(dir) => complain(&format!("there is no store in {}", dir.display())),
+            Location::Database(url) => complain(&format!("there is no {url}")),
+        }
     }
-    Ok(is_there.then_some(dir))
+    Ok(is_there.then_some(location))
 }
 
 /// Runs a tool as the terminal's caller.
@@ -107,29 +270,29 @@ pub fn run_tool_as(
 
 /// Prints a reply: as JSON for programs, as text for people.
 pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
+    let asks_for_id = reply.structured["needsInput"]["fields"] == json!(["id"]);
     match (json, reply.is_error) {
         (true, _) => print(&reply.structured.to_string())?,
         (false, false) => print(&reply.text())?,
-        (false, true) => eprintln!("{}", on_terminal(&reply.text())),
+        (false, true) => complain(&Refused::of_reply(reply).message),
     }
-    let asks_for_id = reply.structured["needsInput"]["fields"] == json!(["id"]);
-    if !reply.is_error {
-        return Ok(if asks_for_id { Outcome::NotFound } else { Outcome::Done });
-    }
-    // Tools for patterns have codes of their own, and the common one beside it.
-    let own = &reply.structured["details"]["code"];
-    let code = reply.structured["error"]["code"].as_str().or(own.as_str()).unwrap_or_default();
-    Ok(match Code::ALL.into_iter().find(|known| known.as_str() == code) {
-        Some(Code::InvalidArgument) => Outcome::Usage,
-        Some(Code::NotFound) => Outcome::NotFound,
-        Some(Code::BackendUnavailable | Code::Timeout) => Outcome::Busy,
-        _ => Outcome::Failed,
+    Ok(match (reply.is_error, asks_for_id) {
+        (true, _) => Refused::of_reply(reply).outcome,
+        (false, true) => Outcome::NotFound,
+        (false, false) => Outcome::Done,
     })
 }
 
 /// A name or a description may hold anything; a terminal is shown one line of text.
-fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn counted_entries(many: u64) -> String {
+    match many {
+        1 => "1 entry".to_owned(),
+        many => format!("{many} entries"),
+    }
 }
 
 fn counted_documents(many: u64) -> String {

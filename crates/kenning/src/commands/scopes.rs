@@ -7,7 +7,10 @@ use kenning_model::{DEFAULT, EntityType, Id, Scope, ScopeId};
 use kenning_storage::Tree;
 use serde_json::{Map, json};
 
-use super::{Outcome, counted_documents, existing_store, line, print, print_reply, run_tool, usage};
+use super::refusal::Refused;
+use super::{
+    Outcome, counted_documents, counted_entries, existing_store, line, print, print_reply, run_tool,
+};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -40,7 +43,10 @@ pub fn run(config: &Config, scopes: Scopes) -> anyhow::Result<Outcome> {
         && tree.namespace(name).is_none()
     {
         let names: Vec<&str> = tree.namespaces().map(|(_, namespace)| namespace.name.as_str()).collect();
-        return Err(usage(format!("there is no namespace `{name}`; there are {}", names.join(", "))));
+        return Err(Refused::not_found(format!(
+            "there is no namespace `{name}`; there are {}",
+            names.join(", ")
+        )));
     }
     let wanted = |name: &str| scopes.namespace.as_ref().is_none_or(|wanted| wanted == name);
     let drawn: Vec<String> = tree
@@ -63,10 +69,7 @@ struct Counts {
 
 impl Counts {
     fn of(&self, scope: ScopeId) -> String {
-        let entries = self.entries.get(&scope).map(|many| match many {
-            1 => "1 entry".to_owned(),
-            many => format!("{many} entries"),
-        });
+        let entries = self.entries.get(&scope).map(|many| counted_entries(*many));
         let documents = self.documents.get(&scope).map(|many| counted_documents(*many));
         let both: Vec<String> = entries.into_iter().chain(documents).collect();
         if both.is_empty() { "empty".to_owned() } else { both.join(", ") }

@@ -1,10 +1,11 @@
 //! `kenning verify`
 
 use clap::Args;
-use kenning_storage::{Damage, STORE_FILE, Verified};
+use kenning_engine::Error;
+use kenning_storage::{Damage, Location, STORE_FILE, Verified};
 use serde_json::json;
 
-use super::{Outcome, existing_store, print};
+use super::{Outcome, complain, existing_store, print};
 use crate::config::Config;
 
 #[derive(Args)]
@@ -15,18 +16,29 @@ pub struct Verify {
 }
 
 pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
-    let Some(dir) = existing_store(config)? else { return Ok(Outcome::NotFound) };
+    let Some(location) = existing_store(config)? else { return Ok(Outcome::NotFound) };
     let mut damages: Vec<Damage> = Vec::new();
     // An emptied file would be taken for a new store and made one.
-    let verified = match std::fs::metadata(dir.join(STORE_FILE))?.len() {
-        0 => {
-            damages.push(Damage { place: STORE_FILE.to_owned(), what: "the file is empty".to_owned() });
-            Verified::default()
+    let (place, is_empty) = match &location {
+        Location::Directory(dir) => (STORE_FILE, std::fs::metadata(dir.join(STORE_FILE))?.len() == 0),
+        Location::Database(_) => ("database", false),
+    };
+    let verified = if is_empty {
+        damages.push(Damage { place: place.to_owned(), what: "the file is empty".to_owned() });
+        Verified::default()
+    } else {
+        match config.engine()?.verify(&mut |damage| damages.push(damage)) {
+            Ok(verified) => verified,
+            // A database that does not answer is not damaged.
+            Err(Error::Unavailable { reason, .. }) if place != STORE_FILE => {
+                complain(&format!("the store was not verified: {reason}"));
+                return Ok(Outcome::Busy);
+            }
+            Err(error) => {
+                damages.push(Damage { place: place.to_owned(), what: error.to_string() });
+                Verified::default()
+            }
         }
-        _ => config.engine()?.verify(&mut |damage| damages.push(damage)).unwrap_or_else(|error| {
-            damages.push(Damage { place: STORE_FILE.to_owned(), what: error.to_string() });
-            Verified::default()
-        }),
     };
     if verify.json {
         let rows: Vec<_> =

@@ -14,35 +14,42 @@ use serde_json::{Map, Value, json};
 use ureq::http::{Request, Response, StatusCode};
 use ureq::{Agent, Body};
 
-use crate::{server, without_settings};
+use crate::{server, with_store, without_settings};
 
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// A revoked key is useless within a second; the rest is for a busy machine.
-const REVOKED_MAX: Duration = Duration::from_secs(5);
+pub const REVOKED_MAX: Duration = Duration::from_secs(5);
 
-struct HttpServer {
-    child: Child,
+pub struct HttpServer {
+    pub child: Child,
     /// `http://127.0.0.1:PORT`
-    url: String,
+    pub url: String,
 }
 
 impl HttpServer {
-    fn start(dir: &Path, flags: &[&str]) -> HttpServer {
+    pub fn start(dir: &Path, flags: &[&str]) -> HttpServer {
+        HttpServer::start_at(dir, "127.0.0.1:0", flags)
+    }
+
+    pub fn start_at(dir: &Path, address: &str, flags: &[&str]) -> HttpServer {
         let mut command = server(dir);
-        command.args(["--http", "127.0.0.1:0"]).args(flags);
+        command.args(["--http", address]).args(flags);
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
-        let said = BufReader::new(child.stderr.take().expect("piped")).lines().next();
-        let said = said.expect("it says where it is").expect("readable");
-        let url = said.split_whitespace().find(|word| word.starts_with("http://")).expect("an address");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let said = lines.next().expect("it says where it is").expect("readable");
+        // Nobody reads the rest, which must not disturb the server.
+        drop(lines);
+        let is_address = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
+        let url = said.split_whitespace().find(is_address).unwrap_or_else(|| panic!("an address: {said}"));
         HttpServer { url: url.trim_end_matches("/mcp;").to_owned(), child }
     }
 
-    fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
         let mut request = Request::get(format!("{}{path}", self.url));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -59,21 +66,28 @@ impl Drop for HttpServer {
     }
 }
 
+/// The path of a new file, as a flag takes it.
+pub fn file_with(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).expect("writable");
+    path.to_str().expect("text").to_owned()
+}
+
 fn agent() -> Agent {
     Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_MAX)).build().new_agent()
 }
 
 /// One client of the server, in its era and with its key.
-struct HttpClient {
-    url: String,
-    era: Era,
-    key: Option<String>,
-    session: Option<String>,
-    next_id: u64,
+pub struct HttpClient {
+    pub url: String,
+    pub era: Era,
+    pub key: Option<String>,
+    pub session: Option<String>,
+    pub next_id: u64,
 }
 
 impl HttpClient {
-    fn connect(server: &HttpServer, era: Era, key: Option<&str>) -> HttpClient {
+    pub fn connect(server: &HttpServer, era: Era, key: Option<&str>) -> HttpClient {
         let url = format!("{}/mcp", server.url);
         let mut client = HttpClient { url, era, key: key.map(str::to_owned), session: None, next_id: 1 };
         if era == Era::Legacy {
@@ -91,7 +105,7 @@ impl HttpClient {
         client
     }
 
-    fn message(&self, method: &str, mut params: Value) -> Value {
+    pub fn message(&self, method: &str, mut params: Value) -> Value {
         if self.era == Era::Modern {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -102,7 +116,11 @@ impl HttpClient {
         json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params})
     }
 
-    fn post(&self, message: &Value, headers: &[(&str, &str)]) -> Response<Body> {
+    pub fn post(&self, message: &Value, headers: &[(&str, &str)]) -> Response<Body> {
+        self.try_post(message, headers).expect("an answer")
+    }
+
+    fn try_post(&self, message: &Value, headers: &[(&str, &str)]) -> Option<Response<Body>> {
         let mut request = Request::post(&self.url)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
@@ -123,10 +141,10 @@ impl HttpClient {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        agent().run(request.body(message.to_string()).expect("a request")).expect("an answer")
+        agent().run(request.body(message.to_string()).expect("a request")).ok()
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
         let message = self.message(method, params);
         self.next_id += 1;
         let mut answer = self.post(&message, &[]);
@@ -139,22 +157,33 @@ impl HttpClient {
         answer.unwrap_or_else(|| panic!("{status}: {text}"))["result"].take()
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The same of a server that may stop; none if there is no whole answer.
+    pub fn try_call(&mut self, tool: &str, arguments: Value) -> Option<Value> {
+        let message = self.message("tools/call", json!({"name": tool, "arguments": arguments}));
+        self.next_id += 1;
+        let text = self.try_post(&message, &[])?.body_mut().read_to_string().ok()?;
+        let messages = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+        let mut messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut answer = messages.find(|found| found["id"] == message["id"])?;
+        Some(answer["result"].take()).filter(|result| result.is_object())
     }
 }
 
-fn kenning(dir: &Path, arguments: &[&str]) -> String {
+pub fn kenning(dir: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
     command.args(arguments).arg("--data-dir").arg(dir).current_dir(dir);
-    let done = without_settings(&mut command).output().expect("the program runs");
+    let done = with_store(without_settings(&mut command), dir).output().expect("the program runs");
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{arguments:?}: {errors}");
     String::from_utf8(done.stdout).expect("text").trim().to_owned()
 }
 
 /// A key, and its id.
-fn new_key(dir: &Path, arguments: &[&str]) -> (String, String) {
+pub fn new_key(dir: &Path, arguments: &[&str]) -> (String, String) {
     let shown = kenning(dir, &[&["token", "create", "--json"], arguments].concat());
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let text = |field: &str| shown[field].as_str().expect("a text").to_owned();
@@ -191,6 +220,7 @@ impl Player for OverHttp {
         Reply {
             blocks: vec![Block::Text(text)],
             ask: None,
+            duplicates: 0,
             structured,
             meta: result["_meta"].as_object().cloned().unwrap_or_default(),
             is_error: result["isError"] == true,
@@ -391,6 +421,8 @@ fn metrics_are_for_the_owner_and_never_fall() {
     assert_eq!(server.get("/metrics", &[]).status(), StatusCode::UNAUTHORIZED);
     let calls = "kenning_tool_calls_total{tool=\"query\"} 1";
     assert!(page(&owner).1.contains(calls), "{}", page(&owner).1);
+    let timed = "kenning_tool_call_duration_seconds_count{tool=\"query\"} 1";
+    assert!(page(&owner).1.contains(timed), "{}", page(&owner).1);
     kenning(dir, &["token", "revoke", &id]);
     let since = Instant::now();
     while !page(&owner).1.contains("kenning_credentials_open 1") {

@@ -13,13 +13,25 @@ use serde_json::{Value, json};
 
 use self::rows::{Answers, Asker, Call, Item, Passage, Row, Shows, rows};
 use self::world::{COMMON, Kind, Reach, World, markers};
+use crate::http::{HttpServer, file_with, new_key};
 use crate::subscriptions::SOON;
-use crate::{server, start, start_in, text};
+use crate::{connect, server, start, start_in, text, with_store};
 
 /// Scopes that were deleted. From there nothing is seen any more; a name that was only changed is followed.
 const GONE: [&str; 2] = ["acme:doomed", "gone:default"];
 /// Scopes that are also asked from by a server that was started for them.
 const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:tools", "acme:doomed"];
+
+/// How many scopes are passed over from one that is asked from to the next. Asking from all of them takes minutes, and in a database
+/// and over HTTP only the way to the same checks is another. `KENNING_WHOLE_MATRIX` asks from all everywhere.
+fn step(of_scopes: usize) -> usize {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    match (is_set("KENNING_WHOLE_MATRIX"), is_set("KENNING_TEST_DATABASE")) {
+        (true, _) => 1,
+        (false, true) => of_scopes.max(24),
+        (false, false) => of_scopes,
+    }
+}
 
 #[test]
 fn no_reply_shows_what_the_scope_does_not_see() {
@@ -40,7 +52,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     listed.check_rows(&rows);
     check_writes(&world, &rows);
     let names: Vec<&str> = world.now().names().chain(GONE).collect();
-    let askers: Vec<Asker> = names.iter().map(|name| Asker::naming(name)).collect();
+    let askers: Vec<Asker> = names.iter().step_by(step(1)).map(|name| Asker::naming(name)).collect();
     for row in &rows {
         if matches!(row.answers, Answers::OfServer(_)) {
             continue;
@@ -63,7 +75,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     let of_others = passages(&mut other);
     assert!(!of_others.is_empty(), "a search from acme:shop finds something");
     let mut shown = vec![(false, false); rows.len()];
-    for name in &names {
+    for name in names.iter().step_by(step(1)) {
         let mut client = start_in(store.path(), Era::Modern, "isolation", name);
         let asker = Asker::of_server(name, &mut client, &of_others);
         for (row, (may_show, has_shown)) in rows.iter().zip(&mut shown) {
@@ -84,9 +96,10 @@ fn no_reply_shows_what_the_scope_does_not_see() {
 
     // Once more with all entries in segments of the index, and from where the server was started.
     let mut rebuild = Command::new(env!("CARGO_BIN_EXE_kenning"));
-    let rebuilt = rebuild.arg("rebuild").arg("--data-dir").arg(store.path()).output().expect("it runs");
+    let rebuild = with_store(rebuild.arg("rebuild").arg("--data-dir").arg(store.path()), store.path());
+    let rebuilt = rebuild.output().expect("it runs");
     assert!(rebuilt.status.success(), "{rebuilt:?}");
-    for name in DEFAULTS {
+    for name in DEFAULTS.into_iter().step_by(step(1)) {
         let mut client = start_in(store.path(), Era::Legacy, "isolation", name);
         let asker = Asker::of_server(name, &mut client, &of_others);
         for call in rows.iter().flat_map(|row| listed.calls(row, &world, &asker)) {
@@ -115,28 +128,61 @@ fn a_principal_reaches_no_other_namespace() {
     for (granted, namespaces, home) in PRINCIPALS {
         let mut command = server(store.path());
         command.args(["--toolsets", "all", "--namespaces", granted, "--scope", home]);
-        let mut client = Client::start(command, Era::Modern, "isolation").expect("the server starts");
-        let listed = Listed::ask(&mut client);
-        let own = Asker::of_server(home, &mut client, &[]);
-        let named = world.now().names().chain(GONE).map(Asker::naming);
-        let mut has_shown = false;
-        for asker in named.chain([own]) {
-            let of_principal = OfPrincipal { world: &world, namespaces, granted };
-            for row in &rows {
-                // Such a call is answered for the server's own scope, whatever scope the asker would name.
-                if matches!(row.answers, Answers::OfServer(_)) && !asker.is_default {
-                    continue;
-                }
-                for call in listed.calls(row, &world, &asker) {
-                    let mut asking = Asking { client: &mut client, world: &world, asker: &asker };
-                    has_shown |= of_principal.check(&mut asking, &call);
-                }
+        let client = Client::start(command, Era::Modern, "isolation").expect("the server starts");
+        check_principal(client, &world, &rows, (granted, namespaces, home), step(1));
+    }
+    check_nothing_is_left(&store, &world);
+}
+
+/// The same for a key over HTTP, asked through `serve --connect`.
+#[test]
+fn a_key_reaches_no_other_namespace_over_http() {
+    let store = TempStore::new();
+    let mut author = start(store.path(), Era::Modern, "isolation");
+    let world = World::build(&mut author, store.path());
+    author.finish().expect("the server ends");
+    // The test asks as fast as it can, which the limits of a caller would refuse.
+    let limits = r#"{"requests_per_second": 1000000, "writes_per_second": 1000000}"#;
+    let limits = file_with(store.path(), "limits.json", limits);
+    let remote =
+        HttpServer::start(store.path(), &["--toolsets", "all", "--auth", "keys", "--limits", &limits]);
+    let (granted, namespaces, home) = PRINCIPALS[1];
+    let (key, _) = new_key(store.path(), &["isolation", "--namespaces", granted, "--scope", home]);
+    let client = connect::start(&remote.url, Era::Modern, "isolation", Some(&key));
+    check_principal(client, &world, &rows(), (granted, namespaces, home), step(12));
+    check_nothing_is_left(&store, &world);
+}
+
+fn check_principal(
+    mut client: Client,
+    world: &World,
+    rows: &[Row],
+    (granted, namespaces, home): (&str, &[&str], &str),
+    step: usize,
+) {
+    let listed = Listed::ask(&mut client);
+    let own = Asker::of_server(home, &mut client, &[]);
+    let named = world.now().names().chain(GONE).step_by(step).map(Asker::naming);
+    let mut has_shown = false;
+    for asker in named.chain([own]) {
+        let of_principal = OfPrincipal { world, namespaces, granted };
+        for row in rows {
+            // Such a call is answered for the server's own scope, whatever scope the asker would name.
+            if matches!(row.answers, Answers::OfServer(_)) && !asker.is_default {
+                continue;
+            }
+            for call in listed.calls(row, world, &asker) {
+                let mut asking = Asking { client: &mut client, world, asker: &asker };
+                has_shown |= of_principal.check(&mut asking, &call);
             }
         }
-        assert!(has_shown, "{granted} sees what is theirs");
-        check_foreign_writes(&mut client, &world, namespaces, granted);
-        client.finish().expect("the server ends");
     }
+    assert!(has_shown, "{granted} sees what is theirs");
+    check_foreign_writes(&mut client, world, namespaces, granted, step);
+    client.finish().expect("the server ends");
+}
+
+fn check_nothing_is_left(store: &TempStore, world: &World) {
     let mut owner = start(store.path(), Era::Modern, "owner");
     let newest = crate::call(&mut owner, "history", json!({"limit": 100, "since_tx_id": world.head}));
     for item in newest["items"].as_array().expect("a list") {
@@ -183,9 +229,9 @@ impl OfPrincipal<'_> {
 }
 
 /// Writes by the ids and numbers of others are refused in the words in which those of nothing at all are.
-fn check_foreign_writes(client: &mut Client, world: &World, namespaces: &[&str], granted: &str) {
+fn check_foreign_writes(client: &mut Client, world: &World, namespaces: &[&str], granted: &str, step: usize) {
     let nothing = "ZZZZZZZZZZ";
-    for id in world.ids_outside(namespaces) {
+    for id in world.ids_outside(namespaces).into_iter().step_by(step) {
         let calls = |id: &str| {
             [
                 ("update", json!({"id": id, "content": "taken over", "expected_version": 77})),
@@ -205,7 +251,7 @@ fn check_foreign_writes(client: &mut Client, world: &World, namespaces: &[&str],
             assert_eq!(foreign, answer(unknown), "{tool} of {id} as {granted}");
         }
     }
-    for tx in 1..=world.head {
+    for tx in (1..=world.head).step_by(step) {
         let planned = client.call("undo", json!({"tx_id": tx, "any_actor": true, "dry_run": true}));
         let planned = planned.expect("the server answers").to_string();
         let named = world.ids_outside(namespaces).into_iter().find(|id| planned.contains(*id));

@@ -1,6 +1,9 @@
 //! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
 //! send. Everything is asked and answered over their standard streams, as an agent would.
 
+mod connect;
+mod console;
+mod database;
 mod demo;
 mod edge;
 mod elicitation;
@@ -15,6 +18,8 @@ mod order;
 mod project;
 mod rows;
 mod subscriptions;
+mod teams;
+mod tokens;
 mod tool_list;
 mod transcripts;
 mod updates;
@@ -29,7 +34,16 @@ fn server(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
     // Where no project says anything about scopes.
     command.arg("serve").arg("--data-dir").arg(dir).current_dir(dir);
-    without_settings(&mut command);
+    with_store(without_settings(&mut command), dir);
+    command
+}
+
+/// Has a command work on the store of a test's directory, which is in the test database if there is one.
+fn with_store<'a>(command: &'a mut Command, dir: &Path) -> &'a mut Command {
+    if let Some(url) = kenning_testkit::test_database(dir) {
+        let database = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+        command.env("KENNING_DATABASE", database).env("KENNING_STORE", url.store());
+    }
     command
 }
 
@@ -37,6 +51,8 @@ fn server(dir: &Path) -> Command {
 fn without_settings(command: &mut Command) -> &mut Command {
     for name in [
         "DATA_DIR",
+        "DATABASE",
+        "STORE",
         "SCOPE",
         "ACTOR",
         "READ_ONLY",
@@ -47,6 +63,12 @@ fn without_settings(command: &mut Command) -> &mut Command {
         "LOG",
         "HTTP",
         "AUTH",
+        "CONNECT",
+        "TOKEN",
+        "TOKEN_FILE",
+        "JWT",
+        "LIMITS",
+        "AUDIT_LOG",
     ] {
         command.env_remove(format!("KENNING_{name}"));
     }

@@ -32,6 +32,7 @@ impl Player for OverStdio {
         Reply {
             blocks: vec![Block::Text(text)],
             ask: None,
+            duplicates: 0,
             structured: result["structuredContent"].take(),
             meta: result["_meta"].as_object().cloned().unwrap_or_default(),
             is_error: result["isError"] == true,

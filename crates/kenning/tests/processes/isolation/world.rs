@@ -11,7 +11,7 @@ use kenning_server::client::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{number, text, without_settings};
+use crate::{number, text, with_store, without_settings};
 
 /// In every entry, triple and section, so that each of them answers every question.
 pub const COMMON: &str = "lighthouse";
@@ -581,7 +581,7 @@ impl Builder<'_> {
 
     fn kenning(&self, scope: &str, arguments: &[&str]) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-        without_settings(&mut command).current_dir(self.data);
+        with_store(without_settings(&mut command), self.data).current_dir(self.data);
         command.arg("--data-dir").arg(self.data).args(["--scope", scope]).args(arguments);
         let output = command.output().expect("kenning runs");
         assert!(output.status.success(), "{arguments:?}: {output:?}");

@@ -1,0 +1,86 @@
+//! `kenning config`: which settings hold, and where each is from.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::{Outcome, line, print};
+use crate::config::Config;
+use crate::terminal::{self, DIM, NAME, PLAIN, Table, Text};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  kenning config show
+  kenning config show --origin
+  kenning config path
+
+Flags come before variables, variables before the project's .kenning.toml, that before the user's file.")]
+pub struct Settings {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Show every setting with the value that holds
+    Show {
+        /// Also say where each value is from
+        #[arg(long)]
+        origin: bool,
+        /// Print for programs: a line for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where the user's file is, or would be
+    Path,
+}
+
+pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
+    match settings.action {
+        Action::Path => match &config.user_file {
+            Some(file) => print(&file.display().to_string())?,
+            None => anyhow::bail!("there is no home directory, so there is no file"),
+        },
+        Action::Show { json: true, .. } => {
+            for setting in &config.in_force {
+                let (value, origin) = (shown(&setting.value), &setting.origin);
+                print(&json!({"name": setting.name, "value": value, "origin": origin}).to_string())?;
+            }
+        }
+        Action::Show { origin, .. } => {
+            let heading: &[&str] =
+                if origin { &["SETTING", "VALUE", "ORIGIN"] } else { &["SETTING", "VALUE"] };
+            let mut table = Table::new(heading);
+            for setting in &config.in_force {
+                let value = match setting.value.as_str() {
+                    "" => Text::styled(DIM, "-"),
+                    value => Text::styled(PLAIN, line(&shown(value))),
+                };
+                let mut row = vec![Text::styled(NAME, &setting.name), value];
+                if origin {
+                    row.push(Text::styled(DIM, line(&setting.origin)));
+                }
+                table.row(row);
+            }
+            terminal::print(&table.text())?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// An address without the password that stands in it.
+fn shown(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
+    match rest.rsplit_once('@') {
+        Some((user, host)) => format!("{scheme}://{}:***@{host}", user.split(':').next().unwrap_or_default()),
+        None => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(super::shown("postgres://me:secret@db/kenning"), "postgres://me:***@db/kenning");
+        assert_eq!(super::shown("https://kenning.example"), "https://kenning.example");
+    }
+}

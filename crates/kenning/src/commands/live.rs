@@ -1,0 +1,36 @@
+//! What is live in a store as of a transaction, read in the order of the log, a page at a time.
+
+use kenning_model::{EntityType, Record, ScopeId, TxId};
+use kenning_storage::{At, Position, Reader, RecordKey, Stored};
+
+/// So many changes are read at a time.
+const PAGE: usize = 500;
+
+/// Hands over every live record of these types, the oldest version first, and tells how far the log was read.
+pub fn live_records(
+    reader: &dyn Reader,
+    entity_types: &[EntityType],
+    scope: Option<ScopeId>,
+    at: TxId,
+    mut take: impl FnMut(Stored) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut from = Position::before(TxId(1));
+    loop {
+        let page = reader.changes(entity_types, from, at.next(), PAGE)?;
+        let is_in = |record: &Record| scope.is_none_or(|scope| record.scope() == Some(scope));
+        let written: Vec<_> =
+            page.changes.into_iter().filter(|change| change.after.as_ref().is_some_and(is_in)).collect();
+        let key = |entity_type, id| RecordKey { entity_type, id, at: At::Live(at) };
+        let keys: Vec<RecordKey> = written.iter().map(|change| key(change.entity_type, change.id)).collect();
+        for (change, stored) in written.into_iter().zip(reader.records(&keys)?) {
+            // Of a record that was changed since, the newest version comes later.
+            if let Some(stored) = stored.filter(|stored| stored.tx_id == change.tx) {
+                take(stored)?;
+            }
+        }
+        match page.next {
+            Some(next) => from = next,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `kenning status`: what the store holds, how large it is, and who uses it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use clap::Args;
+use kenning_engine::{DocumentKind, INDEX_DIR, Snapshot};
+use kenning_model::{EntityType, ScopeId};
+use kenning_tools::recall::{RecallLog, RecallSession};
+use serde::Serialize;
+
+use super::{Outcome, existing_store, line, print};
+use crate::config::Config;
+use crate::terminal::{self, NAME, Table, Text};
+
+/// So many sessions are shown.
+const SESSIONS_MAX: usize = 10;
+
+#[derive(Args)]
+pub struct Status {
+    /// Print for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints; programs rely on the names.
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    data_dir: String,
+    store_id: String,
+    transactions: u64,
+    /// When the newest transaction was made.
+    newest_at: Option<String>,
+    /// How long opening the store and reading its newest transaction took.
+    open_ms: f64,
+    bytes: Bytes,
+    /// The processes that have the store open, this one left out. Not on every platform.
+    processes: Option<Vec<u32>>,
+    /// The last that were given something, the latest first, as far as the recall log knows.
+    sessions: Vec<SessionReport>,
+    scopes: Vec<ScopeReport>,
+}
+
+/// A session of an agent.
+#[derive(Serialize)]
+struct SessionReport {
+    client: String,
+    began_at: String,
+    last_at: String,
+    calls: u64,
+    /// How many different entries it was given.
+    entries: u64,
+}
+
+#[derive(Serialize)]
+struct Bytes {
+    /// The log and what is derived from it.
+    store: u64,
+    /// The search index, which can be made again.
+    index: u64,
+    /// The rows behind replies, for a quarter of an hour.
+    rows: u64,
+    /// Which entries were given to whom.
+    recall: u64,
+}
+
+/// What a scope has in itself.
+#[derive(Serialize)]
+struct ScopeReport {
+    scope: String,
+    entries: u64,
+    triples: u64,
+    documents: u64,
+    patterns: u64,
+}
+
+pub fn run(config: &Config, status: Status) -> anyhow::Result<Outcome> {
+    if existing_store(config)?.is_none() {
+        return Ok(Outcome::NotFound);
+    }
+    let engine = config.engine()?;
+    let dir = engine.dir();
+    let since = Instant::now();
+    let snapshot = engine.snapshot(&config.principal())?;
+    let newest_at = snapshot.time_of(snapshot.at())?.map(|time| time.to_string());
+    let open_ms = (since.elapsed().as_micros() as f64) / 1000.0;
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        data_dir: dir.display().to_string(),
+        store_id: snapshot.store().to_string(),
+        transactions: snapshot.at().0,
+        newest_at,
+        open_ms,
+        bytes: Bytes {
+            store: size_of(dir, "store.db"),
+            index: size_below(&dir.join(INDEX_DIR)),
+            rows: size_of(dir, "rows.db"),
+            recall: size_of(dir, "recall.db"),
+        },
+        processes: processes_with(&dir.join(kenning_storage::STORE_FILE)),
+        sessions: sessions(dir),
+        scopes: scopes(&snapshot)?,
+    };
+    match status.json {
+        true => print(&serde_json::to_string(&report)?)?,
+        false => report.tell()?,
+    }
+    Ok(Outcome::Done)
+}
+
+fn scopes(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<ScopeReport>> {
+    let tree = snapshot.tree()?;
+    let entries = snapshot.count_by_scope(EntityType::Entry)?;
+    let triples = snapshot.count_by_scope(EntityType::Triple)?;
+    let documents = snapshot.count_by_scope(EntityType::Document)?;
+    let count = |counts: &BTreeMap<ScopeId, u64>, scope: ScopeId| counts.get(&scope).copied().unwrap_or(0);
+    let mut reports = Vec::new();
+    for (namespace, _) in tree.namespaces() {
+        for (_, scope) in tree.scopes(namespace) {
+            let number = scope.number;
+            // A pattern is a document of a source that was taken in for the catalogue.
+            let sources = match documents.contains_key(&number) {
+                true => snapshot.document_sources(number)?,
+                false => Vec::new(),
+            };
+            let patterns = sources.iter().filter(|source| source.kind == DocumentKind::Pattern);
+            let patterns: u64 = patterns.map(|source| source.documents).sum();
+            reports.push(ScopeReport {
+                scope: tree.name(scope).to_string(),
+                entries: count(&entries, number),
+                triples: count(&triples, number),
+                documents: count(&documents, number).saturating_sub(patterns),
+                patterns,
+            });
+        }
+    }
+    reports.sort_by(|a, b| a.scope.cmp(&b.scope));
+    Ok(reports)
+}
+
+/// A log that can't be read is `doctor`'s matter.
+fn sessions(dir: &Path) -> Vec<SessionReport> {
+    let log = RecallLog::existing(dir);
+    let sessions = log.and_then(|log| log.sessions(SESSIONS_MAX).ok()).unwrap_or_default();
+    let report = |session: RecallSession| SessionReport {
+        client: session.client,
+        began_at: session.first.to_string(),
+        last_at: session.last.to_string(),
+        calls: session.calls,
+        entries: session.ids,
+    };
+    sessions.into_iter().map(report).collect()
+}
+
+impl Report {
+    fn tell(&self) -> anyhow::Result<()> {
+        let Bytes { store, index, rows, recall } = self.bytes;
+        let newest = match &self.newest_at {
+            Some(at) => format!("{} transactions, the newest at {at}", self.transactions),
+            None => "no transactions yet".to_owned(),
+        };
+        let ids = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let used = match self.processes.as_deref() {
+            None => String::new(),
+            Some([]) => "\nin use    by no other process".to_owned(),
+            Some([one]) => format!("\nin use    by one other process: {one}"),
+            Some(all) => format!("\nin use    by {} other processes: {}", all.len(), ids(all)),
+        };
+        print(&format!(
+            "Kenning {}\nstore     {}\nlog       {newest}\non disk   {} store, {} index, {} rows, {} recall log\nopens in  {:.1} ms{used}\n",
+            self.version,
+            self.data_dir,
+            shown_bytes(store),
+            shown_bytes(index),
+            shown_bytes(rows),
+            shown_bytes(recall),
+            self.open_ms
+        ))?;
+        let mut table =
+            Table::new(&["SCOPE", "ENTRIES", "TRIPLES", "DOCUMENTS", "PATTERNS"]).numbers(&[1, 2, 3, 4]);
+        for scope in &self.scopes {
+            let counts = [scope.entries, scope.triples, scope.documents, scope.patterns];
+            let counts = counts.map(|count| Text::plain(count.to_string()));
+            table.row(std::iter::once(Text::styled(NAME, &scope.scope)).chain(counts).collect());
+        }
+        terminal::print(&table.text())?;
+        if self.sessions.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new(&["LAST SESSIONS", "UNTIL", "CALLS", "ENTRIES GIVEN"]).numbers(&[2, 3]);
+        for session in &self.sessions {
+            let counts = [session.calls, session.entries].map(|count| Text::plain(count.to_string()));
+            let words = [line(&session.client), session.last_at.clone()].map(Text::plain);
+            table.row(words.into_iter().chain(counts).collect());
+        }
+        print("")?;
+        Ok(terminal::print(&table.text())?)
+    }
+}
+
+/// A file of the store, and the write-ahead log beside it.
+fn size_of(dir: &Path, name: &str) -> u64 {
+    let length = |name: String| std::fs::metadata(dir.join(name)).map_or(0, |about| about.len());
+    length(name.to_owned()) + length(format!("{name}-wal"))
+}
+
+pub fn size_below(dir: &Path) -> u64 {
+    let Ok(inside) = std::fs::read_dir(dir) else { return 0 };
+    let sizes = inside.filter_map(Result::ok).map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => size_below(&entry.path()),
+        _ => entry.metadata().map_or(0, |about| about.len()),
+    });
+    sizes.sum()
+}
+
+pub fn shown_bytes(bytes: u64) -> String {
+    const STEPS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match STEPS.into_iter().find(|(_, size)| bytes >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// The other processes of this user that have a file open, where the system tells.
+fn processes_with(file: &Path) -> Option<Vec<u32>> {
+    let file = std::fs::canonicalize(file).ok()?;
+    let own = std::process::id();
+    let mut found: Vec<u32> = std::fs::read_dir("/proc")
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|process| *process != own)
+        .filter(|process| {
+            let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+            open.filter_map(Result::ok).any(|link| std::fs::read_link(link.path()).is_ok_and(|to| to == file))
+        })
+        .collect();
+    found.sort_unstable();
+    Some(found)
+}

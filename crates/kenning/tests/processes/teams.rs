@@ -1,0 +1,420 @@
+//! A server that many work with: limits, slow and greedy clients, the audit log, certificates, and how it stops.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kenning_server::client::{Client, Era};
+use kenning_testkit::TempStore;
+use serde_json::{Value, json};
+
+use crate::http::{HttpClient, HttpServer, file_with, new_key};
+use crate::{server, without_settings};
+
+fn connection(server: &HttpServer) -> TcpStream {
+    let connection = TcpStream::connect(server.host()).expect("the server listens");
+    connection.set_read_timeout(Some(Duration::from_secs(20))).expect("settable");
+    connection
+}
+
+fn head(server: &HttpServer, length: usize) -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\ncontent-length: {length}\r\n\r\n",
+        server.host()
+    )
+}
+
+#[test]
+fn slow_senders_and_slow_readers_are_dropped() {
+    let store = TempStore::new();
+    let text = r#"{"header_seconds": 1, "body_seconds": 1, "stalled_seconds": 1, "body_bytes": 65536}"#;
+    let limits = file_with(store.path(), "limits.json", text);
+    let server = HttpServer::start(store.path(), &["--limits", &limits]);
+    let read_all = |mut connection: TcpStream| {
+        let (since, mut text) = (Instant::now(), Vec::new());
+        // A connection that is reset has ended too.
+        let _ = connection.read_to_end(&mut text);
+        assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    // Half of a head, half of a body, nothing at all.
+    let mut half = connection(&server);
+    half.write_all(b"POST /mcp HTTP/1.1\r\nhost:").expect("sent");
+    read_all(half);
+    let mut half = connection(&server);
+    half.write_all(head(&server, 100).as_bytes()).expect("sent");
+    half.write_all(b"{\"jsonrpc\"").expect("sent");
+    assert!(read_all(half).starts_with("HTTP/1.1 408"));
+    read_all(connection(&server));
+    // What is too long is refused before it is read, and when no length is told, as soon as it is.
+    let mut long = connection(&server);
+    long.write_all(head(&server, 65537).as_bytes()).expect("sent");
+    assert!(read_all(long).starts_with("HTTP/1.1 413"));
+    let mut long = connection(&server);
+    let chunked = head(&server, 0).replace("content-length: 0", "transfer-encoding: chunked");
+    long.write_all(chunked.as_bytes()).expect("sent");
+    let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
+    // The server may close while more is sent.
+    let _ = long.write_all(chunk.repeat(3).as_bytes());
+    assert!(read_all(long).starts_with("HTTP/1.1 413"));
+    let mut long = connection(&server);
+    let _ =
+        long.write_all(format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024)).as_bytes());
+    assert!(read_all(long).starts_with("HTTP/1.1 431"));
+    let mut odd = connection(&server);
+    odd.write_all(format!("{}nonsense", head(&server, 8)).as_bytes()).expect("sent");
+    let answer = read_all(odd);
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("-32700"), "{answer}");
+
+    // Asks again and again for the list of tools and never reads: the server stops to write, and then to listen.
+    let mut greedy = connection(&server);
+    let client = HttpClient::connect(&server, Era::Modern, None);
+    let list = client.message("tools/list", json!({})).to_string();
+    let modern = "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/list\r\ncontent-length";
+    let request = format!("{}{list}", head(&server, list.len()).replace("content-length", modern));
+    let since = Instant::now();
+    let _ = greedy.set_write_timeout(Some(Duration::from_secs(10)));
+    let mut sent = 0;
+    while greedy.write_all(request.as_bytes()).is_ok() && sent < 5_000 {
+        sent += 1;
+    }
+    assert!(since.elapsed() < Duration::from_secs(8), "{:?} after {sent} requests", since.elapsed());
+    assert_eq!(client.post(&client.message("tools/list", json!({})), &[]).status(), 200);
+}
+
+#[test]
+fn limits_hold_for_each_key_and_are_read_again() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let limits =
+        file_with(dir, "limits.json", r#"{"writes_per_second": 1, "subscriptions": 1, "sessions": 2}"#);
+    let (noisy, _) = new_key(dir, &["noisy", "--owner"]);
+    let (quiet, _) = new_key(dir, &["quiet", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys", "--limits", &limits]);
+    let mut noisy = HttpClient::connect(&server, Era::Modern, Some(&noisy));
+    let mut quiet = HttpClient::connect(&server, Era::Modern, Some(&quiet));
+    let store_one = |client: &mut HttpClient, text: &str| {
+        let stored = client.call("store", json!({"topic": "limits", "content": text}));
+        stored["structuredContent"].clone()
+    };
+    let replies: Vec<Value> = (0..4).map(|n| store_one(&mut noisy, &format!("Note {n} of many."))).collect();
+    let refused = replies.iter().find(|reply| reply["error"].is_object()).expect("four at once are too many");
+    assert_eq!(refused["error"]["code"], "RATE_LIMITED", "{refused}");
+    assert_eq!(refused["error"]["details"]["outcome"], "not_applied", "{refused}");
+    assert!(refused["error"]["details"]["retry_after_seconds"].is_u64(), "{refused}");
+    // Reading goes on, and others write.
+    assert!(noisy.call("query", json!({}))["structuredContent"]["total_count"].is_u64());
+    assert!(store_one(&mut quiet, "Written meanwhile.")["tx_id"].is_u64());
+
+    let listen = json!({"notifications": {"resourceSubscriptions": ["knowledge://entries"]}});
+    let message = noisy.message("subscriptions/listen", listen);
+    let first = noisy.post(&message, &[]);
+    let mut first = BufReader::new(first.into_body().into_reader()).lines().map_while(Result::ok);
+    assert!(first.any(|line| line.contains("acknowledged")), "the first subscription stands");
+    let second = noisy.post(&message, &[]).body_mut().read_to_string().expect("it ends");
+    assert!(second.contains("too many subscriptions"), "{second}");
+    let session = |key: &Option<String>| {
+        let mut client = HttpClient::connect(&server, Era::Modern, key.as_deref());
+        client.era = Era::Legacy;
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+        client.post(&client.message("initialize", hello), &[]).status().as_u16()
+    };
+    assert_eq!([session(&noisy.key), session(&noisy.key), session(&noisy.key)], [200, 200, 429]);
+    assert_eq!(session(&quiet.key), 200, "the sessions of one key are not those of another");
+
+    file_with(dir, "limits.json", r#"{"writes_per_second": 1000}"#);
+    let since = Instant::now();
+    while store_one(&mut noisy, "Once more.")["error"]["code"] == "RATE_LIMITED" {
+        assert!(since.elapsed() < Duration::from_secs(10), "the new limits are not read");
+    }
+    let again = |n: usize| store_one(&mut noisy, &format!("Faster note {n}."));
+    assert!((0..20).map(again).all(|reply| reply["error"].is_null()));
+}
+
+#[test]
+fn a_noisy_key_does_not_starve_others() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (noisy, _) = new_key(dir, &["noisy", "--owner"]);
+    let (quiet, _) = new_key(dir, &["quiet", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys", "--requests-per-second", "20"]);
+    let mut client = HttpClient::connect(&server, Era::Modern, Some(&quiet));
+    client.call("store", json!({"topic": "deploys", "content": "Blue-green."}));
+    let mut slowest_of = |calls: usize| {
+        let time = |_| {
+            let since = Instant::now();
+            assert_eq!(
+                client.call("query", json!({"content": "deploys"}))["structuredContent"]["total_count"],
+                1
+            );
+            std::thread::sleep(Duration::from_millis(60));
+            since.elapsed() - Duration::from_millis(60)
+        };
+        let mut times: Vec<Duration> = (0..calls).map(time).collect();
+        times.sort();
+        times[calls * 9 / 10]
+    };
+    slowest_of(5);
+    let alone = slowest_of(20);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let refused = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (server, noisy, is_over) = (&server, &noisy, is_over.clone());
+                scope.spawn(move || {
+                    let client = HttpClient::connect(server, Era::Modern, Some(noisy));
+                    let list = client.message("tools/list", json!({}));
+                    let mut refused = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        refused += usize::from(client.post(&list, &[]).status() == 429);
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    refused
+                })
+            })
+            .collect();
+        let crowded = slowest_of(20);
+        is_over.store(true, Ordering::Relaxed);
+        // Both share two processors with the noise itself, so the bound is generous.
+        assert!(crowded < alone * 10 + Duration::from_millis(100), "{crowded:?} after {alone:?} alone");
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<usize>()
+    });
+    assert!(refused > 50, "the noisy key was told to wait {refused} times");
+}
+
+#[test]
+fn the_audit_log_says_who_did_what_and_nothing_of_what_is_stored() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let log = dir.join("audit.jsonl");
+    let path = log.to_str().expect("text");
+    let (key, id) = new_key(dir, &["alice", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys", "--audit-log", path]);
+    let mut alice = HttpClient::connect(&server, Era::Modern, Some(&key));
+    let stored = alice.call("store", json!({"topic": "canary-topic", "content": "canary-content"}));
+    let entry = stored["structuredContent"]["id"].as_str().expect("an id").to_owned();
+    alice.call("query", json!({"content": "canary-query"}));
+    alice.call("delete", json!({"id": "ZZZZZZZZZZ"}));
+    alice.request("resources/read", json!({"uri": "knowledge://entries"}));
+    let nobody = HttpClient {
+        key: Some("kenning_0_canary".into()),
+        ..HttpClient::connect(&server, Era::Modern, None)
+    };
+    assert_eq!(nobody.post(&nobody.message("tools/list", json!({})), &[]).status(), 401);
+    let text = std::fs::read_to_string(&log).expect("readable");
+    assert!(!text.contains("canary") && !text.contains(&key), "{text}");
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let written: Vec<_> =
+        records.iter().skip(1).map(|record| (&record["what"], &record["tool"], &record["outcome"])).collect();
+    let (call, ok) = (json!("tools/call"), json!("ok"));
+    assert_eq!(
+        written,
+        [
+            (&call, &json!("store"), &ok),
+            (&call, &json!("query"), &ok),
+            (&call, &json!("delete"), &json!("NOT_FOUND")),
+            (&json!("resources/read"), &Value::Null, &ok),
+            (&json!("authenticate"), &Value::Null, &json!("UNAUTHENTICATED")),
+        ]
+    );
+    let first = &records[1];
+    assert_eq!((&first["who"], &first["name"]), (&json!(format!("key {id}")), &json!("alice")));
+    assert_eq!((&first["ids"], &first["tx_id"]), (&json!([entry]), &json!(1)));
+    assert_eq!(first["from"], "127.0.0.1");
+
+    let taken = server_with(dir, &["--http", "127.0.0.1:0", "--audit-log", path]);
+    assert!(taken.contains("another process writes"), "{taken}");
+    let verify = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        command.args(["audit", "verify", path]).args(arguments);
+        without_settings(&mut command).output().expect("the program runs")
+    };
+    let whole = verify(&["--json"]);
+    let whole: Value = serde_json::from_slice(&whole.stdout).expect("JSON");
+    assert_eq!((&whole["whole"], &whole["records"]), (&json!(true), &json!(6)));
+    let last = whole["last"].as_str().expect("a hash").to_owned();
+    assert_eq!(verify(&["--has", &last]).status.code(), Some(0));
+    std::fs::write(&log, text.replace(&entry, "ZZZZZZZZZZ")).expect("writable");
+    let forged = verify(&[]);
+    assert_eq!(forged.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&forged.stderr).contains("line 2"), "{forged:?}");
+    let cut: String = text.lines().take(3).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&log, cut).expect("writable");
+    assert_eq!(verify(&[]).status.code(), Some(0), "what is left is whole");
+    assert_eq!(verify(&["--has", &last]).status.code(), Some(1), "and not all of it");
+}
+
+/// What a server that does not start says.
+fn server_with(dir: &Path, flags: &[&str]) -> String {
+    let done = server(dir).args(flags).stdin(Stdio::null()).output().expect("the program runs");
+    assert_eq!(done.status.code(), Some(2));
+    String::from_utf8_lossy(&done.stderr).into_owned()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_asked_to_stop_finishes_what_it_has_begun() {
+    let store = TempStore::new();
+    let mut server = HttpServer::start(store.path(), &[]);
+    let listener = HttpClient::connect(&server, Era::Modern, None);
+    let listen = json!({"notifications": {"resourceSubscriptions": ["knowledge://entries"]}});
+    let stream = listener.post(&listener.message("subscriptions/listen", listen), &[]);
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let pid = rustix::process::Pid::from_child(&server.child);
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (acknowledged, era) =
+                (acknowledged.clone(), if writer % 2 == 0 { Era::Modern } else { Era::Legacy });
+            let mut client = HttpClient::connect(&server, era, None);
+            std::thread::spawn(move || {
+                for number in 0.. {
+                    let content = format!("Writer {writer} has written note {number}.");
+                    let Some(stored) = client.try_call("store", json!({"topic": "load", "content": content}))
+                    else {
+                        return;
+                    };
+                    let id = stored["structuredContent"]["id"].as_str().expect("an id").to_owned();
+                    acknowledged.lock().expect("no panic").push(id);
+                }
+            })
+        })
+        .collect();
+    while acknowledged.lock().expect("no panic").len() < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let since = Instant::now();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    let lines = BufReader::new(stream.into_body().into_reader()).lines().map_while(Result::ok);
+    let last = lines.filter(|line| line.starts_with("data:") && line.len() > 6).last().expect("a message");
+    assert!(last.contains("\"resultType\":\"complete\""), "a subscription ends with a result: {last}");
+    let status = server.child.wait().expect("it ends");
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert_eq!(status.code(), Some(0));
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    let mut owner = crate::start(store.path(), Era::Modern, "owner");
+    let acknowledged = acknowledged.lock().expect("no panic");
+    for ids in acknowledged.chunks(20) {
+        let found = crate::call(&mut owner, "query", json!({"ids": ids, "limit": 20}));
+        assert_eq!(found["items"].as_array().map(Vec::len), Some(ids.len()), "{found}");
+    }
+}
+
+#[test]
+fn the_stream_of_a_session_is_resumed_where_it_broke() {
+    let store = TempStore::new();
+    let server = HttpServer::start(store.path(), &[]);
+    let mut client = HttpClient::connect(&server, Era::Legacy, None);
+    client.request("resources/subscribe", json!({"uri": "knowledge://entries"}));
+    let session = client.session.clone().expect("a session");
+    let open = |last: Option<&str>| {
+        let mut headers = vec![("accept", "text/event-stream"), ("mcp-session-id", &session)];
+        headers.extend(last.map(|last| ("last-event-id", last)));
+        let stream = server.get("/mcp", &headers);
+        assert_eq!(stream.status(), 200);
+        BufReader::new(stream.into_body().into_reader()).lines().map_while(Result::ok)
+    };
+    let mut last = None;
+    let mut told = |lines: &mut dyn Iterator<Item = String>, tx: u64| {
+        let mut is_told = false;
+        for line in lines {
+            if let Some(id) = line.strip_prefix("id:") {
+                last = Some(id.trim().to_owned());
+            }
+            // What was told last before the break may be told again.
+            is_told |=
+                line.contains("notifications/resources/updated") && line.contains(&format!("\"tx_id\":{tx}"));
+            // The id may stand after the message.
+            if is_told && line.is_empty() {
+                return last.clone();
+            }
+        }
+        panic!("the stream has ended before transaction {tx} was told");
+    };
+    let store_one =
+        |client: &mut HttpClient, text: &str| client.call("store", json!({"topic": "news", "content": text}));
+    let mut lines = open(None);
+    store_one(&mut client, "Told at once.");
+    let seen = told(&mut lines, 1);
+    assert!(seen.is_some(), "events have ids");
+    drop(lines);
+    store_one(&mut client, "Missed by the stream that broke.");
+    std::thread::sleep(Duration::from_millis(200));
+    told(&mut open(seen.as_deref()), 2);
+}
+
+/// A certificate for this machine, and its key, in files.
+fn certificate(dir: &Path) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let text = file_with(dir, "cert.pem", &made.cert.pem());
+    (text, file_with(dir, "key.pem", &made.signing_key.serialize_pem()))
+}
+
+#[test]
+fn certificates_are_used_and_read_again() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (certificate_file, key_file) = certificate(dir);
+    let (key, _) = new_key(dir, &["alice", "--owner"]);
+    let flags = ["--auth", "keys", "--tls-cert", &certificate_file, "--tls-key", &key_file];
+    let server = HttpServer::start(dir, &flags);
+    let port = server.url.rsplit(':').next().expect("a port").to_owned();
+    let trusting = |name: &str| {
+        let roots = dir.join(name);
+        std::fs::copy(&certificate_file, &roots).expect("copied");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        without_settings(&mut command).args(["serve", "--connect", &format!("https://localhost:{port}")]);
+        command.env("KENNING_TOKEN", &key).env("SSL_CERT_FILE", &roots);
+        Client::start(command, Era::Modern, "alice").expect("it starts")
+    };
+    let mut first = trusting("first.pem");
+    let stored = first.call("store", json!({"topic": "a", "content": "b"})).expect("an answer");
+    assert_eq!(stored["tx_id"], 1, "{stored}");
+    // Renewed by whoever renews certificates; a half-written pair changes nothing.
+    std::fs::write(&certificate_file, "-----BEGIN").expect("writable");
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(trusting_by(dir, "first.pem", &port, &key)["total_count"], 1);
+    certificate(dir);
+    let since = Instant::now();
+    let mut renewed = trusting("second.pem");
+    while renewed.call("query", json!({})).expect("an answer")["total_count"] != 1 {
+        assert!(since.elapsed() < Duration::from_secs(15), "the new certificate is not used");
+    }
+    let old = trusting_by(dir, "first.pem", &port, &key);
+    assert_eq!(old["error"]["code"], "BACKEND_UNAVAILABLE", "{old}");
+    // Plain HTTP is not spoken there.
+    let mut plain = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("sent");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("HTTP/1.1 200"));
+
+    let wrong = file_with(dir, "wrong.pem", "no certificate");
+    let said = server_with(dir, &["--http", "127.0.0.1:0", "--tls-cert", &wrong, "--tls-key", &key_file]);
+    assert!(said.contains("certificate"), "{said}");
+}
+
+/// What a query finds through a client that trusts these roots.
+fn trusting_by(dir: &Path, roots: &str, port: &str, key: &str) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+    without_settings(&mut command).args(["serve", "--connect", &format!("https://localhost:{port}")]);
+    command.env("KENNING_TOKEN", key).env("SSL_CERT_FILE", dir.join(roots));
+    let mut client = Client::start(command, Era::Modern, "alice").expect("it starts");
+    client.call("query", json!({})).expect("an answer")
+}
+
+#[test]
+fn files_that_are_wrong_are_told_at_the_start() {
+    let store = TempStore::new();
+    let limits = file_with(store.path(), "limits.json", r#"{"requests_at_one": 1}"#);
+    let said = server_with(store.path(), &["--http", "127.0.0.1:0", "--limits", &limits]);
+    assert!(said.contains("requests_at_one"), "{said}");
+    let said = server_with(store.path(), &["--http", "127.0.0.1:0", "--auth", "jwt"]);
+    assert!(said.contains("--jwt"), "{said}");
+    let said = server_with(store.path(), &["--http", "127.0.0.1:0", "--auth", "none,keys"]);
+    assert!(said.contains("--auth none"), "{said}");
+}
