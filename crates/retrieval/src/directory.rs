@@ -23,7 +23,7 @@ use crate::part::Place;
 use crate::segment::{Segment, Source, Span, TextLookup, write};
 
 /// Goes up with every change of the files or of the tokenizer. An index of another format is not read but built again.
-const FORMAT: u64 = 7;
+const FORMAT: u64 = 8;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 /// A merge makes one segment of this many neighbours of about the same size.

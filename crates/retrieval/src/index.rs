@@ -83,7 +83,7 @@ impl Index {
 pub struct Known(pub(crate) Vec<Arc<Segment>>);
 
 impl Known {
-    /// Reads the high bytes of the live documents' vectors into memory, because every question by meaning reads them.
+    /// Reads the codes of the live documents' vectors into memory, because every question by meaning reads them.
     /// Until then each question reads them from the disk, as questions about earlier transactions always do with
     /// documents that had ended.
     pub fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
@@ -107,7 +107,7 @@ impl Known {
         Ok(found)
     }
 
-    /// Whether the high bytes of all live documents' vectors are in memory.
+    /// Whether the codes of all live documents' vectors are in memory.
     pub fn is_loaded(&self) -> bool {
         self.0.iter().filter_map(|segment| segment.vectors.get()).all(|vectors| vectors.is_loaded())
     }

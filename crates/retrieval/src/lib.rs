@@ -2,6 +2,7 @@
 //! text with the transactions between which each version was live, and every question names the transaction for which
 //! it is asked. In this crate a *document* is one version of one text. `docs/index-format.md` describes the files.
 
+mod codes;
 mod directory;
 mod document;
 pub mod embed;

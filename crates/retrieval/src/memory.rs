@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::codes::{Codes, QuestionCode};
 use crate::document::Prepared;
 use crate::error::Error;
 use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
 use crate::postings::{Frequency, Postings};
 use crate::trigrams::trigram_bits;
-use crate::vectors::{HighBytes, QuantisedVector, exact_cosine};
+use crate::vectors::QuantisedVector;
 
 /// A version as it comes from the log.
 pub struct Version {
@@ -29,7 +30,7 @@ pub struct Memory {
     numbers: FxHashMap<Arc<str>, u32>,
     pub(crate) terms: Vec<TailTerm>,
     live: FxHashMap<u64, Doc>,
-    high: HighBytes,
+    codes: Codes,
     vectors_missing: usize,
     /// Keys of texts in older parts that ended during the transactions of this tail, and when.
     pub(crate) closings: Vec<(u64, u64)>,
@@ -104,7 +105,7 @@ impl Memory {
         let first_passage = self.rows.last().map_or(0, |row| row.first_passage + row.passages.len() as u32);
         for vector in &prepared.vectors {
             match vector {
-                Some(vector) => self.high.push(vector),
+                Some(vector) => self.codes.push(vector),
                 None => self.vectors_missing += 1,
             }
         }
@@ -194,27 +195,27 @@ impl Part for Memory {
         Ok(())
     }
 
-    fn cosines(
-        &self,
-        within: &DocRanges,
-        question: &QuantisedVector,
-        out: &mut [f32],
-    ) -> Result<bool, Error> {
-        // `high` has no gaps, so passage numbers are positions in it only if no vector is missing.
+    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
+        // `codes` has no gaps, so passage numbers are positions in it only if no vector is missing.
         if self.vectors_missing > 0 {
             return Ok(false);
         }
+        let mut of_passages = Vec::new();
         for (row, out) in self.rows_of(within).zip(out) {
-            let passages = row.first_passage as usize..row.first_passage as usize + row.passages.len();
-            *out = passages.map(|passage| self.high.cosine(passage, question)).fold(-1.0, f32::max);
+            of_passages.clear();
+            of_passages.resize(row.passages.len(), 0.0);
+            self.codes.estimate(row.first_passage as usize, question, &mut of_passages);
+            *out = of_passages.iter().copied().fold(-1.0, f32::max);
         }
         Ok(true)
     }
 
-    fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error> {
-        let vectors = self.rows[doc as usize].passages.iter().flatten();
-        let cosines = vectors.map(|vector| exact_cosine(question, &vector.high, &vector.low, vector.scale));
-        Ok(cosines.fold(-1.0, f32::max))
+    fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error> {
+        for (doc, out) in docs.iter().zip(out) {
+            let vectors = self.rows[*doc as usize].passages.iter().flatten();
+            *out = vectors.map(|vector| vector.cosine(question)).fold(-1.0, f32::max);
+        }
+        Ok(())
     }
 
     fn whole(&self) -> DocRanges {

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
+use crate::codes::QuestionCode;
 use crate::error::Error;
 use crate::postings::Frequency;
-use crate::vectors::QuantisedVector;
 
 /// The number of a version among all versions, from 0 in the order of the log. So it is the same in every index of one
 /// log, however the versions are spread over segments. It decides between documents of equal score: the newest first.
@@ -141,12 +141,11 @@ pub(crate) trait Part {
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error>;
 
-    /// The approximate cosine of the question and the best passage of each document in the ranges. False when there are
-    /// no vectors.
-    fn cosines(&self, within: &DocRanges, question: &QuantisedVector, out: &mut [f32])
-    -> Result<bool, Error>;
-    /// The cosine of the question and the best passage of one document, from both bytes of each number.
-    fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error>;
+    /// The estimated cosine of the question and the best passage of each document in the ranges. False when there are no
+    /// vectors.
+    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error>;
+    /// The cosine of the question and the best passage of each of these documents, which are in order.
+    fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error>;
 
     /// All documents of the part.
     fn whole(&self) -> DocRanges;

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::codes::QuestionCode;
 use crate::document::LABEL;
 use crate::embed;
 use crate::error::Error;
@@ -23,7 +24,6 @@ use crate::related::related;
 use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, TermWeight, counted};
 use crate::search::{By, Question, in_part};
 use crate::trigrams::{dice, dice_max, trigram_bit, trigram_bits, trigrams};
-use crate::vectors::QuantisedVector;
 
 /// At most this many related words of a word are looked up; more add noise and reads.
 const RELATED_MAX: usize = 8;
@@ -184,9 +184,9 @@ pub(crate) struct QuestionSide {
     /// The sum of the weights of all words.
     pub weight: f32,
     pub vector: Vec<f32>,
-    pub quantised: QuantisedVector,
+    pub code: QuestionCode,
     /// The vector in which words count that no document in sight has, if it is another one and was asked for.
-    pub with_unknown: Option<(Vec<f32>, QuantisedVector)>,
+    pub with_unknown: Option<(Vec<f32>, QuestionCode)>,
     /// Whether the embedder knows enough of the words to judge a document that has none of them.
     pub is_meaningful: bool,
 }
@@ -339,14 +339,14 @@ impl Index {
         let mut with_unknown = None;
         if by_meaning_too && meanings.iter().any(|(_, _, counts)| !counts) {
             let vector = vector_of(true)?;
-            let quantised = QuantisedVector::new(&vector);
-            with_unknown = Some((vector, quantised));
+            let code = QuestionCode::new(&vector);
+            with_unknown = Some((vector, code));
         }
         Ok(QuestionSide {
             title_only,
             words,
             weight,
-            quantised: QuantisedVector::new(&vector),
+            code: QuestionCode::new(&vector),
             vector,
             with_unknown,
             is_meaningful,

@@ -105,43 +105,46 @@ pub(crate) const HIDDEN: f32 = -4.0;
 /// Every real cosine is above this, and `HIDDEN` is below it.
 const SEEN_MIN: f32 = -2.0;
 
-/// Statistics of the scores of all documents that were searched.
+/// Statistics of the scores of all documents that were searched. Those of the meaning are of estimates, but for the nearest
+/// documents.
 #[derive(Clone, Copy)]
 pub struct Spread {
     many: u64,
     sum: i64,
-    pub nearest: f32,
     lexical_max: f32,
 }
 
 impl Spread {
-    pub const NONE: Spread = Spread { many: 0, sum: 0, nearest: HIDDEN, lexical_max: 0.0 };
+    pub const NONE: Spread = Spread { many: 0, sum: 0, lexical_max: 0.0 };
 
     pub fn of(lexical: &[f32], cosines: &[f32]) -> Spread {
         Spread {
             many: count_above(cosines, SEEN_MIN),
             sum: sum_above(cosines, SEEN_MIN, UNITS),
-            nearest: largest(cosines, HIDDEN),
             lexical_max: largest(lexical, 0.0),
         }
+    }
+
+    /// The same with the cosine of a document in the place of its estimate.
+    pub fn replace(&mut self, estimate: f32, cosine: f32) {
+        self.sum += (cosine * UNITS) as i64 - (estimate * UNITS) as i64;
     }
 
     pub fn plus(self, other: Spread) -> Spread {
         Spread {
             many: self.many + other.many,
             sum: self.sum + other.sum,
-            nearest: self.nearest.max(other.nearest),
             lexical_max: self.lexical_max.max(other.lexical_max),
         }
     }
 
-    /// `exact` is the exact cosine of the nearest document, and `weight` the sum of the weights of all words of the
+    /// `nearest` is the cosine of the nearest document, and `weight` the sum of the weights of all words of the
     /// question. Without vectors (`with_dense`) the words alone decide.
-    pub fn fusion(&self, exact: f32, with_dense: bool, weight: f32) -> Fusion {
+    pub fn fusion(&self, nearest: f32, with_dense: bool, weight: f32) -> Fusion {
         let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
         // If all documents are equally near, the meaning does not distinguish them.
-        let says = f64::from(self.nearest) - mean > APART_MIN && f64::from(exact) > mean;
-        let per_cosine = if says { 1.0 / (f64::from(exact) - mean) } else { 0.0 };
+        let says = f64::from(nearest) - mean > APART_MIN;
+        let per_cosine = if says { 1.0 / (f64::from(nearest) - mean) } else { 0.0 };
         let dense_weight = if with_dense { DENSE_WEIGHT } else { 0.0 };
         // Without meaning the best document by words gets the full score.
         let full = if with_dense { self.lexical_max.max(LEXICAL_FULL * weight) } else { self.lexical_max };

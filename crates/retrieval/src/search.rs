@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use rustc_hash::FxHashMap;
+
 use crate::document::label_term;
 use crate::error::Error;
 use crate::index::Index;
@@ -13,10 +15,19 @@ use crate::part::{Doc, DocRanges, Part, Place, Sight};
 use crate::question::{PartSurvey, QuestionSide, SearchWord, Survey, Variant, VariantKind, title_share};
 use crate::score::{Fusion, HALF, HIDDEN, Spread, counted};
 
-/// How many of the best documents are compared a second time, by both bytes of their vectors.
-const RESCORED: usize = 20;
+/// How many of the best documents by words and meaning together get their cosine in place of its estimate.
+const RESCORED: usize = 64;
 /// This many of the nearest documents match even if their cosine is below the floor for all others.
 const NEAREST: usize = 5;
+/// This many documents match by their meaning alone, at most.
+const NEAR_MAX: usize = 100;
+/// So many of the documents that are nearest by estimate get their cosine at a time, and so many at most. The first ones are
+/// more than can match by their meaning; further ones are looked at while one of them may be among the ten nearest.
+const COMPARED: usize = 128;
+const COMPARED_MAX: usize = 1_024;
+const NEAREST_TO_FIND: usize = 10;
+/// Estimates are rarely off by more than this, which is three times their standard deviation.
+const ESTIMATE_ERROR: f32 = 0.07;
 /// The score of a document that does not match.
 const NO_MATCH: f32 = -1.0;
 /// How many documents are scored at a time, so that their scores fit into the second-level cache of a processor. Tests
@@ -74,7 +85,7 @@ pub struct Hit {
     pub place: Place,
     pub key: u64,
     pub score: f32,
-    /// The cosine of the question and the document, from -1 to 1.
+    /// The cosine of the question and the document, from -1 to 1; of documents far down the list, its estimate.
     pub cosine: f32,
     /// Whether the document has a word of the question that is not in nearly every document.
     pub has_word: bool,
@@ -141,11 +152,14 @@ impl ShareScores {
 /// Scores by local number. A document that is not in sight has 0 for words and `HIDDEN` as its cosine.
 struct SideScores {
     lexical: Vec<f32>,
+    /// Estimates; those of the documents that may be on the page are replaced by the cosines themselves.
     cosines: Vec<f32>,
+    /// The local numbers of the documents that match by their meaning, in order.
+    near: Vec<u32>,
     /// The share of the question's weight that each document has in words; empty unless a match needs it.
     shares: Vec<f32>,
     spread: Spread,
-    /// The cosines with the other vector of the question, if it has one, and their spread.
+    /// The estimates for the other vector of the question, if it has one, and their spread.
     with_unknown: Option<(Vec<f32>, Spread)>,
 }
 
@@ -157,12 +171,14 @@ impl SideScores {
             Some((cosines, spread)) => (self.cosines, self.spread) = (cosines, spread),
             None => self.spread = Spread::of(&[], &self.cosines),
         }
+        self.near.clear();
     }
 }
 
 /// A document that may be on the page, and the part it is in.
 #[derive(Clone, Copy)]
 struct Candidate {
+    /// What candidates are ordered by.
     score: f32,
     place: Place,
     part: u32,
@@ -177,6 +193,15 @@ impl Candidate {
         other.score.total_cmp(&self.score).then_with(|| other.place.cmp(&self.place))
     }
 }
+
+/// One of the documents that are nearest to one side of a question.
+struct Near {
+    candidate: Candidate,
+    cosine: f32,
+}
+
+/// The estimates that cosines have replaced, by the side of the question, the `ShareScores` and the local number in it.
+type Estimates = FxHashMap<(usize, u32, u32), f32>;
 
 /// Runs the same code for a part of either type, a segment or the tail; the code is compiled for both.
 macro_rules! in_part {
@@ -213,7 +238,8 @@ impl Index {
             .filter_map(|(text, title_only)| Some(self.ask(text?, title_only, question, &survey, false)))
             .collect::<Result<Vec<QuestionSide>, Error>>()?;
         let mut scored = self.score_all(question, &survey, &asks)?;
-        self.results(question, &asks, &mut scored, page)
+        let nearest = self.nearest_of_all(question, &asks, &scored)?;
+        self.results(question, &asks, &nearest, &mut scored, page)
     }
 
     /// Answers several texts in one pass over the documents: for each, the best by words and meaning together and the best by meaning
@@ -239,13 +265,16 @@ impl Index {
             for mut ask in asks.into_iter().rev() {
                 survey.check_time()?;
                 let mut scored: Vec<ShareScores> = together.iter_mut().map(ShareScores::split_last).collect();
-                let by_both = self.results(&by_both, std::slice::from_ref(&ask), &mut scored, 0..most)?;
+                let asks = std::slice::from_ref(&ask);
+                let mut nearest = self.nearest_of_all(&by_both, asks, &scored)?;
+                let by_both = self.results(&by_both, asks, &nearest, &mut scored, 0..most)?;
                 scored.iter_mut().flat_map(|scored| &mut scored.sides).for_each(SideScores::leave_meaning);
-                if let Some((vector, quantised)) = ask.with_unknown.take() {
-                    (ask.vector, ask.quantised) = (vector, quantised);
+                if let Some((vector, code)) = ask.with_unknown.take() {
+                    (ask.vector, ask.code) = (vector, code);
+                    nearest = self.nearest_of_all(&by_meaning, std::slice::from_ref(&ask), &scored)?;
                 }
-                let by_meaning =
-                    self.results(&by_meaning, std::slice::from_ref(&ask), &mut scored, 0..most)?;
+                let asks = std::slice::from_ref(&ask);
+                let by_meaning = self.results(&by_meaning, asks, &nearest, &mut scored, 0..most)?;
                 of_texts.push(TextResults { by_both, by_meaning });
             }
             of_texts.reverse();
@@ -254,11 +283,12 @@ impl Index {
         Ok(found)
     }
 
-    /// One page of the documents that match, from the scores of all.
+    /// One page of the documents that match, from the scores of all and the nearest documents of each side.
     fn results(
         &self,
         question: &Question<'_>,
         asks: &[QuestionSide],
+        nearest: &[Vec<Near>],
         scored: &mut [ShareScores],
         page: Range<u64>,
     ) -> Result<Results, Error> {
@@ -269,25 +299,32 @@ impl Index {
             cosines.filter(|cosine| **cosine != HIDDEN).for_each(|cosine| *cosine = 0.0);
         }
         let by_meaning = question.by != By::Words && has_vectors;
-        let fusions = (0..asks.len())
-            .map(|side| self.fusion(&asks[side], side, scored, by_meaning))
-            .collect::<Result<Vec<Fusion>, Error>>()?;
-        let judge = Judge {
-            asks,
-            fusions: &fusions,
-            by: question.by,
-            by_meaning,
-            least: question.least,
-            floors: (0..asks.len()).map(|side| self.floor(&asks[side], side, scored, question)).collect(),
-        };
+        let mut replaced = Estimates::default();
+        let mut fusions = Vec::with_capacity(asks.len());
+        for (side, ask) in asks.iter().enumerate() {
+            let nearest = nearest.get(side).map_or(&[][..], Vec::as_slice);
+            let spreads = scored.iter().map(|scored| scored.sides[side].spread);
+            let mut spread = spreads.fold(Spread::NONE, Spread::plus);
+            nearest.iter().for_each(|near| spread.replace(near.candidate.score, near.cosine));
+            fusions.push(spread.fusion(first_cosine(nearest), by_meaning, ask.weight));
+            self.mark_near(ask, side, nearest, scored, question);
+            for near in nearest {
+                replace(scored, side, &near.candidate, near.cosine, &mut replaced);
+            }
+        }
+        let judge = Judge { asks, fusions: &fusions, by: question.by, by_meaning, least: question.least };
         let (mut best, total) = self.candidates(&judge, scored, page.end);
         if by_meaning {
-            self.rescore(&judge, scored, &mut best)?;
+            self.rescore(&judge, scored, &mut best, &mut replaced)?;
         }
         let page = page.start.min(best.len() as u64) as usize..page.end.min(best.len() as u64) as usize;
-        let mut hits = Vec::with_capacity(page.len());
-        for candidate in &best[page] {
-            hits.push(self.hit(&judge, scored, candidate, question.explain)?);
+        let hits = best[page]
+            .iter()
+            .map(|candidate| self.hit(&judge, scored, candidate, question.explain))
+            .collect();
+        // Whoever asks by meaning alone next begins with the estimates, as somebody who asks nothing else.
+        for ((side, number, local), estimate) in replaced {
+            scored[number as usize].sides[side].cosines[local as usize] = estimate;
         }
         let is_degraded = question.by != By::Words && !has_vectors;
         Ok(Results { hits, total, is_degraded, is_meaningful: asks.iter().all(|ask| ask.is_meaningful) })
@@ -344,56 +381,107 @@ impl Index {
         })
     }
 
-    /// The cosine from which on a document matches by its meaning: what the embedder says, or less for the few nearest.
-    fn floor(&self, ask: &QuestionSide, side: usize, scored: &[ShareScores], question: &Question<'_>) -> f32 {
-        if !ask.is_meaningful {
-            return f32::MAX;
+    /// The nearest documents of each side, or none without vectors.
+    fn nearest_of_all(
+        &self,
+        question: &Question<'_>,
+        asks: &[QuestionSide],
+        scored: &[ShareScores],
+    ) -> Result<Vec<Vec<Near>>, Error> {
+        if question.by == By::Words || scored.iter().any(|scored| !scored.has_vectors) {
+            return Ok(Vec::new());
         }
-        match question.least {
-            Least::Half => self.embedder.floor_of_many(),
-            Least::Some if !question.with_nearest => self.embedder.floor(),
-            Least::Some => {
-                let nearest = nearest(scored.iter().map(|scored| &scored.sides[side].cosines[..]));
-                self.embedder.floor().min(nearest.max(self.embedder.floor_of_nearest()))
-            }
-        }
+        asks.iter().enumerate().map(|(side, ask)| self.nearest(ask, side, scored)).collect()
     }
 
-    /// How the scores of one side are combined, from the statistics over all documents in sight.
-    fn fusion(
+    /// The documents that are nearest to one side of the question, the nearest first. They are chosen by their estimates
+    /// and ordered by their cosines.
+    fn nearest(&self, ask: &QuestionSide, side: usize, scored: &[ShareScores]) -> Result<Vec<Near>, Error> {
+        let (chosen, _) = self.best_by(scored, COMPARED_MAX, |scored, locals, estimates| {
+            estimates[..locals.len()].copy_from_slice(&scored.sides[side].cosines[locals]);
+            HIDDEN
+        });
+        let mut nearest: Vec<Near> = Vec::new();
+        for some in chosen.chunks(COMPARED) {
+            let tenth = nearest.get(NEAREST_TO_FIND - 1).map_or(HIDDEN, |near| near.cosine);
+            if nearest.len() >= COMPARED && some[0].score + ESTIMATE_ERROR < tenth {
+                break;
+            }
+            let cosines = self.cosines(some, &ask.vector)?;
+            let found = some.iter().zip(cosines);
+            nearest.extend(found.map(|(candidate, cosine)| Near { candidate: *candidate, cosine }));
+            nearest.sort_unstable_by(|one, other| {
+                let order = other.cosine.total_cmp(&one.cosine);
+                order.then_with(|| other.candidate.place.cmp(&one.candidate.place))
+            });
+        }
+        Ok(nearest)
+    }
+
+    /// The cosines of some documents, in their order.
+    fn cosines(&self, candidates: &[Candidate], vector: &[f32]) -> Result<Vec<f32>, Error> {
+        // Each part reads what lies side by side together.
+        let mut order: Vec<usize> = (0..candidates.len()).collect();
+        order.sort_unstable_by_key(|at| (candidates[*at].part, candidates[*at].doc));
+        let mut found = vec![0.0; candidates.len()];
+        for of_part in order.chunk_by(|one, other| candidates[*one].part == candidates[*other].part) {
+            let docs: Vec<Doc> = of_part.iter().map(|at| candidates[*at].doc).collect();
+            let mut cosines = vec![0.0; docs.len()];
+            let number = candidates[of_part[0]].part;
+            in_part!(self, number, part => part.cosines(&docs, vector, &mut cosines)?);
+            of_part.iter().zip(cosines).for_each(|(at, cosine)| found[*at] = cosine);
+        }
+        Ok(found)
+    }
+
+    /// Notes which documents match one side by their meaning: the nearest, down to the floor for this question.
+    fn mark_near(
         &self,
         ask: &QuestionSide,
         side: usize,
-        scored: &[ShareScores],
-        by_meaning: bool,
-    ) -> Result<Fusion, Error> {
-        let spreads = scored.iter().map(|scored| scored.sides[side].spread);
-        let spread = spreads.fold(Spread::NONE, Spread::plus);
-        if !by_meaning || spread.nearest == HIDDEN {
-            return Ok(spread.fusion(0.0, by_meaning, ask.weight));
+        nearest: &[Near],
+        scored: &mut [ShareScores],
+        question: &Question<'_>,
+    ) {
+        scored.iter_mut().for_each(|scored| scored.sides[side].near.clear());
+        // By meaning alone everything in sight matches anyway.
+        let is_alone = question.by == By::Meaning && question.least == Least::Some;
+        if !ask.is_meaningful || ask.title_only || is_alone {
+            return;
         }
-        // Among equally near documents the newest is taken, so that the result does not depend on their parts.
-        let mut nearest: Option<(Place, u32, Doc)> = None;
-        for scored in scored {
-            let number = scored.part;
-            for (range, first) in scored.within.iter() {
-                let cosines = &scored.sides[side].cosines[first as usize..][..range.len()];
-                for (doc, _) in range.clone().zip(cosines).filter(|(_, cosine)| **cosine == spread.nearest) {
-                    let place = in_part!(self, number, part => part.place(doc));
-                    nearest = nearest.max(Some((place, number, doc)));
-                }
+        let floor = match question.least {
+            Least::Half => self.embedder.floor_of_many(),
+            Least::Some if !question.with_nearest => self.embedder.floor(),
+            Least::Some => {
+                let last = nearest.get(NEAREST - 1).map_or(HIDDEN, |near| near.cosine);
+                self.embedder.floor().min(last.max(self.embedder.floor_of_nearest()))
             }
-        }
-        let exact = match nearest {
-            Some((_, number, doc)) => in_part!(self, number, part => part.exact_cosine(doc, &ask.vector)?),
-            None => 0.0,
         };
-        Ok(spread.fusion(exact, by_meaning, ask.weight))
+        for near in nearest.iter().take(NEAR_MAX).take_while(|near| near.cosine >= floor) {
+            scored[near.candidate.scored as usize].sides[side].near.push(near.candidate.local);
+        }
+        scored.iter_mut().for_each(|scored| scored.sides[side].near.sort_unstable());
     }
 
     /// The best documents, enough for the page and for the second comparison, and the number of all matches.
     fn candidates(&self, judge: &Judge<'_>, scored: &[ShareScores], wanted: u64) -> (Vec<Candidate>, u64) {
         let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(RESCORED);
+        let (mut best, total) =
+            self.best_by(scored, keep, |scored, locals, buffer| judge.scores(scored, locals, buffer));
+        if judge.is_by_words() {
+            best.iter_mut().for_each(|found| found.score = judge.fusions[0].total(found.score, 0.0));
+        }
+        (best, total)
+    }
+
+    /// The `keep` documents with the highest scores, the newest first among equals, and the number of all that have a
+    /// score above the bar. `scores` gives the scores of some documents and the bar.
+    fn best_by(
+        &self,
+        scored: &[ShareScores],
+        keep: usize,
+        mut scores: impl FnMut(&ShareScores, Range<usize>, &mut [f32; BLOCK]) -> f32,
+    ) -> (Vec<Candidate>, u64) {
         let mut buffer = [0.0; BLOCK];
         let mut total = 0;
         // The best score of each block. The `keep`-th largest of these is a floor that all wanted documents reach, since
@@ -401,12 +489,13 @@ impl Index {
         let mut bests: Vec<f32> = Vec::new();
         for scored in scored {
             for locals in scored.blocks() {
-                let (scores, bar) = judge.scores(scored, locals, &mut buffer);
-                total += count_above(scores, bar);
-                bests.push(largest(scores, NO_MATCH));
+                let many = locals.len();
+                let bar = scores(scored, locals, &mut buffer);
+                total += count_above(&buffer[..many], bar);
+                bests.push(largest(&buffer[..many], bar));
             }
         }
-        let mut floor = NO_MATCH;
+        let mut floor = f32::MIN;
         if keep < bests.len() {
             floor = *bests.clone().select_nth_unstable_by(keep - 1, |a, b| b.total_cmp(a)).1;
         }
@@ -417,11 +506,10 @@ impl Index {
                 if bests.next().is_none_or(|best| best < floor) {
                     continue;
                 }
-                let first = locals.start;
-                let (scores, bar) = judge.scores(scored, locals, &mut buffer);
-                for (at, score) in
-                    scores.iter().enumerate().filter(|(_, score)| **score > bar && **score >= floor)
-                {
+                let (first, many) = (locals.start, locals.len());
+                let bar = scores(scored, locals, &mut buffer);
+                let is_wanted = |score: f32| score > bar && score >= floor;
+                for (at, score) in buffer[..many].iter().enumerate().filter(|(_, score)| is_wanted(**score)) {
                     let local = (first + at) as u32;
                     let doc = scored.within.doc(local);
                     let place = in_part!(self, scored.part, part => part.place(doc));
@@ -438,57 +526,38 @@ impl Index {
         }
         best.sort_unstable_by(Candidate::order);
         best.truncate(keep);
-        if judge.is_by_words() {
-            best.iter_mut().for_each(|found| found.score = judge.fusions[0].total(found.score, 0.0));
-        }
         (best, total)
     }
 
-    /// Compares the best documents again by their exact cosines. Their number does not depend on the page, so that pages
+    /// Compares the best documents again by their cosines. Their number does not depend on the page, so that pages
     /// neither repeat nor skip a document.
     fn rescore(
         &self,
         judge: &Judge<'_>,
-        scored: &[ShareScores],
+        scored: &mut [ShareScores],
         best: &mut [Candidate],
+        replaced: &mut Estimates,
     ) -> Result<(), Error> {
         let many = best.len().min(RESCORED);
-        for candidate in &mut best[..many] {
-            candidate.score = self.shares(judge, scored, candidate)?.iter().map(|share| share.2).sum::<f32>()
-                / judge.asks.len().max(1) as f32;
+        let best = &mut best[..many];
+        for (side, ask) in judge.asks.iter().enumerate() {
+            let is_estimated =
+                |candidate: &&Candidate| !replaced.contains_key(&(side, candidate.scored, candidate.local));
+            let estimated: Vec<Candidate> = best.iter().filter(is_estimated).copied().collect();
+            let cosines = self.cosines(&estimated, &ask.vector)?;
+            for (candidate, cosine) in estimated.iter().zip(cosines) {
+                replace(scored, side, candidate, cosine, replaced);
+            }
         }
-        best[..many].sort_unstable_by(Candidate::order);
+        for candidate in &mut *best {
+            let totals = judge.shares(scored, candidate).map(|share| share.2);
+            candidate.score = totals.sum::<f32>() / judge.asks.len().max(1) as f32;
+        }
+        best.sort_unstable_by(Candidate::order);
         Ok(())
     }
 
-    /// For each side of the question: the score by words, the score by meaning, and the total.
-    fn shares(
-        &self,
-        judge: &Judge<'_>,
-        scored: &[ShareScores],
-        candidate: &Candidate,
-    ) -> Result<Vec<(f32, f32, f32)>, Error> {
-        let sides = &scored[candidate.scored as usize].sides;
-        let mut shares = Vec::with_capacity(judge.asks.len());
-        for ((ask, fusion), side) in judge.asks.iter().zip(judge.fusions).zip(sides) {
-            let lexical = side.lexical.get(candidate.local as usize).copied().unwrap_or(0.0);
-            let cosine = if judge.by_meaning {
-                in_part!(self, candidate.part, part => part.exact_cosine(candidate.doc, &ask.vector)?)
-            } else {
-                0.0
-            };
-            shares.push((fusion.lexical(lexical), fusion.dense(cosine), fusion.total(lexical, cosine)));
-        }
-        Ok(shares)
-    }
-
-    fn hit(
-        &self,
-        judge: &Judge<'_>,
-        scored: &[ShareScores],
-        candidate: &Candidate,
-        explain: bool,
-    ) -> Result<Hit, Error> {
+    fn hit(&self, judge: &Judge<'_>, scored: &[ShareScores], candidate: &Candidate, explain: bool) -> Hit {
         let key = in_part!(self, candidate.part, part => part.key(candidate.doc));
         let scored_here = &scored[candidate.scored as usize];
         let cosines = scored_here.sides.last().map_or(&[][..], |side| &side.cosines);
@@ -498,35 +567,35 @@ impl Index {
         let (place, score) = (candidate.place, candidate.score);
         let hit = Hit { place, key, score, cosine, has_word, why: None };
         if !explain || judge.asks.is_empty() {
-            return Ok(hit);
+            return hit;
         }
-        let shares = self.shares(judge, scored, candidate)?;
+        let shares: Vec<(f32, f32, f32)> = judge.shares(scored, candidate).collect();
         let mean =
             |share: fn(&(f32, f32, f32)) -> f32| shares.iter().map(share).sum::<f32>() / shares.len() as f32;
         let matched = matched(judge.asks, candidate.part, scored_here.first + candidate.local);
-        Ok(Hit {
+        Hit {
             why: Some(Why { lexical: mean(|share| share.0), dense: mean(|share| share.1), matched }),
             ..hit
-        })
+        }
     }
 }
 
-/// The cosine of the last of the `NEAREST` documents; `HIDDEN` if there are fewer.
-fn nearest<'a>(cosines: impl Iterator<Item = &'a [f32]>) -> f32 {
-    let mut best = [HIDDEN; NEAREST];
-    for block in cosines.flat_map(|cosines| cosines.chunks(BLOCK)) {
-        // Most blocks have no document that is near enough.
-        if largest(block, HIDDEN) <= best[NEAREST - 1] {
-            continue;
-        }
-        for cosine in block.iter().filter(|cosine| **cosine > HIDDEN) {
-            if *cosine > best[NEAREST - 1] {
-                best[NEAREST - 1] = *cosine;
-                best.sort_unstable_by(|a, b| b.total_cmp(a));
-            }
-        }
-    }
-    best[NEAREST - 1]
+/// Puts the cosine of a document in the place of its estimate.
+fn replace(
+    scored: &mut [ShareScores],
+    side: usize,
+    candidate: &Candidate,
+    cosine: f32,
+    replaced: &mut Estimates,
+) {
+    let kept = &mut scored[candidate.scored as usize].sides[side].cosines[candidate.local as usize];
+    let estimate = std::mem::replace(kept, cosine);
+    replaced.insert((side, candidate.scored, candidate.local), estimate);
+}
+
+/// The cosine of the nearest document; without any, one that tells nothing apart.
+fn first_cosine(nearest: &[Near]) -> f32 {
+    nearest.first().map_or(HIDDEN, |near| near.cosine)
 }
 
 /// The terms of a question that a document has, or the variants that it has in their place.
@@ -558,8 +627,6 @@ struct Judge<'a> {
     by: By,
     by_meaning: bool,
     least: Least,
-    /// For each side, the cosine from which on a document matches by its meaning.
-    floors: Vec<f32>,
 }
 
 impl Judge<'_> {
@@ -568,19 +635,15 @@ impl Judge<'_> {
         self.by == By::Words && self.asks.len() == 1 && self.least == Least::Some
     }
 
-    /// The score of each of these documents, and the score above which a document matches.
-    fn scores<'a>(
-        &self,
-        scored: &'a ShareScores,
-        locals: Range<usize>,
-        buffer: &'a mut [f32],
-    ) -> (&'a [f32], f32) {
+    /// Writes the score of each of these documents, and returns the score above which a document matches.
+    fn scores(&self, scored: &ShareScores, locals: Range<usize>, out: &mut [f32]) -> f32 {
+        let out = &mut out[..locals.len()];
         if self.is_by_words() {
-            return (&scored.sides[0].lexical[locals], 0.0);
+            out.copy_from_slice(&scored.sides[0].lexical[locals]);
+            return 0.0;
         }
-        let buffer = &mut buffer[..locals.len()];
-        self.score(scored, locals, buffer);
-        (buffer, NO_MATCH)
+        self.score(scored, locals, out);
+        NO_MATCH
     }
 
     /// The score of each of these documents, or `NO_MATCH`.
@@ -609,42 +672,50 @@ impl Judge<'_> {
     }
 
     fn score_side(&self, side: usize, scored: &ShareScores, locals: Range<usize>, out: &mut [f32]) {
-        let (fusion, SideScores { lexical, cosines, shares, .. }) =
+        let (fusion, SideScores { lexical, cosines, shares, near, .. }) =
             (&self.fusions[side], &scored.sides[side]);
-        if self.least != Least::Some {
-            for (local, out) in locals.zip(out) {
-                let (lexical, cosine) = (lexical[local], cosines.get(local).copied().unwrap_or(0.0));
-                let by_meaning = self.by_meaning && !self.asks[side].title_only;
-                let is_enough = shares[local] >= HALF || (by_meaning && cosine >= self.floors[side]);
-                *out = if is_enough { fusion.total(lexical, cosine) } else { NO_MATCH };
-            }
-            return;
-        }
-        let floor = match self.by {
-            By::Meaning => -1.5,
-            _ if self.by_meaning && !self.asks[side].title_only => self.floors[side],
-            _ => f32::MAX,
-        };
+        let all = locals.clone();
         match (lexical.is_empty(), cosines.is_empty()) {
+            _ if self.least != Least::Some => {
+                for (local, out) in locals.clone().zip(&mut *out) {
+                    let cosine = cosines.get(local).copied().unwrap_or(0.0);
+                    let is_enough = shares[local] >= HALF;
+                    *out = if is_enough { fusion.total(lexical[local], cosine) } else { NO_MATCH };
+                }
+            }
             (false, true) => {
-                for (out, lexical) in out.iter_mut().zip(&lexical[locals]) {
+                for (out, lexical) in out.iter_mut().zip(&lexical[all]) {
                     *out = if *lexical > 0.0 { fusion.total(*lexical, 0.0) } else { NO_MATCH };
                 }
             }
+            // By meaning alone, everything in sight is near to some degree.
             (true, _) => {
-                for (out, cosine) in out.iter_mut().zip(&cosines[locals]) {
-                    *out = if *cosine >= floor { fusion.total(0.0, *cosine) } else { NO_MATCH };
+                for (out, cosine) in out.iter_mut().zip(&cosines[all]) {
+                    *out = if *cosine > HIDDEN { fusion.total(0.0, *cosine) } else { NO_MATCH };
                 }
             }
             (false, false) => {
-                for ((out, lexical), cosine) in
-                    out.iter_mut().zip(&lexical[locals.clone()]).zip(&cosines[locals])
-                {
-                    let matches = (*lexical > 0.0) | (*cosine >= floor);
-                    *out = if matches { fusion.total(*lexical, *cosine) } else { NO_MATCH };
+                for ((out, lexical), cosine) in out.iter_mut().zip(&lexical[all.clone()]).zip(&cosines[all]) {
+                    *out = if *lexical > 0.0 { fusion.total(*lexical, *cosine) } else { NO_MATCH };
                 }
             }
         }
+        let from = near.partition_point(|local| (*local as usize) < locals.start);
+        for local in near[from..].iter().map(|local| *local as usize).take_while(|local| *local < locals.end)
+        {
+            out[local - locals.start] = fusion.total(lexical[local], cosines[local]);
+        }
+    }
+
+    /// For each side of the question: the score by words, the score by meaning, and the total.
+    fn shares(&self, scored: &[ShareScores], candidate: &Candidate) -> impl Iterator<Item = (f32, f32, f32)> {
+        let sides = &scored[candidate.scored as usize].sides;
+        let local = candidate.local as usize;
+        self.fusions.iter().zip(sides).map(move |(fusion, side)| {
+            let lexical = side.lexical.get(local).copied().unwrap_or(0.0);
+            let cosine = if self.by_meaning { side.cosines[local] } else { 0.0 };
+            (fusion.lexical(lexical), fusion.dense(cosine), fusion.total(lexical, cosine))
+        })
     }
 }
 
@@ -678,7 +749,8 @@ fn score(
             cosines = vec![0.0; many];
         }
         let with_unknown = ask.with_unknown.as_ref().map(|_| (vec![0.0; many], Spread::NONE));
-        sides.push(SideScores { lexical, cosines, shares, spread: Spread::NONE, with_unknown });
+        let near = Vec::new();
+        sides.push(SideScores { lexical, cosines, near, shares, spread: Spread::NONE, with_unknown });
     }
     if question.by != By::Words {
         has_vectors = score_meaning(part, &within, asks, &mut sides)?;
@@ -688,12 +760,13 @@ fn score(
         sides.push(SideScores {
             lexical,
             cosines: vec![0.0; many],
+            near: Vec::new(),
             shares,
             spread: Spread::NONE,
             with_unknown,
         });
     }
-    for SideScores { lexical, cosines, shares, spread, with_unknown } in &mut sides {
+    for SideScores { lexical, cosines, shares, spread, with_unknown, .. } in &mut sides {
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
             shares.get_mut(*local as usize).into_iter().for_each(|share| *share = 0.0);
@@ -723,11 +796,11 @@ fn score_meaning(
         let locals = first..first + piece.many as usize;
         first = locals.end;
         for (ask, side) in asks.iter().zip(&mut *sides) {
-            if !part.cosines(&piece, &ask.quantised, &mut side.cosines[locals.clone()])? {
+            if !part.estimate(&piece, &ask.code, &mut side.cosines[locals.clone()])? {
                 return Ok(false);
             }
-            if let (Some((_, quantised)), Some((cosines, _))) = (&ask.with_unknown, &mut side.with_unknown) {
-                part.cosines(&piece, quantised, &mut cosines[locals.clone()])?;
+            if let (Some((_, code)), Some((estimates, _))) = (&ask.with_unknown, &mut side.with_unknown) {
+                part.estimate(&piece, code, &mut estimates[locals.clone()])?;
             }
         }
     }

@@ -1,7 +1,5 @@
-//! Vectors quantised to bytes, with one scale each. A question is compared with every vector in its sight by the high
-//! byte of each number. The best are compared again by both bytes, which is as exact as the number itself.
-
-use simsimd::SpatialSimilarity;
+//! Vectors quantised to two bytes for each number, with one scale each. So the cosine with a question is as exact as with the
+//! numbers themselves.
 
 /// A vector as bytes: number = (high + low / 256) * scale. All bytes of the zero vector are zero.
 ///
@@ -30,17 +28,23 @@ impl QuantisedVector {
         QuantisedVector { high: high.into(), low: low.into(), scale }
     }
 
-    /// The cosine of two vectors of length 1, approximated by the high bytes.
-    pub(crate) fn cosine(&self, high: &[i8], scale: f32) -> f32 {
-        let dot = <i8 as SpatialSimilarity>::dot(high, &self.high);
-        dot.unwrap_or(0.0) as f32 * scale * self.scale
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = f32> {
+        self.high.iter().zip(&self.low).map(|(high, low)| value(*high, *low) * self.scale)
+    }
+
+    /// The cosine of this vector and the question, both of length 1.
+    pub(crate) fn cosine(&self, question: &[f32]) -> f32 {
+        cosine(question, &self.high, &self.low, self.scale)
     }
 }
 
+fn value(high: i8, low: i8) -> f32 {
+    f32::from(high) + f32::from(low) / 256.0
+}
+
 /// The cosine, from both bytes of each number.
-pub(crate) fn exact_cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32) -> f32 {
+pub(crate) fn cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32) -> f32 {
     const LANES: usize = 8;
-    let value = |high: i8, low: i8| f32::from(high) + f32::from(low) / 256.0;
     let mut sums = [0f32; LANES];
     let (eights, rest) = question.as_chunks::<LANES>();
     for ((question, high), low) in
@@ -53,23 +57,4 @@ pub(crate) fn exact_cosine(question: &[f32], high: &[i8], low: &[i8], scale: f32
     let from = question.len() - rest.len();
     let rest = (from..question.len()).map(|at| question[at] * value(high[at], low[at]));
     (sums.iter().sum::<f32>() + rest.sum::<f32>()) * scale
-}
-
-/// The high bytes and scales of many vectors, each in one array.
-#[derive(Default)]
-pub(crate) struct HighBytes {
-    pub bytes: Vec<i8>,
-    pub scales: Vec<f32>,
-}
-
-impl HighBytes {
-    pub(crate) fn push(&mut self, vector: &QuantisedVector) {
-        self.bytes.extend_from_slice(&vector.high);
-        self.scales.push(vector.scale);
-    }
-
-    pub(crate) fn cosine(&self, number: usize, question: &QuantisedVector) -> f32 {
-        let dim = question.high.len();
-        question.cosine(&self.bytes[number * dim..(number + 1) * dim], self.scales[number])
-    }
 }

@@ -15,6 +15,41 @@ fn paraphrases_come_and_little_chaff_does() {
     measure(Embedder::Table, 0.92, 0.09);
 }
 
+/// However many documents are near, those that match by their meaning alone are the best hundred, with or without a word of the
+/// question.
+#[test]
+fn a_hundred_match_by_their_meaning_alone() {
+    let embedder = Arc::new(Embedder::Table);
+    let mut index = Index::empty(embedder.clone());
+    let text = |key: u64| match key {
+        0 => "The launch is on Tuesday.".to_owned(),
+        _ => format!("Software versions go out each Tuesday, as in week {key}."),
+    };
+    for key in 0..300 {
+        let body = text(key);
+        let document = Document { body: &body, ..Document::default() };
+        let prepared = Prepared::new(&document, &embedder);
+        let version = Version { group: 0, limits: Limits::NONE, marks: Vec::new(), prepared };
+        index.change(1, key, false, Some(version)).expect("memory");
+    }
+    let sight = Sight { at: 1, groups: &[0], labels: &[], valid_at: Some(0) };
+    let question = Question {
+        title: None,
+        text: Some("launch schedule for releasing"),
+        sight,
+        by: By::WordsAndMeaning,
+        as_written: true,
+        known_words_only: false,
+        least: Least::Some,
+        with_nearest: true,
+        explain: false,
+    };
+    let found = index.search(&question, 0..1000).expect("memory");
+    let has_word = found.hits.iter().filter(|hit| hit.has_word).count();
+    assert_eq!((found.total, found.hits.len(), has_word), (100, 100, 1));
+    assert!(found.hits.iter().all(|hit| hit.has_word || hit.cosine >= 0.24));
+}
+
 /// `KENNING_MODEL_DIR=… cargo test -p kenning-retrieval --features minilm --test matches -- --ignored`
 #[cfg(feature = "minilm")]
 #[test]

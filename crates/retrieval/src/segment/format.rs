@@ -195,6 +195,10 @@ pub(super) fn long_pairs(bytes: &[u8]) -> Vec<(u64, u64)> {
 }
 
 /// The first eight bytes.
+pub(super) fn float(bytes: &[u8]) -> f32 {
+    bytes.first_chunk::<4>().map_or(0.0, |four| f32::from_le_bytes(*four))
+}
+
 pub(super) fn long(bytes: &[u8]) -> u64 {
     bytes.first_chunk::<8>().map_or(0, |eight| u64::from_le_bytes(*eight))
 }

@@ -5,7 +5,7 @@
 //! Example: a segment has the live documents 0..3 of group 1 and 3..9 of group 4, and the ended documents 9..11 of group
 //! 1. A question for group 1 about the present reads the range 0..3; one about an earlier transaction reads 0..3 and 9..11.
 //!
-//! The terms, twenty bytes of each document and the vectors of the live ones are in memory, because every question needs
+//! The terms, twenty bytes of each document and the codes of the live ones are in memory, because every question needs
 //! them. The rest is read when a question needs it.
 
 mod embed;
@@ -19,11 +19,12 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use crate::codes::QuestionCode;
 use crate::error::{Error, damaged};
 use crate::pages::Pages;
 use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
 use crate::postings::{Block, Frequency, Postings, Table};
-use crate::vectors::{QuantisedVector, exact_cosine};
+use crate::vectors::QuantisedVector;
 
 pub use embed::TextLookup;
 use format::{DictionaryEntry, Section, Totals};
@@ -360,42 +361,36 @@ impl Part for OpenSegment {
         Ok(())
     }
 
-    fn cosines(
-        &self,
-        within: &DocRanges,
-        question: &QuantisedVector,
-        out: &mut [f32],
-    ) -> Result<bool, Error> {
+    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
         let segment = &self.segment;
         let Some(vectors) = segment.vectors.get() else { return Ok(false) };
+        let mut of_passages = Vec::new();
         for (range, first) in within.iter() {
-            let mut doc = range.start;
             let out = &mut out[first as usize..][..range.len()];
             let passages = segment.passages(range);
             if passages.len() == out.len() {
                 // Each document has one passage, which is the usual case: no need to look for the best.
-                vectors.cosines(passages, question, out)?;
+                vectors.estimate(passages, question, out)?;
                 continue;
             }
-            out.fill(-1.0);
-            vectors.each(passages, &mut |passage, high, scale| {
-                while segment.first_passages[doc as usize + 1] <= passage {
-                    doc += 1;
-                }
-                let best = &mut out[(doc - range.start) as usize];
-                *best = best.max(question.cosine(high, scale));
-            })?;
+            of_passages.clear();
+            of_passages.resize(passages.len(), 0.0);
+            vectors.estimate(passages, question, &mut of_passages)?;
+            let mut rest = &of_passages[..];
+            for (doc, out) in range.clone().zip(out) {
+                let own = rest.split_off(..segment.passages(&(doc..doc + 1)).len()).unwrap_or_default();
+                *out = own.iter().copied().fold(-1.0, f32::max);
+            }
         }
         Ok(true)
     }
 
-    fn exact_cosine(&self, doc: Doc, question: &[f32]) -> Result<f32, Error> {
-        let mut best = -1f32;
-        for passage in self.segment.passages(&(doc..doc + 1)) {
-            let vector = self.segment.vectors()?.get(passage)?;
-            best = best.max(exact_cosine(question, &vector.high, &vector.low, vector.scale));
-        }
-        Ok(best)
+    fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error> {
+        let passages: Vec<Range<u32>> =
+            docs.iter().map(|doc| self.segment.passages(&(*doc..doc + 1))).collect();
+        out.fill(-1.0);
+        let mut best = |at: usize, cosine: f32| out[at] = out[at].max(cosine);
+        self.segment.vectors()?.cosines(&passages, question, &mut best)
     }
 
     fn whole(&self) -> DocRanges {

@@ -1,9 +1,8 @@
 //! The vectors of a segment. They are in a file of their own, because each model makes other vectors of the same texts.
 //!
 //! ```text
-//! high bytes   vectors × dim bytes
-//! scales       vectors × f32
-//! low bytes    vectors × dim bytes
+//! codes        vectors × (dim / 4 + 4) bytes, dim rounded up to a multiple of 64
+//! vectors      vectors × (scale f32, dim high bytes, dim low bytes)
 //! end          dim u32, number of vectors u32
 //! ```
 
@@ -13,23 +12,28 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::codes::{Codes, QuestionCode, code_bytes};
 use crate::error::{Error, damaged};
 use crate::pages::{Pages, PagesWriter};
-use crate::vectors::{HighBytes, QuantisedVector};
+use crate::vectors::{QuantisedVector, cosine};
 
 use super::format;
 
-/// How many vectors are read at once while they are not in memory.
+/// How many codes are read at once while they are not in memory.
 const BATCH: u32 = 1024;
 /// The size of the end: the numbers of a vector, and the number of vectors.
 const END: u64 = 8;
+/// Vectors that are this many bytes apart are read together, because one larger read is faster than two.
+const GAP: u64 = 16 * 1024;
+/// At most this many bytes of vectors are read together.
+const TOGETHER: u64 = 1 << 20;
 
 pub(crate) struct Vectors {
     file: Pages,
     dim: u32,
     many: u32,
-    /// High bytes and scales of the first vectors, once they are in memory.
-    loaded: OnceLock<HighBytes>,
+    /// The codes of the first vectors, once they are in memory.
+    loaded: OnceLock<Codes>,
 }
 
 /// The name contains the model, so that vectors of different models are never compared.
@@ -44,7 +48,7 @@ impl Vectors {
         let from = file.len().checked_sub(END).ok_or_else(wrong)?;
         let end = file.read(from..file.len(), format::numbers)?;
         let (dim, many) = (end[0], end[1]);
-        if u64::from(many) * (2 * u64::from(dim) + 4) != from {
+        if u64::from(many) * (code_bytes(dim as usize) as u64 + vector_bytes(dim)) != from {
             return Err(wrong());
         }
         Ok(Vectors { file, dim, many, loaded: OnceLock::new() })
@@ -54,154 +58,142 @@ impl Vectors {
         self.many
     }
 
-    /// Reads high bytes and scales of the first `many` vectors into memory.
+    /// Reads the codes of the first `many` vectors into memory.
     pub(super) fn load(&self, many: u32, stop: &AtomicBool) -> Result<(), Error> {
         if self.loaded.get().is_none() {
-            let mut first_ones = HighBytes::default();
-            first_ones.bytes.reserve_exact(many as usize * self.dim as usize);
+            let mut first_ones = Codes::default();
+            first_ones.reserve(many as usize, self.dim as usize);
             for first in (0..many).step_by(BATCH as usize) {
                 if stop.load(Ordering::Acquire) {
                     return Err(Error::Stopped);
                 }
-                let range = first..(first + BATCH).min(many);
-                self.file.read(self.high_range(&range), |bytes| {
-                    first_ones.bytes.extend(bytes.iter().map(|b| *b as i8))
-                })?;
+                self.read_codes(first..(first + BATCH).min(many), &mut first_ones)?;
             }
-            first_ones.scales = self.scales(&(0..many))?;
             let _ = self.loaded.set(first_ones);
         }
         Ok(())
-    }
-
-    /// The part of the range that is in memory, and the part that must be read.
-    fn split(&self, range: &Range<u32>) -> (Range<u32>, Range<u32>) {
-        let loaded = self.loaded.get().map_or(0, |loaded| loaded.scales.len() as u32);
-        if loaded <= range.start {
-            return (0..0, range.clone());
-        }
-        let middle = loaded.min(range.end);
-        (range.start..middle, middle..range.end)
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.get().is_some()
     }
 
-    fn high_range(&self, range: &Range<u32>) -> Range<u64> {
-        let dim = u64::from(self.dim);
-        u64::from(range.start) * dim..u64::from(range.end) * dim
+    fn read_codes(&self, range: Range<u32>, codes: &mut Codes) -> Result<(), Error> {
+        let (dim, size) = (self.dim as usize, code_bytes(self.dim as usize) as u64);
+        let bytes = u64::from(range.start) * size..u64::from(range.end) * size;
+        self.file.read(bytes, |bytes| codes.extend(bytes, dim))
     }
 
-    fn scales(&self, range: &Range<u32>) -> Result<Vec<f32>, Error> {
-        let first = u64::from(self.many) * u64::from(self.dim);
-        let bytes = first + 4 * u64::from(range.start)..first + 4 * u64::from(range.end);
-        self.file.read(bytes, |bytes| {
-            bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
-        })
-    }
-
-    /// The approximate cosine of the question and each of these vectors.
-    pub(super) fn cosines(
+    /// The estimated cosine of the question and each of these vectors.
+    pub(super) fn estimate(
         &self,
         range: Range<u32>,
-        question: &QuantisedVector,
+        question: &QuestionCode,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let (in_memory, on_disk) = self.split(&range);
-        let (out, rest) = out.split_at_mut(in_memory.len());
-        if let Some(loaded) = self.loaded.get() {
-            let dim = self.dim as usize;
-            let rows = in_memory.start as usize..in_memory.end as usize;
-            let (bytes, scales) = (&loaded.bytes[rows.start * dim..rows.end * dim], &loaded.scales[rows]);
-            let mut one = |at: usize| out[at] = question.cosine(&bytes[at * dim..(at + 1) * dim], scales[at]);
-            // Reading at four places at a time gets about a quarter more bandwidth from the memory for one thread.
-            let quarter = scales.len() / 4;
-            for at in 0..quarter {
-                (0..4).for_each(|place| one(place * quarter + at));
-            }
-            (4 * quarter..scales.len()).for_each(one);
+        let loaded = self.loaded.get().map_or(0, |loaded| loaded.many() as u32);
+        // The first part of the range is in memory, the rest must be read.
+        let middle = loaded.clamp(range.start, range.end);
+        let (out, rest) = out.split_at_mut((middle - range.start) as usize);
+        if let Some(loaded) = self.loaded.get()
+            && !out.is_empty()
+        {
+            loaded.estimate(range.start as usize, question, out);
         }
-        let first = on_disk.start;
-        self.read_each(on_disk, &mut |number, high, scale| {
-            rest[(number - first) as usize] = question.cosine(high, scale);
-        })
-    }
-
-    /// Passes the high bytes and the scale of each of these vectors to `each`.
-    pub(super) fn each(
-        &self,
-        range: Range<u32>,
-        each: &mut impl FnMut(u32, &[i8], f32),
-    ) -> Result<(), Error> {
-        let (in_memory, on_disk) = self.split(&range);
-        if let Some(loaded) = self.loaded.get() {
-            let dim = self.dim as usize;
-            let rows = in_memory.start as usize..in_memory.end as usize;
-            let vectors = loaded.bytes[rows.start * dim..rows.end * dim].chunks_exact(dim);
-            let numbered = vectors.zip(&loaded.scales[rows]).zip(in_memory);
-            numbered.for_each(|((high, scale), at)| each(at, high, *scale));
-        }
-        self.read_each(on_disk, each)
-    }
-
-    fn read_each(&self, range: Range<u32>, each: &mut impl FnMut(u32, &[i8], f32)) -> Result<(), Error> {
-        let dim = self.dim as usize;
-        let mut signed: Vec<i8> = Vec::new();
-        for first in range.clone().step_by(BATCH as usize) {
-            let batch = first..(first + BATCH).min(range.end);
-            let scales = self.scales(&batch)?;
-            self.file.read(self.high_range(&batch), |bytes| {
-                signed.clear();
-                signed.extend(bytes.iter().map(|byte| *byte as i8));
-                let vectors = signed.chunks_exact(dim).zip(&scales).zip(batch);
-                vectors.for_each(|((high, scale), at)| each(at, high, *scale));
-            })?;
+        for (first, out) in (middle..range.end).step_by(BATCH as usize).zip(rest.chunks_mut(BATCH as usize)) {
+            let mut codes = Codes::default();
+            self.read_codes(first..first + out.len() as u32, &mut codes)?;
+            codes.estimate(0, question, out);
         }
         Ok(())
     }
 
+    /// Passes the cosine of the question and each of these vectors to `each`, with the number of the range that the vector is
+    /// in. The ranges are in order.
+    pub(super) fn cosines(
+        &self,
+        ranges: &[Range<u32>],
+        question: &[f32],
+        each: &mut impl FnMut(usize, f32),
+    ) -> Result<(), Error> {
+        let (dim, size) = (self.dim as usize, vector_bytes(self.dim));
+        let mut first = 0;
+        while first < ranges.len() {
+            let from = ranges[first].start;
+            let is_near = |range: &Range<u32>, last: &Range<u32>| {
+                u64::from(range.start.saturating_sub(last.end)) * size <= GAP
+                    && u64::from(range.end - from) * size <= TOGETHER
+            };
+            let pairs = ranges[first..].windows(2).take_while(|pair| is_near(&pair[1], &pair[0]));
+            let end = first + 1 + pairs.count();
+            self.file.read(self.bytes_of(&(from..ranges[end - 1].end)), |bytes| {
+                let mut signed: Vec<i8> = Vec::with_capacity(2 * dim);
+                for (number, range) in (first..).zip(&ranges[first..end]) {
+                    let at = |vector: u32| ((vector - from) as u64 * size) as usize;
+                    for record in bytes[at(range.start)..at(range.end)].chunks_exact(size as usize) {
+                        let (scale, numbers) = record.split_at(4);
+                        signed.clear();
+                        signed.extend(numbers.iter().map(|byte| *byte as i8));
+                        let (high, low) = signed.split_at(dim);
+                        each(number, cosine(question, high, low, format::float(scale)));
+                    }
+                }
+            })?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn bytes_of(&self, vectors: &Range<u32>) -> Range<u64> {
+        let from = u64::from(self.many) * code_bytes(self.dim as usize) as u64;
+        let size = vector_bytes(self.dim);
+        from + u64::from(vectors.start) * size..from + u64::from(vectors.end) * size
+    }
+
     pub(super) fn get(&self, number: u32) -> Result<QuantisedVector, Error> {
-        let signed = |bytes: &[u8]| bytes.iter().map(|byte| *byte as i8).collect::<Box<[i8]>>();
-        let (dim, one) = (u64::from(self.dim), number..number + 1);
-        let low = u64::from(self.many) * (dim + 4) + u64::from(number) * dim;
-        let loaded = self.loaded.get().filter(|loaded| (number as usize) < loaded.scales.len());
-        let (high, scale) = match loaded {
-            Some(loaded) => {
-                let from = number as usize * self.dim as usize;
-                (loaded.bytes[from..from + self.dim as usize].into(), loaded.scales[number as usize])
-            }
-            None => (self.file.read(self.high_range(&one), signed)?, self.scales(&one)?[0]),
-        };
-        Ok(QuantisedVector { high, low: self.file.read(low..low + dim, signed)?, scale })
+        self.file.read(self.bytes_of(&(number..number + 1)), |bytes| {
+            let (scale, numbers) = bytes.split_at(4);
+            let (high, low) = numbers.split_at(self.dim as usize);
+            let signed = |bytes: &[u8]| bytes.iter().map(|byte| *byte as i8).collect();
+            QuantisedVector { high: signed(high), low: signed(low), scale: format::float(scale) }
+        })
     }
 }
 
-/// Writes vectors in the order of `numbers`. Each is asked for twice, for its high and for its low bytes, so that they
-/// need not all be in memory at once.
+/// The bytes of a vector: its scale and two bytes for each number.
+fn vector_bytes(dim: u32) -> u64 {
+    4 + 2 * u64::from(dim)
+}
+
+/// Writes vectors in the order of `numbers`. Each is asked for twice, for its code and for its bytes, so that they need
+/// not all be in memory at once.
 pub(crate) fn write(
     path: &Path,
     dim: usize,
     numbers: impl Iterator<Item = (u32, u32)> + Clone,
     get: &dyn Fn(u32, u32) -> Result<QuantisedVector, Error>,
 ) -> Result<(), Error> {
-    let unsigned = |bytes: &[i8]| bytes.iter().map(|byte| *byte as u8).collect::<Vec<u8>>();
     let mut out = PagesWriter::create(path)?;
-    let mut scales = Vec::new();
+    let (mut many, mut bytes) = (0u32, Vec::new());
     for (source, passage) in numbers.clone() {
         let vector = get(source, passage)?;
         if vector.high.len() != dim {
             return Err(io::Error::other("a vector of another model").into());
         }
-        out.write(&unsigned(&vector.high))?;
-        scales.extend_from_slice(&vector.scale.to_le_bytes());
+        bytes.clear();
+        Codes::put(&vector, &mut bytes);
+        out.write(&bytes)?;
+        many += 1;
     }
-    out.write(&scales)?;
     for (source, passage) in numbers {
-        out.write(&unsigned(&get(source, passage)?.low))?;
+        let vector = get(source, passage)?;
+        bytes.clear();
+        bytes.extend(vector.scale.to_le_bytes());
+        bytes.extend(vector.high.iter().chain(&vector.low).map(|byte| *byte as u8));
+        out.write(&bytes)?;
     }
     out.write(&(dim as u32).to_le_bytes())?;
-    out.write(&((scales.len() / 4) as u32).to_le_bytes())?;
+    out.write(&many.to_le_bytes())?;
     Ok(out.finish()?)
 }
 
@@ -213,26 +205,19 @@ mod tests {
     fn what_is_in_memory_and_what_is_read_are_one_list() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("vectors");
-        let vector = |number: u32| {
-            let numbers: Vec<f32> = (0..16).map(|at| ((number * 31 + at * 7) % 19) as f32 - 9.0).collect();
-            QuantisedVector::new(&numbers)
+        let numbers = |number: u32| {
+            (0..16).map(move |at| ((number * 31 + at * 7) % 19) as f32 - 9.0).collect::<Vec<_>>()
         };
+        let vector = |number: u32| QuantisedVector::new(&numbers(number));
         write(&path, 16, (0..50).map(|number| (0, number)), &|_, number| Ok(vector(number)))
             .expect("written");
-        let question = vector(7);
-        let cosines = |loaded: u32, range: Range<u32>| {
+        let question = numbers(7);
+        let estimates = |loaded: u32, range: Range<u32>| {
             let vectors = Vectors::open(&path).expect("readable");
             vectors.load(loaded, &AtomicBool::new(false)).expect("readable");
-            assert_eq!(vectors.loaded.get().map(|loaded| loaded.scales.len()), Some(loaded as usize));
+            assert_eq!(vectors.loaded.get().map(|loaded| loaded.many()), Some(loaded as usize));
             let mut found = vec![0.0; range.len()];
-            vectors.cosines(range.clone(), &question, &mut found).expect("readable");
-            let (mut again, mut numbers) = (Vec::new(), Vec::new());
-            let mut each = |number, high: &[i8], scale| {
-                numbers.push(number);
-                again.push(question.cosine(high, scale));
-            };
-            vectors.each(range.clone(), &mut each).expect("readable");
-            assert_eq!((&found, numbers), (&again, range.clone().collect()));
+            vectors.estimate(range.clone(), &QuestionCode::new(&question), &mut found).expect("readable");
             for number in range {
                 let got = vectors.get(number).expect("readable");
                 assert_eq!((got.high, got.low), (vector(number).high, vector(number).low));
@@ -240,9 +225,36 @@ mod tests {
             found
         };
         for range in [0..50, 3..20, 20..50, 19..21, 7..7] {
-            let whole = cosines(50, range.clone());
-            assert_eq!(cosines(20, range.clone()), whole);
-            assert_eq!(cosines(0, range), whole);
+            let whole = estimates(50, range.clone());
+            assert_eq!(estimates(20, range.clone()), whole);
+            assert_eq!(estimates(0, range), whole);
+        }
+    }
+
+    #[test]
+    fn cosines_are_those_of_the_vectors_however_far_apart() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("vectors");
+        let numbers = |number: u32| -> Vec<f32> {
+            (0..64).map(|at| ((number * 31 + at * 7) % 97) as f32 / 97.0 - 0.5).collect()
+        };
+        let vector = |number: u32| QuantisedVector::new(&numbers(number));
+        let many = 2 * (TOGETHER / vector_bytes(64)) as u32;
+        write(&path, 64, (0..many).map(|number| (0, number)), &|_, number| Ok(vector(number)))
+            .expect("written");
+        let vectors = Vectors::open(&path).expect("readable");
+        let question = numbers(5);
+        for ranges in [vec![0..1, 1..3, 400..401, many - 1..many], vec![0..many], vec![], vec![7..7]] {
+            let mut found = Vec::new();
+            vectors
+                .cosines(&ranges, &question, &mut |range, cosine| found.push((range, cosine)))
+                .expect("readable");
+            let expected: Vec<(usize, f32)> = (0..)
+                .zip(&ranges)
+                .flat_map(|(number, range)| range.clone().map(move |vector| (number, vector)))
+                .map(|(number, at)| (number, vector(at).cosine(&question)))
+                .collect();
+            assert_eq!(found, expected);
         }
     }
 }
