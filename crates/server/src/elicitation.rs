@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use kenning_engine::Engine;
+use kenning_model::Principal;
 use kenning_presentation::Ask;
 use kenning_tools::Definition;
 use rmcp::model::*;
@@ -42,9 +43,9 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
 pub(crate) struct Bound(Vec<u8>);
 
 impl Bound {
-    pub(crate) fn new(actor: &str, tool: &Definition, arguments: &Map<String, Value>) -> Bound {
+    pub(crate) fn new(caller: &Principal, tool: &Definition, arguments: &Map<String, Value>) -> Bound {
         let sorted: std::collections::BTreeMap<_, _> = arguments.iter().collect();
-        Bound(json!(["tools/call", actor, tool.name, sorted]).to_string().into_bytes())
+        Bound(json!(["tools/call", caller.subject, caller.actor, tool.name, sorted]).to_string().into_bytes())
     }
 }
 

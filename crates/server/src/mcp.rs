@@ -551,7 +551,7 @@ impl ServerHandler for Server {
         let caller = self.caller(&context);
         let arguments = request.arguments.unwrap_or_default();
         if let Some(state) = request.request_state {
-            let bound = Bound::new(&caller.principal.actor, tool, &arguments);
+            let bound = Bound::new(&caller.principal, tool, &arguments);
             let open =
                 move |engine: &Engine| elicitation::answer(engine, &state, request.input_responses, &bound);
             match self.blocking(open).await?? {
@@ -574,7 +574,7 @@ impl ServerHandler for Server {
         };
         match way {
             Way::Result => {
-                let bound = Bound::new(&caller.principal.actor, tool, &arguments);
+                let bound = Bound::new(&caller.principal, tool, &arguments);
                 let question =
                     self.blocking(move |engine| elicitation::question(engine, &ask, &bound)).await?;
                 Ok(question

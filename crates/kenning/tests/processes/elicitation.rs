@@ -115,6 +115,13 @@ fn the_state_of_a_question_is_good_for_that_question_only() {
     let mut other = start(store.path(), Era::Modern, form());
     let done = other.request("tools/call", with("search_patterns", json!({"q": "common way"}), &state));
     assert_eq!(done.expect("an answer")["structuredContent"]["metadata"]["totalCount"], 5);
+    // A caller with other rights is somebody else, whatever name both give themselves.
+    let mut confined = server(store.path());
+    confined.args(["--namespaces", "global=read"]);
+    let mut confined =
+        Client::start_with(confined, Era::Modern, "people", form()).expect("the server starts");
+    let refused = confined.request("tools/call", with("search_patterns", json!({"q": "common way"}), &state));
+    assert!(matches!(refused, Err(ClientError::Refused { code: -32602, .. })), "{refused:?}");
     // Without an answer it is asked again.
     let mut again = call;
     again["requestState"] = json!(state);
