@@ -244,13 +244,13 @@ mod tests {
             .expect("written");
         let vectors = Vectors::open(&path).expect("readable");
         let question = numbers(5);
-        for ranges in [vec![0..1, 1..3, 400..401, many - 1..many], vec![0..many], vec![], vec![7..7]] {
+        for ranges in [&[0..1, 1..3, 400..401, many - 1..many][..], &[0..7, 7..many], &[], &[7..7, 7..8]] {
             let mut found = Vec::new();
             vectors
-                .cosines(&ranges, &question, &mut |range, cosine| found.push((range, cosine)))
+                .cosines(ranges, &question, &mut |range, cosine| found.push((range, cosine)))
                 .expect("readable");
             let expected: Vec<(usize, f32)> = (0..)
-                .zip(&ranges)
+                .zip(ranges)
                 .flat_map(|(number, range)| range.clone().map(move |vector| (number, vector)))
                 .map(|(number, at)| (number, vector(at).cosine(&question)))
                 .collect();
