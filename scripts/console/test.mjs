@@ -143,6 +143,7 @@ async function without_javascript() {
   await page.goto(`${base}/console`);
   await page.locator("#find").fill("frame budget");
   await page.keyboard.press("Enter");
+  await page.waitForURL(/\/console\/search/);
   assert.match(await page.locator("main").innerText(), /Physics may use/);
   await made.close();
 }

@@ -23,7 +23,8 @@ fn noted(place: &Place, arguments: &[&str]) -> Option<Vec<Given>> {
     call(&mut client, "kb_retrieve_evidence", json!({"question": "What does a rollback need?"}));
     call(&mut client, "query", json!({"content": "zebra"}));
     client.request("resources/read", json!({"uri": format!("knowledge://entries/{id}")})).expect("an entry");
-    drop(client);
+    // The notes are written behind the replies; a server that ends has written all of them.
+    client.finish().expect("the server ends");
     let log = RecallLog::existing(&place.data())?;
     let session = log.sessions(10).expect("read").first()?.session.clone();
     Some(log.of_session(&session).expect("read"))
