@@ -41,6 +41,9 @@ impl Place {
         store(
             json!({"scope": "acme:web", "topic": "style", "content": "Write commit messages in the imperative.", "pinned": true}),
         );
+        // So long that not everything is said at the start of a session.
+        let streets: Vec<String> = (1..=100).map(|street| format!("street {street}")).collect();
+        store(json!({"scope": "acme:web", "topic": "delivery", "content": streets.join(", ")}));
         store(
             json!({"scope": "acme:secret", "topic": "salaries", "content": "The deployment budget is a secret of another project."}),
         );
@@ -232,6 +235,24 @@ fn a_session_is_told_once_until_it_forgets_or_the_entry_changes() {
     assert_eq!(place.prompt("s", "When may we deploy?"), "", "the start has said it");
     assert!(!place.start("s", "clear").is_empty());
     assert!(place.prompt("s", "When may we deploy?").contains("Mondays"));
+}
+
+#[test]
+fn a_store_of_little_is_told_whole_at_the_start_and_not_again() {
+    let place = Place::empty();
+    place.call("store", json!({"topic": "deployment", "content": "Deploy blue-green; never on Fridays."}));
+    place.call("store", json!({"topic": "style", "content": "Write in the imperative.", "pinned": true}));
+    let first = place.start("s", "startup");
+    assert!(first.contains("Pinned:") && first.contains("All other entries:"), "{first}");
+    assert!(first.contains("blue-green") && first.matches("imperative").count() == 1, "{first}");
+    assert_eq!(place.prompt("s", "When may we deploy?"), "", "the start has said it");
+    for number in 0..30 {
+        let street = format!("Street {number} is swept in the morning and in the evening of every day.");
+        place.call("store", json!({"topic": format!("street {number}"), "content": street}));
+    }
+    let later = place.start("t", "startup");
+    assert!(later.contains("imperative") && !later.contains("blue-green"), "{later}");
+    assert!(place.prompt("t", "When may we deploy?").contains("blue-green"));
 }
 
 #[test]

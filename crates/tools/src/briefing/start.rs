@@ -18,6 +18,11 @@ const PINNED_CHARS_MAX: usize = 3_600;
 const PINNED_MAX: usize = 40;
 /// More than this of one entry is read with a tool.
 const PINNED_LINE_CHARS: usize = 700;
+/// If all entries together take at most this many characters (300 tokens), all of them are said: a store that is new is of
+/// use from its first entry on, whatever the first prompt is about.
+const LITTLE_CHARS_MAX: usize = 1_200;
+/// More entries than this are never so short, so their texts are not read.
+const LITTLE_ENTRIES_MAX: u64 = 30;
 const CHANGED_MAX: usize = 20;
 const CHANGED_LINE_CHARS: usize = 220;
 const TRANSACTIONS_MAX: u64 = 40;
@@ -77,6 +82,9 @@ pub fn start(engine: &Engine, caller: &Caller, start: &Start<'_>) -> Result<Brie
     let room = START_CHARS_MAX.saturating_sub(chars(&enclosed(&head, &[String::new()], &tail)));
     let mut lines = Lines { lines: Vec::new(), said: Vec::new(), left: room };
     page.pinned(&mut lines)?;
+    if !start.is_again {
+        page.all_if_little(&mut lines, held.entries)?;
+    }
     page.changed(&mut lines)?;
     if start.is_again && lines.said.is_empty() {
         return Ok(briefing);
@@ -130,7 +138,17 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn held(&self) -> Result<Held, Stop> {
-        let everything = Question {
+        let entries = self.snapshot.search(&self.everything(), 0..0)?.total;
+        let mut sources = Vec::new();
+        for scope in self.sight.scopes() {
+            sources.extend(self.snapshot.document_sources(*scope)?);
+        }
+        Ok(Held { entries, sources })
+    }
+
+    /// Asks for every entry, newest first.
+    fn everything(&self) -> Question<'_> {
+        Question {
             sight: self.sight,
             topic: None,
             content: None,
@@ -139,13 +157,7 @@ impl Page<'_> {
             by: By::Words,
             known_words_only: false,
             explain: false,
-        };
-        let entries = self.snapshot.search(&everything, 0..0)?.total;
-        let mut sources = Vec::new();
-        for scope in self.sight.scopes() {
-            sources.extend(self.snapshot.document_sources(*scope)?);
         }
-        Ok(Held { entries, sources })
     }
 
     /// What the scope is and holds.
@@ -207,6 +219,36 @@ impl Page<'_> {
         }
         if left_out > 0 {
             lines.push(format!("({left_out} more pinned)"));
+        }
+        Ok(())
+    }
+
+    /// All entries that are not pinned, if they are few and short.
+    fn all_if_little(&self, lines: &mut Lines, entries: u64) -> Result<(), Stop> {
+        if entries > LITTLE_ENTRIES_MAX {
+            return Ok(());
+        }
+        let found = self.snapshot.search(&self.everything(), 0..LITTLE_ENTRIES_MAX)?;
+        let mut shown = Vec::new();
+        for hit in &found.hits {
+            let Some(entry) = hit.stored.record.as_entry() else { continue };
+            let key = (hit.stored.id, hash_of(entry));
+            if self.start.given.contains(&key) || lines.said.contains(&key) {
+                continue;
+            }
+            let place = place(self.names, self.scope, entry.scope);
+            shown.push((format!("{}{place} {}", hit.stored.id, gist(entry)), key));
+        }
+        let cost: usize = shown.iter().map(|(line, _)| chars(line) + 1).sum();
+        if shown.is_empty() || cost > LITTLE_CHARS_MAX.min(lines.left) {
+            return Ok(());
+        }
+        let heading = if lines.said.is_empty() { "All entries:" } else { "All other entries:" };
+        lines.push(heading.to_owned());
+        for (line, key) in shown {
+            if lines.push(line) {
+                lines.said.push(key);
+            }
         }
         Ok(())
     }
