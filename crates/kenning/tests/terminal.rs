@@ -658,17 +658,86 @@ fn a_terminal_gets_colour_and_lines_that_fit() {
     assert!(plain.contains('…'), "{plain}");
 }
 
+/// The commands of a page.
+#[cfg(unix)]
+fn commands_of(page: &str) -> String {
+    page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// What a script prints; it ends at the first command that fails.
+#[cfg(unix)]
+fn printed_by(place: &Place, script: &str) -> String {
+    let output = place.shell(&format!("set -e\n{script}")).output().expect("a shell");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The commands of the README in their order, in one shell, but for those that build, go on until they are stopped, or need another
+/// program or machine.
+#[cfg(unix)]
+#[test]
+fn the_readme_works() {
+    const ELSEWHERE: [&str; 12] = [
+        "cargo ",
+        "scripts/",
+        "claude ",
+        "kenning serve",
+        "kenning ui",
+        "kenning doctor",
+        "kenning token revoke",
+        "kenning migrate",
+        "kenning model",
+        "kenning show ID",
+        "kenning edit ID",
+        "KENNING_DATABASE=",
+    ];
+    let page = std::fs::read_to_string("../../README.md").expect("the README");
+    let is_here = |line: &&str| !ELSEWHERE.iter().any(|start| line.starts_with(start));
+    let commands = commands_of(&page);
+    let script: Vec<&str> = commands.lines().filter(is_here).collect();
+    let place = Place::empty();
+    let write = |name: &str, text: &str| {
+        let path = place.path(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, text).expect("writable");
+    };
+    write(
+        "home/memory.jsonl",
+        "{\"type\":\"entity\",\"name\":\"api\",\"entityType\":\"service\",\"observations\":[\"It is slow.\"]}\n",
+    );
+    write("home/vault/note.md", "# Coffee\n\n- [fact] It is brewed at 94 degrees.\n");
+    write("work/CLAUDE.md", "# Rules\n\n- Never push to main by force.\n");
+    write("work/docs/keys.md", "# Keys\n\nAn idempotency key is kept for seven days.\n");
+    let shown = printed_by(&place, &script.join("\n"));
+    for part in ["acme:web", "kept for seven days", "retry-backoff", "kenning_", "Blue-green; never on"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+
+    // What a session reads after the first entry, as it is printed there.
+    let place = Place::empty();
+    place.done(&["add", "--topic", "deployment", "We deploy blue-green, and never on Fridays."]);
+    let start = "echo '{\"hook_event_name\":\"SessionStart\",\"session_id\":\"x\",\"source\":\"startup\",\"cwd\":\"'$PWD'\"}' | \
+        KENNING_HOOK_DEADLINE_MS=30000 kenning hook";
+    let answer: Value = serde_json::from_str(&printed_by(&place, start)).expect("JSON");
+    let told = answer["hookSpecificOutput"]["additionalContext"].as_str().expect("a text");
+    let told = told.lines().filter(|line| !line.contains("kenning-memory")).map(without_id);
+    let printed =
+        page.split("````text\n").nth(1).and_then(|rest| rest.split("````").next()).expect("a block");
+    assert_eq!(told.collect::<Vec<_>>(), printed.lines().map(without_id).collect::<Vec<_>>());
+}
+
+/// A line of an entry without the entry's id.
+#[cfg(unix)]
+fn without_id(line: &str) -> &str {
+    line.split_once(' ').filter(|(word, _)| Id::parse(word).is_some()).map_or(line, |(_, rest)| rest)
+}
+
 /// The commands of the tutorial, in their order, in one shell.
 #[cfg(unix)]
 #[test]
 fn the_tutorial_works() {
     let page = std::fs::read_to_string("../../docs/tutorial.md").expect("the tutorial");
-    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let script: String = blocks.collect();
-    let place = Place::empty();
-    let output = place.shell(&format!("set -e\n{script}")).output().expect("a shell");
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{output:?}");
+    let shown = printed_by(&Place::empty(), &commands_of(&page));
     assert!(
         shown.contains("We deploy blue-green") && shown.contains("on call answers within ten minutes"),
         "{shown}"
