@@ -1,5 +1,5 @@
-//! AsciiDoc as Markdown, from which sections are cut: titles with their ids, delimited blocks, lists of terms, admonitions and
-//! references. What the language can do beyond that is text as it stands.
+//! Converts AsciiDoc to Markdown, from which sections are cut: titles with their ids, delimited blocks, lists
+//! of terms, admonitions and references. Other features of the language are kept as plain text.
 
 use std::collections::HashMap;
 
@@ -19,15 +19,16 @@ pub(crate) fn markdown(text: &str) -> (FrontMatter, String) {
 struct Page {
     about: FrontMatter,
     done: String,
-    /// `:name: value`, to be put in where `{name}` stands.
+    /// The values of `:name: value`, which replace `{name}`.
     attributes: HashMap<String, String>,
-    /// What the next block or title is, as `[source,sh]`, `[NOTE]`, `[#id]` or `[[id]]` say.
+    /// The style of the next block or title, from `[source,sh]` or `[NOTE]`; `id` is its id, from `[#id]` or
+    /// `[[id]]`.
     style: Vec<String>,
     id: Option<String>,
 }
 
 impl Page {
-    /// `pad` is what lines within a block begin with.
+    /// Reads some lines. `pad` is put before each line within a block.
     fn read(&mut self, lines: &[&str], pad: &str) {
         let mut at = 0;
         while let Some(line) = lines.get(at) {
@@ -39,7 +40,7 @@ impl Page {
                 self.block(mark, &lines[at..at + many], pad);
                 at += many + 1;
             } else if trimmed.starts_with("//") {
-                // A comment.
+                // A comment is left out.
             } else if let Some((level, title)) = title(trimmed) {
                 self.title(level, title);
             } else if let Some(level) = lines.get(at).and_then(|next| underlined(trimmed, next.trim_end())) {
@@ -53,14 +54,14 @@ impl Page {
                 let words = self.inline(words);
                 self.line(pad, &format!("{words}:"));
             } else if is_macro(trimmed) || trimmed == "<<<" || trimmed == "'''" || trimmed == "+" {
-                // A picture, a break, or what holds an item together.
+                // A picture, a page break, or the sign that joins two parts of an item is left out.
             } else {
                 at += self.paragraph(trimmed, &lines[at..], pad);
             }
         }
     }
 
-    /// One line of text, and how many of the next it took.
+    /// Reads one line of text; returns how many of the next lines belong to it.
     fn paragraph(&mut self, line: &str, next: &[&str], pad: &str) -> usize {
         if let Some(kind) = self.admonition() {
             self.line(pad, &format!("{kind}:"));
@@ -73,7 +74,7 @@ impl Page {
             let term = self.inline(term);
             self.line(pad, &format!("**{term}**"));
             if definition.is_empty() {
-                // It stands on the next line, often indented.
+                // The definition is on the following lines, often indented.
                 let many =
                     next.iter().take_while(|line| !line.trim().is_empty() && self::term(line).is_none());
                 let own: Vec<&str> = many.copied().collect();
@@ -123,7 +124,7 @@ impl Page {
         self.attributes.insert(name.to_lowercase(), value.to_owned());
     }
 
-    /// `source,sh`, `NOTE`, `#id`, `[id]` or `id=x`.
+    /// Reads the list in brackets before a block: `source,sh`, `NOTE`, `#id`, `[id]` or `id=x`.
     fn told(&mut self, list: &str) {
         let own =
             list.strip_prefix('[').and_then(|id| id.strip_suffix(']')).or_else(|| list.strip_prefix('#'));
@@ -170,7 +171,8 @@ impl Page {
         }
     }
 
-    /// References, addresses and attributes within a line. Marks of stress and code are those of Markdown, more or less.
+    /// Converts references, addresses and attributes within a line. The marks for emphasis and code are
+    /// nearly the same as in Markdown.
     fn inline(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if text.contains('{') {
@@ -190,7 +192,7 @@ impl Page {
     }
 }
 
-/// The mark of a line that begins a block, or ends it.
+/// The mark of a line that begins or ends a block.
 fn delimiter(line: &str) -> Option<char> {
     if line == "|===" || line == ",===" || line == "!===" {
         return Some('|');
@@ -205,7 +207,7 @@ fn delimiter(line: &str) -> Option<char> {
     (line.len() >= 4 && line.chars().all(|c| c == mark)).then_some(mark)
 }
 
-/// `== Title`: how deep it is, and its words.
+/// The level and the words of `== Title`.
 fn title(line: &str) -> Option<(usize, &str)> {
     let mark = line.chars().next().filter(|mark| "=#".contains(*mark))?;
     let rest = line.trim_start_matches(mark);
@@ -214,7 +216,7 @@ fn title(line: &str) -> Option<(usize, &str)> {
     (!title.is_empty()).then(|| (level, title.trim_end_matches(mark).trim_end()))
 }
 
-/// A title with a line of marks below it that is about as long.
+/// The level of a title that is followed by a line of marks of about the same length.
 fn underlined(title: &str, under: &str) -> Option<usize> {
     let mark = under.chars().next()?;
     let level = "=-~^+".find(mark)? + 1;
@@ -225,26 +227,26 @@ fn underlined(title: &str, under: &str) -> Option<usize> {
     is_title.then_some(level)
 }
 
-/// `:name: value`
+/// The name and the value of `:name: value`.
 fn attribute(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix(':')?.split_once(':')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_!".contains(c));
     (is_name && (value.is_empty() || value.starts_with(' '))).then(|| (name, value.trim()))
 }
 
-/// `.Title of a block`
+/// The words of `.Title of a block`.
 fn block_title(line: &str) -> Option<&str> {
     line.strip_prefix('.').filter(|words| words.starts_with(|c: char| c.is_alphanumeric() || c == '`'))
 }
 
-/// `image::x.png[]`, and what no file was put in for: a macro that fills its line.
+/// Whether a macro fills the whole line: `image::x.png[]`, or an `include::` whose file was not inserted.
 fn is_macro(line: &str) -> bool {
     let name = line.split_once("::").map_or("", |(name, _)| name);
     ["image", "include", "ifdef", "ifndef", "ifeval", "endif", "toc", "video", "audio"].contains(&name)
         && line.ends_with(']')
 }
 
-/// `term:: definition`, where the definition may follow on the next line.
+/// The parts of `term:: definition`; the definition may also follow on the next line.
 fn term(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     let (term, definition) = match line.strip_suffix("::") {
@@ -255,7 +257,7 @@ fn term(line: &str) -> Option<(&str, &str)> {
     is_term.then(|| (term.trim_end_matches(':'), definition.trim()))
 }
 
-/// `<<file.adoc#id,words>>`
+/// Converts references of the form `<<file.adoc#id,words>>`.
 fn references(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
@@ -272,7 +274,7 @@ fn references(text: &str) -> String {
     done + rest
 }
 
-/// `xref:file.adoc#id[words]`
+/// Converts macros of the form `xref:file.adoc#id[words]`.
 fn macros(text: &str, name: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,19 +1,20 @@
-//! Fenced code: where it begins and ends, and how to fence a text.
+//! Fenced code: finding where it begins and ends, and putting a text between fences.
 
-/// Follows a text line by line and knows whether a line belongs to fenced code.
+/// Tells for each line of a text whether it belongs to fenced code.
 #[derive(Default)]
 pub(crate) struct Fences {
-    /// The mark of the open fence and how many of them there are: only as many or more of the same close it.
+    /// The mark and the length of the open fence. Only a fence of the same mark and at least this length
+    /// closes it.
     open: Option<(char, usize)>,
 }
 
 impl Fences {
-    /// Whether a line is a fence, or stands between two.
+    /// Whether the line is a fence or lies between two fences.
     pub(crate) fn hold(&mut self, line: &str) -> bool {
         let fence = fence(line);
         match (self.open, fence) {
             (None, Some((mark, many, about))) => {
-                // A backtick behind backticks: code within a line, and no fence.
+                // A backtick later in the line means code within a line, not a fence.
                 let is_fence = mark == '~' || !about.contains('`');
                 self.open = is_fence.then_some((mark, many));
                 is_fence
@@ -29,7 +30,7 @@ impl Fences {
     }
 }
 
-/// The marks that a line begins with, how many they are, and what stands behind them.
+/// The marks at the beginning of a line: the mark, the number of marks, and the text after them.
 fn fence(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim_start();
     let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
@@ -38,7 +39,7 @@ fn fence(line: &str) -> Option<(char, usize, &str)> {
     (many >= 3).then_some((mark, many, about))
 }
 
-/// Code between fences that nothing in it can close.
+/// Code between fences that no line of it can close.
 pub(crate) fn fenced(language: &str, code: &str) -> String {
     let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(3.max(longest + 1));

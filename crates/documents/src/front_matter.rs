@@ -1,6 +1,6 @@
-//! What a file says about itself before its text: YAML between two lines of three dashes, TOML between two of `+++`, or
-//! the fields that a file of reStructuredText begins with. A file is worth more than what it says about itself, so what
-//! can't be read as a whole is read line by line.
+//! The front matter of a file: YAML between two lines of three dashes, TOML between two lines of `+++`, or
+//! the fields at the beginning of a reStructuredText file. Malformed front matter does not prevent ingesting
+//! the file; it is then read line by line.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct FrontMatter {
     pub updated: Option<Timestamp>,
 }
 
-/// As it is written: names vary from tool to tool.
+/// The front matter as written; the names of fields differ between tools.
 #[derive(Deserialize)]
 struct Written {
     title: Option<Scalar>,
@@ -36,7 +36,7 @@ struct Written {
     updated: Option<Scalar>,
 }
 
-/// A value as it is written: `0001` and `no` are no number and no truth here.
+/// A value as its text: `0001` and `no` are not converted to a number or a boolean.
 #[derive(Deserialize)]
 pub(crate) struct Scalar(String);
 
@@ -104,7 +104,7 @@ impl Scalar {
     }
 }
 
-/// The front matter and what follows it. Without one, all of the text follows.
+/// The front matter, and the text after it. A file without front matter is all text.
 pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
     let none = (FrontMatter::default(), text);
     if let Some((toml, body)) = toml(text) {
@@ -114,7 +114,7 @@ pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
     if yaml.trim().is_empty() {
         return Ok((FrontMatter::default(), body));
     }
-    // A file may begin with a rule, and have another further down.
+    // A file may begin with a horizontal rule and have another one later, which is not front matter.
     if !is_mapping(yaml, ':') {
         return Ok(none);
     }
@@ -137,7 +137,7 @@ impl Written {
     }
 }
 
-/// The YAML and what follows it, if there is any.
+/// The YAML, and the text after it, if the file has any.
 pub(crate) fn yaml(text: &str) -> Option<(&str, &str)> {
     parts(text, "---", &["---", "..."])
 }
@@ -159,7 +159,7 @@ fn parts<'a>(text: &'a str, opening: &str, closing: &[&str]) -> Option<(&'a str,
     None
 }
 
-/// Whether it begins with a key, and most of its lines at the margin are keys.
+/// Whether the text begins with a key, and most of its unindented lines are keys.
 pub(crate) fn is_mapping(text: &str, sign: char) -> bool {
     let is_of_it = |line: &&str| line.starts_with(|c: char| c.is_alphanumeric() || "\"'_*>".contains(c));
     let is_key = |line: &&str| key_and_value(line, sign).is_some();
@@ -168,19 +168,19 @@ pub(crate) fn is_mapping(text: &str, sign: char) -> bool {
     at_margin.first().is_some_and(is_key) && keys * 2 > at_margin.len()
 }
 
-/// `key: value` at the margin; the key is a word or a few.
+/// The key and the value of an unindented line; the key consists of one to three words.
 fn key_and_value(line: &str, sign: char) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(sign)?;
     let key = key.trim_end().trim_matches(['"', '\'']);
     let is_word = (1..=3).contains(&key.split(' ').count())
         && !key.is_empty()
         && key.chars().all(|c| c.is_alphanumeric() || "_-. ".contains(c));
-    // `https://…` is no key.
+    // In `https://…` the part before the colon is not a key.
     let is_apart = sign == '=' || value.is_empty() || value.starts_with(char::is_whitespace);
     (is_word && is_apart).then(|| (key, value.trim()))
 }
 
-/// The fields that are known, as far as they can be read without knowing the language.
+/// The known fields, as far as they can be read without a parser for the language.
 fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
     let mut about = FrontMatter::default();
     for (key, value) in pairs(text, sign)? {
@@ -189,20 +189,20 @@ fn by_line(text: &str, sign: char) -> Result<FrontMatter, Error> {
     Ok(about)
 }
 
-/// Keys and what stands behind them, up to the next.
+/// Each key with the text up to the next key.
 pub(crate) fn pairs(text: &str, sign: char) -> Result<Vec<(&str, String)>, Error> {
     let mut pairs = Vec::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((key, value)) = key_and_value(line, sign) else { continue };
         let mut value = value.to_owned();
-        // A list goes on below its key, up to its bracket or to the next key.
+        // A list continues below its key, up to its closing bracket or the next key.
         let is_open = |value: &str| value.starts_with('[') && !value.contains(']');
         while let Some(next) = lines.next_if(|next| is_open(&value) || next.starts_with([' ', '-'])) {
             value.push('\n');
             value.push_str(next.trim());
         }
-        // Not what is meant, but a bracket that was never closed.
+        // A value of nothing but opening brackets is an error, since the brackets were never closed.
         if !value.is_empty() && value.chars().all(|c| "[{".contains(c) || c.is_whitespace()) {
             return Err(Error::FrontMatter(format!("`{key}` opens a bracket that nothing closes")));
         }
@@ -212,12 +212,12 @@ pub(crate) fn pairs(text: &str, sign: char) -> Result<Vec<(&str, String)>, Error
 }
 
 impl FrontMatter {
-    /// A field of a file that has no front matter; one that can't be read is nothing.
+    /// Sets a field of a file without front matter; a value that can't be read is ignored.
     pub(crate) fn field(&mut self, key: &str, value: &str) {
         self.set(key, value);
     }
 
-    /// A field by one of its names; the first of them stays, and what is unknown is nothing.
+    /// Sets a field, given by one of its names. The first value is kept, and unknown names are ignored.
     fn set(&mut self, key: &str, value: &str) {
         let slot = match key.to_lowercase().as_str() {
             "title" => &mut self.title,
@@ -238,7 +238,7 @@ impl FrontMatter {
     }
 }
 
-/// A text that goes on over lines, without the signs that YAML has for that.
+/// The words of a text of several lines, without the YAML signs for such a text.
 pub(crate) fn one_line(value: &str) -> Option<String> {
     let value = value.trim();
     let value = value.strip_prefix(['>', '|']).map_or(value, |rest| rest.trim_start_matches(['-', '+']));
@@ -246,7 +246,7 @@ pub(crate) fn one_line(value: &str) -> Option<String> {
     Some(value).filter(|value| !value.is_empty())
 }
 
-/// `a, b`, `[a, 'b']`, or one behind a dash on each line.
+/// The items of `a, b`, `[a, 'b']`, or of lines that begin with a dash.
 pub(crate) fn list(text: &str) -> Vec<String> {
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
     let parts = text.split([',', '\n']).map(|part| {
@@ -262,7 +262,7 @@ fn unquoted(text: &str) -> &str {
     inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
-/// A moment, or the beginning of a day, in UTC where no offset is given.
+/// A time, or the beginning of a day; in UTC if no offset is given.
 fn moment(text: &str) -> Option<Timestamp> {
     let utc = |date: DateTime| date.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     text.parse::<Timestamp>()

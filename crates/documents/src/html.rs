@@ -1,4 +1,4 @@
-//! HTML as Markdown, from which sections are cut. Headings keep their ids as `{#id}`.
+//! Converts HTML to Markdown, from which sections are cut. Headings keep their ids as `{#id}`.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,25 +11,26 @@ use pulldown_cmark::{Event, Parser};
 use crate::Error;
 use crate::fence::fenced;
 
-/// What frames a page, or is worked by the reader, is no part of its text. A form or an aside may hold a page, or a note in it.
+/// Elements around the text of a page, such as navigation, or that a reader operates. A `form` or an `aside`
+/// is kept, since it may contain the text or a note.
 const SKIPPED: [&str; 10] =
     ["head", "button", "svg", "nav", "footer", "script", "style", "noscript", "template", "iframe"];
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 
-/// All that the text of a link to the heading itself consists of.
+/// The characters of links from a heading to itself.
 const PERMALINKS: &str = "#¶§∞🔗\u{200b}\u{fe0f}\u{f0c1}";
 
-/// Far deeper than pages are. The converter calls itself for each element, and must not run out of its stack.
+/// Far deeper than real pages. The converter recurses for each element, and must not overflow its stack.
 const DEPTH_MAX: usize = 200;
 
-/// So many elements may be without their ends: the parser looks through all that are open, for each that opens.
+/// The most elements without an end tag: for each new element the parser searches all that are open.
 const OPEN_MAX: usize = 10_000;
 
-/// So many attributes may one element have: the parser compares each with all before it.
+/// The most attributes of one element: the parser compares each with all before it.
 const ATTRIBUTES_MAX: usize = 2000;
 
-/// Elements that have no end, or need none.
+/// Elements that have no end tag, or need none.
 const ENDLESS: &str = " a area base body br col dd dt embed head hr html img input li link meta option p param path \
                        source tbody td tfoot th thead tr track wbr ";
 
@@ -53,7 +54,7 @@ fn is_open_without_end(html: &str) -> bool {
     html.split('<').skip(1).any(|tag| {
         let (name, is_end) = tag.strip_prefix('/').map_or((tag, false), |name| (name, true));
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(name.len());
-        // Shapes of a drawing end themselves.
+        // Self-closing tags, as for the shapes of a drawing.
         let ends_itself = name.split('>').next().is_some_and(|tag| tag.ends_with('/'));
         let name = name[..end].to_ascii_lowercase();
         let is_counted = !ends_itself
@@ -68,8 +69,8 @@ fn is_open_without_end(html: &str) -> bool {
     })
 }
 
-/// Looks at every tag, as the parser would: a value in quotes is one attribute, whatever is in it. Scripts and styles
-/// have no tags in them.
+/// Whether a tag has too many attributes. Tags are read as the parser reads them: a quoted value belongs to
+/// one attribute, whatever it contains. Scripts and styles contain no tags.
 fn has_many_attributes(html: &str) -> bool {
     let bytes = html.as_bytes();
     let mut at = 0;
@@ -119,7 +120,7 @@ fn is_deeper(tree: &Rc<Node>, depth_max: usize) -> bool {
     false
 }
 
-/// What stands in `<title>`; the converter leaves the head out.
+/// The text of `<title>`; the converter leaves the head out.
 pub(crate) fn title(html: &str) -> Option<String> {
     let lower = html.to_ascii_lowercase();
     let start = lower.find("<title")?;
@@ -136,7 +137,7 @@ pub(crate) fn title(html: &str) -> Option<String> {
     Some(title).filter(|title| !title.is_empty())
 }
 
-/// Where the conversion is. Handlers are told of one element and not of what it stands in.
+/// The position of the conversion, because a handler is given its element but not the elements around it.
 #[derive(Default)]
 struct Place {
     preformatted: AtomicUsize,
@@ -176,7 +177,7 @@ fn converter() -> HtmlToMarkdown {
         .build()
 }
 
-/// One line, whatever is in it, with its id behind it.
+/// A heading on one line, with its id at the end.
 fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
     keep(&place.id, attribute(element, "id"));
     let content = inside(&place.heading, || handlers.walk_children(element.node).content);
@@ -189,7 +190,7 @@ fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<
     Some(format!("\n\n{} {title}{id}\n\n", "#".repeat(level)).into())
 }
 
-/// What explains a term is indented below it, so that each is read with the other.
+/// A definition is indented below its term, so that both are read together.
 fn definition(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
     let content = handlers.walk_children(element.node).content;
     if within(&place.preformatted) {
@@ -207,7 +208,7 @@ fn definition(place: &Place, handlers: &dyn Handlers, element: &Element) -> Opti
     Some(format!("\n{}\n\n", lines.join("\n")).into())
 }
 
-/// Always a block of its own, with its marks on their own lines.
+/// Preformatted text becomes a separate block, with its fences on lines of their own.
 fn preformatted(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
     keep(&place.language, language(element));
     let content = inside(&place.preformatted, || handlers.walk_children(element.node).content);
@@ -222,7 +223,7 @@ fn code(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<Hand
     }
     keep(&place.language, language(&element));
     let mut content = handlers.walk_children(element.node).content;
-    // A page may have the same code in two languages, one behind the other.
+    // A page may have the same code in two languages, one directly after the other.
     if content.contains('\n') && !content.ends_with('\n') {
         content.push('\n');
     }
@@ -263,7 +264,7 @@ fn within(depth: &AtomicUsize) -> bool {
     depth.load(Ordering::Relaxed) > 0
 }
 
-/// The first that is said stays.
+/// Keeps the first value.
 fn keep(slot: &Mutex<Option<String>>, said: Option<String>) {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     if slot.is_none() {

@@ -1,17 +1,18 @@
-//! Files that are put into others where these say so: `.. include::` and `.. literalinclude::` of reStructuredText, `--8<--` of
-//! pymdown, `include::` of AsciiDoc. Whoever takes files in has their text; what it does not give is left out.
+//! Inserts files into others that include them: `.. include::` and `.. literalinclude::` of reStructuredText,
+//! `--8<--` of pymdown, `include::` of AsciiDoc. The caller supplies the texts of files; a file that it does
+//! not supply is left out.
 
 use crate::{Format, Link};
 
-/// Includes in what was included go on to this depth.
+/// How deep includes may be nested.
 const DEPTH_MAX: usize = 4;
-/// A text does not grow beyond this by what it includes.
+/// The size after which a text includes nothing more.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Gives the text of a file by its path below what is ingested, if it may be read.
+/// Returns the text of a file, given its path relative to the ingested directory, if the file may be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The text with what it includes; none where it includes nothing.
+/// The text with its included files, or `None` if it includes none.
 pub fn included(format: Format, path: &str, text: &str, files: Files<'_>) -> Option<String> {
     let marks: &[&str] = match format {
         Format::Markdown | Format::Mdx => &["--8<--"],
@@ -33,15 +34,15 @@ struct Reader<'a> {
     done: String,
 }
 
-/// What a line asks for.
+/// The file that a line includes, and which part of it.
 struct Wanted<'a> {
     target: &'a str,
-    /// As code in this language, and not as text.
+    /// The language, if the file is included as code and not as text.
     language: Option<&'a str>,
     lines: Option<(usize, usize)>,
     after: Option<&'a str>,
     before: Option<&'a str>,
-    /// A part with a name, between `[start:name]` and `[end:name]`.
+    /// The name of a part, which lies between `[start:name]` and `[end:name]`.
     part: Option<&'a str>,
 }
 
@@ -81,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Below the directory of the file that asks, or below what is ingested.
+    /// Finds the file relative to the directory of the including file, or else to the ingested directory.
     fn find(&self, path: &str, target: &str) -> Option<(String, String)> {
         let from_root = format!("/{}", target.trim_start_matches('/'));
         let places = [Link::resolved(path, target), Link::resolved(path, &from_root)];
@@ -97,7 +98,7 @@ impl Reader<'_> {
         self.done.push('\n');
     }
 
-    /// What these lines begin by asking for, and how many lines that takes.
+    /// The files that the first of these lines includes, and how many lines the statement takes.
     fn wanted<'a>(&self, lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
         let line = lines.first()?.trim();
         match self.format {
@@ -118,7 +119,7 @@ impl<'a> Wanted<'a> {
         Wanted { target, language: None, lines: None, after: None, before: None, part: None }
     }
 
-    /// The part of a text that is asked for.
+    /// The part of a text that is included.
     fn of(&self, text: &str) -> Option<String> {
         let mut lines: Vec<&str> = text.lines().collect();
         if let Some((from, to)) = self.lines {
@@ -140,7 +141,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// `.. include:: file` and `.. literalinclude:: file`, with the options below.
+/// Reads `.. include:: file` and `.. literalinclude:: file`, with the options below.
 fn directive<'a>(lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
     let line = lines[0].trim();
     let (target, is_code) = match line.strip_prefix(".. include::") {
@@ -166,7 +167,8 @@ fn directive<'a>(lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
             "lines" => wanted.lines = numbers(value, "-"),
             "start-after" => wanted.after = Some(value),
             "end-before" => wanted.before = Some(value),
-            // One thing out of a program, which takes a parser to find: better nothing than all of it.
+            // One object of a program can't be found without a parser, and nothing is better than the whole
+            // file.
             "pyobject" => return Some((many, Vec::new())),
             _ => {}
         }
@@ -174,7 +176,7 @@ fn directive<'a>(lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
     Some((many, vec![wanted]))
 }
 
-/// `--8<-- "file"`, or a file on each line between two such marks.
+/// Reads `--8<-- "file"`, or a file on each line between two such marks.
 fn snippets<'a>(lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
     let rest = lines[0].trim().strip_prefix("--8<--")?.trim();
     if !rest.is_empty() {
@@ -189,7 +191,7 @@ fn snippets<'a>(lines: &[&'a str]) -> Option<(usize, Vec<Wanted<'a>>)> {
     Some((end + 2, files.map(snippet).collect()))
 }
 
-/// `file`, `file:2:5` or `file:part`.
+/// Reads `file`, `file:2:5` or `file:part`.
 fn snippet(target: &str) -> Wanted<'_> {
     let Some((file, place)) = target.split_once(':') else { return Wanted::new(target) };
     match numbers(place, ":") {
@@ -198,7 +200,7 @@ fn snippet(target: &str) -> Wanted<'_> {
     }
 }
 
-/// `2-5`, `2-` or `2`, from 1.
+/// Reads the line numbers `2-5`, `2-` or `2`, counted from 1.
 fn numbers(range: &str, between: &str) -> Option<(usize, usize)> {
     let range = range.split(',').next().unwrap_or(range).trim();
     let (from, to) = range.split_once(between).unwrap_or((range, range));

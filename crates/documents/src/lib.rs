@@ -1,5 +1,5 @@
-//! Files as documents: front matter, sections cut at headings, the links between them and the things they mention.
-//! Pure: it reads no file and knows no store.
+//! Files as documents: front matter, sections cut at headings, the links between them and the entities that
+//! they mention. All functions are pure: they read no file and know no store.
 
 mod asciidoc;
 mod fence;
@@ -25,7 +25,7 @@ pub use link::Link;
 pub use mentions::{Label, Mention};
 pub use section::Section;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Markdown,
@@ -37,16 +37,16 @@ pub enum Format {
     Notebook,
     /// Plain text, unless its content shows that it is reStructuredText.
     Text,
-    /// Plain text, whatever it looks like.
+    /// Plain text, even if it looks like reStructuredText.
     Plain,
 }
 
 impl Format {
-    /// What a person is told of the formats that are taken in.
+    /// The names of the formats, for messages to people.
     pub const NAMES: &'static str =
         "Markdown, MDX, HTML, reStructuredText, AsciiDoc, Org, notebook (.ipynb) or plain text";
 
-    /// By the ending of its name; none for files that are no documents.
+    /// The format by the ending of the file's name; `None` for files that are not documents.
     pub fn of(path: &Path) -> Option<Format> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match ending.as_str() {
@@ -65,11 +65,11 @@ impl Format {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// That of the front matter (`<title>`, a field `Title:`), else the first heading if it is the only one of the first
-    /// level, else the file's name.
+    /// The title from the front matter (`<title>`, a field `Title:`), else the first heading if it is the
+    /// only one of the first level, else the file's name.
     pub title: String,
     pub about: FrontMatter,
-    /// In order; the first has what stands before the first heading, if anything does.
+    /// The sections in order. Text before the first heading is a section of its own.
     pub sections: Vec<Section>,
 }
 
@@ -83,7 +83,8 @@ pub enum Error {
     Notebook(String),
 }
 
-/// `path` is that of the file below what is ingested, with `/` between its parts: links are resolved against it.
+/// Reads a file. `path` is relative to the ingested directory, with `/` between its parts; links are resolved
+/// against it.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let format = match format {
@@ -125,8 +126,8 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Document, Error> 
     Ok(Document { title, about, sections: section::finished(sections, mentions) })
 }
 
-/// The first heading, if it stands above all others. A file that begins `## Foo` and goes on with `## Bar` is not about
-/// Foo: neither heading is the title of the other.
+/// The first heading, if all others are below it. In a file with the headings `## Foo` and `## Bar` neither
+/// is the title of the other, so neither is the title of the file.
 fn lone_heading(sections: &[Section]) -> Option<&str> {
     let mut headings = sections.iter().filter(|section| section.level > 0);
     let first = headings.next()?;
@@ -134,7 +135,8 @@ fn lone_heading(sections: &[Section]) -> Option<&str> {
     is_lone.then(|| first.heading_path.first().map(String::as_str)).flatten()
 }
 
-/// The file's name without its ending, as words. A page that is only called `index` is named after its folder.
+/// The name of a file without its ending, as words. A page that is only called `index` gets the name of its
+/// folder.
 fn name_of(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let name = name.rsplit_once('.').map_or(name, |(name, _)| name);

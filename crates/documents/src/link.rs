@@ -1,34 +1,34 @@
-//! Where a link leads: into the same tree, or nowhere that matters here.
+//! The targets of links: places in the same tree. Links to other places are ignored.
 
 use percent_encoding::percent_decode_str;
 
-/// A link to another document of the same tree, or to a section.
+/// A link to a document of the same tree, or to a section of one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
-    /// Below what is ingested, as it is written; empty for the document itself. Labels have paths of their own
-    /// (`kenning_model::Link`).
+    /// The path relative to the ingested directory, in its original spelling; empty for the document itself.
+    /// Labels have special paths (`kenning_model::Link`).
     pub path: String,
-    /// In small letters, as anchors are.
+    /// The anchor in lower case.
     pub anchor: Option<String>,
 }
 
 impl Link {
-    /// To whatever place of the tree has this label.
+    /// A link to the place of the tree that has this label.
     pub(crate) fn label(name: &str) -> Link {
         Link { path: kenning_model::Link::LABEL.to_owned(), anchor: Some(label(name)) }
     }
 
-    /// Says that the place where it stands has this label.
+    /// Declares that the section it belongs to has this label.
     pub(crate) fn labelled(name: &str) -> Link {
         Link { path: kenning_model::Link::LABELLED.to_owned(), anchor: Some(label(name)) }
     }
 
-    /// To the page of this name, wherever in the tree it is.
+    /// A link to the page with this name, in any directory of the tree.
     pub(crate) fn page_named(name: &str) -> Link {
         Link { path: kenning_model::Link::page_named(name), anchor: None }
     }
 
-    /// What leads out of the tree is none.
+    /// Resolves a target relative to a page; `None` for a target outside of the tree.
     pub(crate) fn resolved(from: &str, target: &str) -> Option<Link> {
         let (target, anchor) = target.trim().split_once('#').unwrap_or((target.trim(), ""));
         let anchor = Some(decoded(anchor).to_lowercase()).filter(|anchor| !anchor.is_empty());
@@ -55,16 +55,16 @@ impl Link {
     }
 }
 
-/// Case and the number of blanks do not matter in labels.
+/// The normal form of a label, in which case and the number of blanks do not matter.
 fn label(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// `https://…`, `mailto:…`, `//host/…`: whatever names a scheme or a host.
+/// Whether the target names a scheme or a host: `https://…`, `mailto:…`, `//host/…`.
 fn is_elsewhere(target: &str) -> bool {
     let scheme = target.split_once(':').map(|(scheme, _)| scheme);
     let is_scheme = |scheme: &str| {
-        // One letter is a drive.
+        // A single letter is a drive of Windows.
         scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     };
     target.starts_with("//") || scheme.is_some_and(is_scheme)

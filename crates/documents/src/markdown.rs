@@ -1,4 +1,5 @@
-//! Markdown and MDX, cut at headings. The text of a section is the source as it stands, so code and tables stay whole.
+//! Markdown and MDX, cut at headings. The text of a section is the original Markdown, so code and tables stay
+//! intact.
 
 mod dialect;
 
@@ -12,11 +13,11 @@ use crate::fence::Fences;
 use crate::link::targets;
 use crate::section::{Section, anchor};
 
-/// A heading, where it begins and where what follows it begins.
+/// A heading, where it begins, and where the text after it begins.
 struct Heading {
     level: u8,
     title: String,
-    /// Its last words are set as code, so they are not `{#id}`.
+    /// Whether the title ends in code, in which `{#id}` is not an anchor.
     ends_in_code: bool,
     start: usize,
     end: usize,
@@ -24,7 +25,8 @@ struct Heading {
 
 const COMMENT: (&str, &str) = ("<!--", "-->");
 
-/// Those of all Markdown here. Attributes of headings are not among them: they would take `{id}` from a path.
+/// The options with which all Markdown is parsed. Attributes of headings are left out, because they would
+/// take `{id}` out of a path.
 pub(crate) fn options() -> Options {
     Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
@@ -51,12 +53,12 @@ pub(crate) fn sections(path: &str, text: &str) -> Vec<Section> {
     sections
 }
 
-/// Headings and links, in the order of the text.
+/// The headings and links, in the order of the text.
 #[derive(Default)]
 struct Outline {
     headings: Vec<Heading>,
     links: Vec<(usize, Link)>,
-    /// Comments and thematic breaks (`---`): a reader sees no words of them, so they are no text.
+    /// The ranges of comments and thematic breaks (`---`), which show no words and are left out of the text.
     unseen: Vec<Range<usize>>,
 }
 
@@ -65,14 +67,15 @@ impl Outline {
         let mut outline = Outline::default();
         let mut depth = 0;
         let mut open: Option<Heading> = None;
-        // A tag may go on over several lines of a block, each of which is an event.
+        // A block of HTML is collected, because a tag may extend over several lines, each of which is an
+        // event.
         let mut block: Option<(usize, String)> = None;
         let parser = Parser::new_ext(text, options());
         let definitions = parser.reference_definitions().iter();
         outline.unseen.extend(definitions.map(|(_, definition)| definition.span.clone()));
         for (event, range) in parser.into_offset_iter() {
             match event {
-                // A heading inside a quote or a list is part of what it stands in.
+                // A heading inside a quote or a list begins no section.
                 Event::Start(Tag::BlockQuote(_) | Tag::List(_)) => depth += 1,
                 Event::End(TagEnd::BlockQuote(_) | TagEnd::List(_)) => depth -= 1,
                 Event::Start(Tag::Heading { level, .. }) if depth == 0 => {
@@ -112,7 +115,7 @@ impl Outline {
         outline
     }
 
-    /// `[[Note#Heading]]` names a note in whatever directory it is, and a heading in it.
+    /// Reads `[[Note#Heading]]`, which names a note in any directory, and a heading in it.
     fn wiki_link(&mut self, path: &str, at: usize, target: &str) {
         let (page, heading) = target.split_once('#').unwrap_or((target, ""));
         let heading = anchor(heading.trim_start_matches('^'));
@@ -122,13 +125,14 @@ impl Outline {
         let name = page.rsplit('/').next().unwrap_or(page);
         let name = name.strip_suffix(".md").unwrap_or(name);
         if !heading.is_empty() {
-            // Headings are found on the page of this name beside the one that links.
+            // A link to a page by its name has no anchor, so the heading is looked up in the page of that
+            // name in the same directory.
             self.link(path, at, &format!("{}#{heading}", page.strip_suffix(".md").unwrap_or(page)));
         }
         self.links.push((at, Link::page_named(name)));
     }
 
-    /// A block of HTML may have other elements beside its comments.
+    /// Hides the comments of a block of HTML, which may also contain other elements.
     fn hide_comments(&mut self, text: &str, start: usize, end: usize) {
         let (opening, closing) = COMMENT;
         let mut from = start;
@@ -160,7 +164,7 @@ impl Heading {
         }
     }
 
-    /// Its words, and its anchor: `{#anchor}` at the end, or made of the words.
+    /// The words of the title, and its anchor: `{#anchor}` at the end, or made from the words.
     fn title_and_anchor(&self) -> (String, String) {
         let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         let own = title.strip_suffix('}').filter(|_| !self.ends_in_code).and_then(|title| {
@@ -205,7 +209,8 @@ fn cut(text: &str, headings: &[Heading], unseen: &[Range<usize>]) -> Vec<Section
     sections
 }
 
-/// The `#tags` of a note: on lines that have nothing else, and anywhere in a note that has `[[wiki links]]`.
+/// The `#tags` of a note: on lines that contain nothing but tags, and anywhere in a note that has
+/// `[[wiki links]]`.
 pub(crate) fn tags(text: &str) -> Vec<String> {
     let mut fences = Fences::default();
     let is_note = text.contains("[[");
@@ -216,7 +221,7 @@ pub(crate) fn tags(text: &str) -> Vec<String> {
     for line in text.lines().filter(|line| !fences.hold(line)) {
         let of_line = line.split_whitespace().map(tag);
         let is_all = of_line.clone().all(|tag| tag.is_some());
-        // Code within a line may have anything in it.
+        // Code within a line may contain any sign.
         if !is_all && (!is_note || line.contains('`')) {
             continue;
         }
@@ -229,7 +234,7 @@ pub(crate) fn tags(text: &str) -> Vec<String> {
     tags
 }
 
-/// `#tag` or `#tag/below`. A number is an issue.
+/// The tag of `#tag` or `#tag/below`. A number is the number of an issue.
 fn tag(word: &str) -> Option<&str> {
     let tag = word.strip_prefix('#')?.trim_end_matches([',', '.', ';', ')']);
     let is_tag =

@@ -1,11 +1,13 @@
-//! MDX without its modules: `import` and `export` statements are program and not text.
+//! MDX without its `import` and `export` statements, which are program code and not text.
 
 use crate::fence::Fences;
 
-/// A statement that goes on for more lines is none: what begins like one may be a sentence with a stray bracket.
+/// The most lines of a statement. A longer one is probably a sentence with a stray bracket that only begins
+/// like a statement.
 const STATEMENT_LINES_MAX: usize = 400;
 
-/// A statement begins a block, and ends with the line on which all its brackets are closed.
+/// Removes the statements. A statement begins a block, and ends with the line on which all its brackets are
+/// closed.
 pub(crate) fn without_modules(text: &str) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut kept = String::with_capacity(text.len());
@@ -28,7 +30,7 @@ pub(crate) fn without_modules(text: &str) -> String {
     kept
 }
 
-/// How many lines the statement takes that these lines begin with.
+/// The number of lines of the statement at the beginning of these lines.
 fn statement(lines: &[&str]) -> Option<usize> {
     let first = lines.first()?;
     let is_import = is_import(first);
@@ -39,7 +41,7 @@ fn statement(lines: &[&str]) -> Option<usize> {
     for (at, line) in lines.iter().take(STATEMENT_LINES_MAX).enumerate() {
         program.read(line);
         let has_ended = match is_import {
-            // `import x` may go on with `from` on the next line.
+            // After `import x` the part with `from` may follow on the next line.
             true => program.has_text,
             false => {
                 let line = line.trim_end();
@@ -73,7 +75,7 @@ fn is_export(line: &str) -> bool {
     rest.trim_start().starts_with(['{', '*']) || rest.starts_with(' ') && is_declared
 }
 
-/// Brackets that are open, outside of texts and remarks.
+/// The brackets that are open, outside of strings and comments.
 #[derive(Default)]
 struct Program {
     depth: usize,
@@ -102,7 +104,7 @@ impl Program {
                 (None, _) => {}
             }
         }
-        // Only a template goes on over the end of a line.
+        // Only a template string extends over the end of a line.
         self.quote = self.quote.filter(|quote| *quote == '`');
     }
 

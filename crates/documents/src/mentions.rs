@@ -1,5 +1,5 @@
-//! The things that a section mentions: identifiers and commands set as code, defined terms, and names. Deterministic; a
-//! thing is mentioned once, in the order in which it first comes.
+//! The entities that a section mentions: identifiers and commands set as code, defined terms, and names. The
+//! same text always gives the same mentions, each once, in the order in which they first occur.
 
 mod common;
 
@@ -18,29 +18,29 @@ pub struct Mention {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label {
-    /// Something set as code: `max_connections`, `Vec<T>`, `config.toml`.
+    /// An identifier or value set as code: `max_connections`, `Vec<T>`, `config.toml`.
     Code,
     /// A program with its arguments: `kubectl apply -f x.yaml`.
     Command,
-    /// A term in bold or quotes that is explained.
+    /// A term in bold that is explained.
     Term,
     /// A name in capitals or with several capitalised words.
     Name,
 }
 
 const NAME_BYTES_MAX: usize = 80;
-/// So many things of a section are kept.
+/// The most mentions that are kept of a section.
 const MANY: usize = 64;
 
-/// Stands in the prose for something set as code or in bold: no name goes on over it.
+/// Replaces code or bold words in the prose. No name extends over it.
 const SET: char = '\u{fffc}';
-/// Stands in the prose where words begin like a sentence, though the sentence goes on.
+/// Marks a place in the prose where a capital letter does not show a name, as at the beginning of a sentence.
 const BEGIN: char = '\u{2060}';
 
-/// Of a text in Markdown.
+/// The mentions of a text in Markdown.
 pub(crate) fn mentions(text: &str) -> Vec<Mention> {
     let mut reader = Reader::default();
-    // Where a link leads is often said in another section; its words are words all the same.
+    // The target of a reference is often defined in another section; the words of the link are read anyway.
     let anywhere = |_: BrokenLink<'_>| Some((CowStr::from(""), CowStr::from("")));
     for event in Parser::new_with_broken_link_callback(text, options(), Some(anywhere)) {
         reader.read(event);
@@ -49,23 +49,24 @@ pub(crate) fn mentions(text: &str) -> Vec<Mention> {
     reader.found()
 }
 
-/// Something that may be mentioned, in the order of the text.
+/// A possible mention, in the order of the text.
 enum Piece {
     Sure(Label, String),
-    /// A capitalised word that begins a sentence: a name only if it is capitalised elsewhere.
+    /// A capitalised word at the beginning of a sentence, which is a name only if it is capitalised elsewhere
+    /// too.
     Unsure(String),
 }
 
 #[derive(Default)]
 struct Reader {
     pieces: Vec<Piece>,
-    /// Single words that are capitalised within a sentence.
+    /// Single words that are capitalised in the middle of a sentence.
     within: HashSet<String>,
     /// The prose of the block that is being read.
     prose: String,
-    /// Where bold words begin in it.
+    /// The position in it where bold words begin.
     bold: Option<usize>,
-    /// Headings and heads of tables, where any word may be capitalised.
+    /// Whether the block is a heading or the head of a table, where any word may be capitalised.
     is_heading: bool,
     is_code: bool,
 }
@@ -82,7 +83,7 @@ impl Reader {
             }
             Event::Start(Tag::Strong) => self.bold = Some(self.prose.len()),
             Event::End(TagEnd::Strong) => self.term(),
-            // The title of another page begins like one.
+            // The title of another page is capitalised like the beginning of a sentence.
             Event::Start(Tag::Link { dest_url, .. }) if !dest_url.contains("://") => self.prose.push(BEGIN),
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented)) => {
                 self.end_block();
@@ -99,7 +100,7 @@ impl Reader {
             }
             Event::Start(tag) if is_block(&tag) => self.end_block(),
             Event::End(TagEnd::Paragraph | TagEnd::Item | TagEnd::TableCell) => self.end_block(),
-            // Comments and tags are not for readers, nor is anything else.
+            // Comments, tags and other events contain no prose.
             _ => {}
         }
     }
@@ -110,7 +111,7 @@ impl Reader {
         self.names(&prose);
     }
 
-    /// Code within a line: an identifier, a call of one, or a command.
+    /// Reads code within a line: an identifier, a call of one, or a command.
     fn code(&mut self, code: &str) {
         let code = code.trim();
         let words: Vec<&str> = code.split_whitespace().collect();
@@ -125,14 +126,14 @@ impl Reader {
         }
     }
 
-    /// A line of a shell session: behind a prompt, the program and its first word.
+    /// Reads a line of a shell session: after a prompt, the program and its first words.
     fn command_line(&mut self, line: &str) {
         if let Some(command) = line.trim_start().strip_prefix("$ ") {
             self.command(&command.split_whitespace().collect::<Vec<_>>());
         }
     }
 
-    /// The program and what it is told to do, without flags.
+    /// Adds the program and its subcommands, without flags.
     fn command(&mut self, words: &[&str]) {
         let head: Vec<&str> =
             words.iter().copied().take_while(|word| !word.starts_with('-')).take(3).collect();
@@ -141,7 +142,8 @@ impl Reader {
         self.push(Label::Command, &head[..many].join(" "));
     }
 
-    /// The bold words that end here. They are no prose, unless they are too many for a term.
+    /// Adds the bold words that end here as a term. They are removed from the prose, unless they are too many
+    /// for a term.
     fn term(&mut self) {
         let Some(at) = self.bold.take() else { return };
         let words = self.prose[at..].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -163,8 +165,8 @@ impl Reader {
         self.pieces.push(Piece::Sure(label, name.to_owned()));
     }
 
-    /// Names in plain prose: capitalised words, as many as stand in a row. The first word of a sentence is one only
-    /// together with the next, or if it could be nothing else.
+    /// Finds names in plain prose: runs of capitalised words. The first word of a sentence counts only
+    /// together with the next one, or if it can't be anything but a name.
     fn names(&mut self, prose: &str) {
         let mut run = Run::default();
         let mut begins = true;
@@ -172,7 +174,7 @@ impl Reader {
             let bare = bare(word);
             if bare.is_empty() {
                 self.name_run(&mut run);
-                // A dash begins anew, and so does what follows the thing that a block is about.
+                // A dash begins a new sentence; so does the text after a sign that ends one.
                 begins |= matches!(word, "-" | "–" | "—" | "|") || word.ends_with([':', '.', '!', '?']);
                 continue;
             }
@@ -191,7 +193,7 @@ impl Reader {
             if word.ends_with(['.', '!', '?', ':', ',', ';', ')', ']', '}', '>', SET]) {
                 self.name_run(&mut run);
             }
-            // `{Promise} Fulfills with …`: behind a type, a description begins.
+            // In `{Promise} Fulfills with …` a description begins after the type.
             begins = word.ends_with(['.', '!', '?', ':', '}', '>', ']'])
                 || word.ends_with(".)")
                 || word.ends_with(".\"");
@@ -202,7 +204,7 @@ impl Reader {
     fn name_run(&mut self, run: &mut Run<'_>) {
         let Run { words, is_sure, begins } = std::mem::take(run);
         let is_nothing = |word: &str| is_common(word) || word.bytes().all(|byte| byte.is_ascii_digit());
-        // A verb that begins a sentence is no part of the name behind it.
+        // A common word that begins a sentence, such as a verb, is not part of the name after it.
         let words = match words.split_first() {
             Some((first, rest)) if begins && is_common(first) => rest,
             _ => &words[..],
@@ -230,11 +232,11 @@ impl Reader {
     }
 }
 
-/// Capitalised words in a row.
+/// A run of capitalised words.
 #[derive(Default)]
 struct Run<'a> {
     words: Vec<&'a str>,
-    /// It is a name, and not only how a sentence begins.
+    /// Whether the run is certainly a name, and not only the beginning of a sentence.
     is_sure: bool,
     begins: bool,
 }
@@ -253,20 +255,21 @@ fn is_block(tag: &Tag<'_>) -> bool {
     )
 }
 
-/// A word without what stands around it: quotes, brackets, `'s`.
+/// A word without the quotes and brackets around it, and without `'s`.
 fn bare(word: &str) -> &str {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
     word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word)
 }
 
-/// `It's` and `Don't` are no names, and neither is what was cut in two by a bracket or a slash.
+/// Whether a word is capitalised like a name. `It's` and `Don't` are not names, and neither is a word with a
+/// bracket or a slash in it.
 fn is_capitalised(word: &str) -> bool {
     word.chars().next().is_some_and(char::is_uppercase)
         && word.chars().count() >= 2
         && !word.contains(['\'', '’', SET, '(', ')', '[', ']', '{', '}', '<', '>', '|', '=', '"', '…'])
 }
 
-/// A word that is a name wherever it stands: `AWS`, `PostgreSQL`, `GitHub`.
+/// Whether a word is a name at any place of a sentence: `AWS`, `PostgreSQL`, `GitHub`.
 fn is_distinct(word: &str) -> bool {
     let humps = word.split(['-', '/']).map(|part| part.chars().filter(|c| c.is_uppercase()).count());
     humps.max().unwrap_or_default() >= 2
@@ -277,7 +280,7 @@ fn is_identifier(name: &str) -> bool {
         && name.chars().all(|c| c.is_alphanumeric() || "_$.:#@!?-".contains(c))
 }
 
-/// Code that names something, and is not a value or a sign.
+/// Whether code names something, and is not a value or an operator.
 fn is_something(code: &str) -> bool {
     let values = ["true", "false", "null", "none", "nil", "undefined", "nan"];
     code.chars().any(char::is_alphabetic)
@@ -285,7 +288,8 @@ fn is_something(code: &str) -> bool {
         && !values.contains(&code.to_lowercase().as_str())
 }
 
-/// Several words of code are a command if they begin with what could be a program, and not like a piece of one.
+/// Whether several words of code are a command: the first can be a program, and none looks like part of a
+/// program's source.
 fn is_command(words: &[&str]) -> bool {
     let is_program = |word: &str| {
         word.starts_with(|c: char| c.is_alphanumeric() || "./~".contains(c))
@@ -298,7 +302,7 @@ fn is_command(words: &[&str]) -> bool {
     is_program(words[0]) && !KEYWORDS.contains(&words[0]) && !words.iter().any(is_of_code)
 }
 
-/// What a piece of a program may begin with.
+/// Words with which the source of a program may begin.
 const KEYWORDS: [&str; 34] = [
     "async",
     "await",

@@ -1,5 +1,5 @@
-//! Jupyter notebooks as Markdown, from which sections are cut: text cells as they stand and code cells as code, without what
-//! the code put out.
+//! Converts Jupyter notebooks to Markdown, from which sections are cut: text cells unchanged, code cells as
+//! fenced code, without the outputs.
 
 use serde::Deserialize;
 
@@ -12,7 +12,7 @@ struct Notebook {
     metadata: Metadata,
     #[serde(default)]
     cells: Vec<Cell>,
-    /// Up to version 3 of the format.
+    /// Used up to version 3 of the format.
     #[serde(default)]
     worksheets: Vec<Worksheet>,
 }
@@ -39,7 +39,7 @@ struct Cell {
     cell_type: String,
     #[serde(default, alias = "input")]
     source: Source,
-    /// Of a heading, which was a kind of cell up to version 3.
+    /// The level of a heading, which was a kind of cell up to version 3.
     #[serde(default)]
     level: usize,
 }
@@ -76,7 +76,7 @@ pub(crate) fn markdown(json: &str) -> Result<String, Error> {
             "markdown" => text.push_str(&source),
             "heading" => text.push_str(&format!("{} {source}", "#".repeat(cell.level.clamp(1, 6)))),
             "code" => text.push_str(&fenced(&language, source.trim_end())),
-            // Meant for another program.
+            // Other kinds of cells are meant for other programs.
             _ => continue,
         }
         text.push_str("\n\n");

@@ -1,10 +1,10 @@
-//! Org files as Markdown, from which sections are cut: headings with their own ids, blocks as code, links and marks within a
-//! line. Drawers, comments and settings are no text.
+//! Converts Org files to Markdown, from which sections are cut: headings with their ids, blocks as code,
+//! links and marks within a line. Drawers, comments and settings are left out.
 
 use crate::FrontMatter;
 use crate::fence::fenced;
 
-/// Words before a title that say how far a task is.
+/// Words before a title that give the state of a task.
 const STATES: [&str; 6] = ["TODO", "DONE", "NEXT", "WAITING", "CANCELLED", "CANCELED"];
 
 pub(crate) fn markdown(text: &str) -> (FrontMatter, String) {
@@ -37,7 +37,7 @@ pub(crate) fn markdown(text: &str) -> (FrontMatter, String) {
                 }
             }
         } else if trimmed == "#" || trimmed.starts_with("# ") {
-            // A comment.
+            // A comment is left out.
         } else if is_drawer(trimmed) {
             at += drawers(&lines[at - 1..]).0.saturating_sub(1);
         } else if let Some(code) = trimmed.strip_prefix(": ") {
@@ -52,7 +52,7 @@ pub(crate) fn markdown(text: &str) -> (FrontMatter, String) {
     (about, done)
 }
 
-/// `** TODO [#A] Title :tag:`: how deep it is, and its words.
+/// The level and the words of `** TODO [#A] Title :tag:`.
 fn heading(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start_matches('*');
     let level = line.len() - rest.len();
@@ -74,7 +74,7 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     Some((level.min(6), title))
 }
 
-/// `#+name: value` or `#+begin_src value`.
+/// The name and the value of `#+name: value` or `#+begin_src value`.
 fn keyword(line: &str) -> Option<(&str, &str)> {
     let rest = line.strip_prefix("#+")?;
     let end = rest.find([':', ' ']).unwrap_or(rest.len());
@@ -88,7 +88,8 @@ fn is_drawer(line: &str) -> bool {
         && line[1..line.len() - 1].chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// How many of these lines are a drawer, and the id that it says the heading has.
+/// The number of lines of the drawer at the beginning of these lines, and the id that it gives to the
+/// heading.
 fn drawers<'a>(lines: &[&'a str]) -> (usize, Option<&'a str>) {
     if !lines.first().is_some_and(|line| is_drawer(line.trim())) {
         return (0, None);
@@ -112,7 +113,7 @@ fn block(kind: &str, value: &str, lines: &[&str], done: &mut String) {
         }
         "comment" | "export" => {}
         "quote" | "verse" | "center" => done.extend(inner.iter().map(|line| format!("> {}\n", inline(line)))),
-        // `#+begin_note` and the like set a text apart.
+        // Other blocks, such as `#+begin_note`, are set apart with their name.
         kind => {
             let mut letters = kind.chars();
             let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
@@ -127,7 +128,7 @@ fn depth(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Links and code as Markdown has them.
+/// Links and code in the form of Markdown.
 fn inline(line: &str) -> String {
     let mut done = String::with_capacity(line.len());
     let mut rest = line;
@@ -146,7 +147,7 @@ fn inline(line: &str) -> String {
     done
 }
 
-/// `file:a.org::*Title`, `#id`, `*Title` and addresses, as Markdown has them.
+/// The targets `file:a.org::*Title`, `#id`, `*Title` and addresses in the form of Markdown.
 fn target_of(target: &str) -> String {
     let target = target.strip_prefix("file:").unwrap_or(target);
     let anchor = |place: &str| match place.strip_prefix('*') {
@@ -161,7 +162,7 @@ fn target_of(target: &str) -> String {
     target.replace(' ', "%20")
 }
 
-/// `~code~` and `=code=`, whose marks stand at the edges of words.
+/// Converts `~code~` and `=code=`, whose marks must be at the edges of words.
 fn code(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! A file of a catalogue: what its front matter and its headings say of one pattern. Its text is the document's.
+//! A pattern of a catalogue: the fields that the front matter and the headings of its file give. The text
+//! itself is in the document.
 
 use kenning_model::clean;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
@@ -8,13 +9,13 @@ use crate::fence::Fences;
 use crate::front_matter::{Many, Scalar, is_mapping, list, one_line, pairs, toml, yaml};
 use crate::{Document, Error, Format, Section, markdown};
 
-/// What makes a document a pattern.
+/// The fields that make a document a pattern.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pattern {
     pub id: String,
-    /// A sentence or two.
+    /// One or two sentences.
     pub summary: String,
-    /// As long as the author made it.
+    /// The description in full length.
     pub description: String,
     pub category: String,
     pub difficulty: Option<Difficulty>,
@@ -26,9 +27,9 @@ pub struct Pattern {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     pub document: Document,
-    /// None of a file that says nothing about itself.
+    /// `None` for a file without front matter.
     pub pattern: Option<Pattern>,
-    /// What the author should look at; the file is taken in all the same.
+    /// Warnings for the author. The file is ingested in spite of them.
     pub warnings: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ impl Difficulty {
     }
 }
 
-/// As it is written: catalogues differ in how they call things.
+/// The front matter as written; the names of fields differ between catalogues.
 #[derive(Deserialize)]
 struct Written {
     id: Option<Scalar>,
@@ -79,7 +80,7 @@ struct Written {
     avoid_when: Option<Many>,
 }
 
-/// What a file says about itself.
+/// The fields of a pattern that its file gives.
 #[derive(Default)]
 struct Told {
     id: Option<String>,
@@ -94,7 +95,7 @@ struct Told {
 }
 
 impl Told {
-    /// None where a file says nothing. What can't be read as a whole is read line by line.
+    /// Reads the fields; `None` if the file has no front matter. Malformed front matter is read line by line.
     fn read(text: &str, warnings: &mut Vec<String>) -> Result<Option<Told>, Error> {
         if let Some((toml, _)) = toml(text).filter(|(toml, _)| is_mapping(toml, '=')) {
             return Told::by_line(toml, '=').map(Some);
@@ -160,7 +161,7 @@ impl From<Written> for Told {
     }
 }
 
-/// In the file, which has a line before the YAML.
+/// The line of an error in the file, which has one line before the YAML.
 fn line_of(error: &serde_saphyr::Error) -> Option<u64> {
     let error = error.to_string();
     let (_, rest) = error.split_once("line ")?;
@@ -169,9 +170,9 @@ fn line_of(error: &serde_saphyr::Error) -> Option<u64> {
 }
 
 const SUMMARY_CHARS_MAX: usize = 200;
-/// What a call can name.
+/// The longest id that a call can name.
 const ID_BYTES_MAX: usize = 256;
-/// Of what has no category and no folder.
+/// The category of a pattern without a category and a folder.
 const UNCATEGORIZED: &str = "uncategorized";
 
 const DESCRIBES: [&str; 5] = ["description", "overview", "intent", "guideline", "summary"];
@@ -179,7 +180,8 @@ const USE_WHEN: [&str; 4] = ["use when", "when to use", "usewhen", "use this whe
 const AVOID_WHEN: [&str; 6] =
     ["avoid when", "when to avoid", "avoidwhen", "when not to use", "do not use when", "don't use when"];
 
-/// `path` is that of the file below what is ingested: its name and folder stand in for an id and a category.
+/// Reads a pattern. `path` is relative to the ingested directory; its name and folder replace a missing id
+/// and category.
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     let mut document = crate::parse(format, path, text)?;
     let mut warnings = Vec::new();
@@ -188,7 +190,7 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         return Ok(Parsed { document, pattern: None, warnings });
     };
     let (folder, name) = place_of(path);
-    // What can't be seen can't be named in a call.
+    // Invisible characters are removed, since they can't be typed in a call.
     let id = told.id.map(|id| clean(&id).trim().to_owned()).filter(|id| !id.is_empty());
     let id = id.unwrap_or_else(|| {
         warnings.push(format!("it has no id; `{name}` stands in for it"));
@@ -197,7 +199,7 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     if id.len() > ID_BYTES_MAX {
         return Err(Error::FrontMatter(format!("an id of {} bytes is more than {ID_BYTES_MAX}", id.len())));
     }
-    // A heading of a lower level is that of a section.
+    // A heading of a lower level is the heading of a section, not a title.
     let heading = document.sections.iter().find(|section| section.level == 1).map(heading_of);
     document.title = told.title.or_else(|| heading.map(str::to_owned)).unwrap_or_else(|| {
         warnings.push("it has no title; its id stands in for it".to_owned());
@@ -220,7 +222,7 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     });
     let sections = &document.sections;
     let (summary, described) = (told.summary, told.description);
-    // Some headings go on: `When to Use the Abstract Factory`, `Intent of the Abstract Factory`.
+    // Some headings continue: `When to Use the Abstract Factory`, `Intent of the Abstract Factory`.
     let of_section = |names: &[&str], beginnings: &[&str]| {
         let is_named = |section: &&Section| {
             let key = key(heading_of(section));
@@ -229,7 +231,7 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         let named = sections.iter().find(is_named);
         named.map(|section| section.text.clone()).filter(|text| !text.is_empty())
     };
-    // Where there are both, the one that is not the summary is the whole of it.
+    // If the file gives both, the description is used in full, and the summary is separate.
     let description = described
         .clone()
         .filter(|_| summary.is_some())
@@ -263,7 +265,8 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     Ok(Parsed { document, pattern: Some(pattern), warnings })
 }
 
-/// The folder and the name of a pattern's file. Many catalogues have a folder for each, and a page of no name in it.
+/// The folder and the name of a pattern's file. Many catalogues have a folder for each pattern, with a page
+/// called `index` or `readme` in it.
 fn place_of(path: &str) -> (&str, &str) {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let name = name.rsplit_once('.').map_or(name, |(name, _)| name);
@@ -273,13 +276,14 @@ fn place_of(path: &str) -> (&str, &str) {
     }
 }
 
-/// What stands before the first section: before any heading, or below the title if that is the only heading of its level.
+/// Whether a section is the text before the first real section: before any heading, or below the title if
+/// that is the only heading of its level.
 fn is_lead(section: &Section, is_lone: bool) -> bool {
     section.level == 0 || (is_lone && section.level == 1 && section.heading_path.len() == 1)
 }
 
-/// The prose that a text begins with. A page whose only heading is its title goes on with its examples, which are no
-/// description.
+/// The prose at the beginning of a text. If the title is the only heading of a page, its text continues with
+/// examples, which are not part of the description.
 fn before_code(text: &str) -> &str {
     let mut fences = Fences::default();
     let mut end = 0;
@@ -299,7 +303,7 @@ fn heading_of(section: &Section) -> &str {
     section.heading_path.last().map_or("", String::as_str)
 }
 
-/// A text as it stands, or the items of a list.
+/// A text unchanged, or the items of a list joined by semicolons.
 fn prose(many: Option<Many>) -> Option<String> {
     let text = match many? {
         Many::One(text) => text.text()?,
@@ -308,7 +312,7 @@ fn prose(many: Option<Many>) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// What a section of a pattern is for.
+/// The purpose of a section of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionKind {
     Description,
@@ -318,7 +322,7 @@ pub enum SectionKind {
 }
 
 impl SectionKind {
-    /// By its heading, which is all that tells.
+    /// The kind of a section, which only its heading shows.
     pub fn of(heading: &str) -> SectionKind {
         let key = key(heading);
         let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
@@ -338,7 +342,7 @@ fn key(heading: &str) -> String {
     heading.trim().trim_end_matches(':').to_lowercase()
 }
 
-/// A text is prose and the code in its fences.
+/// A part of a text: prose, or the code between fences.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Prose(String),
@@ -373,12 +377,12 @@ pub fn pieces(text: &str) -> Vec<Piece> {
 }
 
 fn prose_of(text: &str) -> Option<Piece> {
-    // A fence in a quote has the sign of the quote before it.
+    // A fence inside a quote has the sign of the quote before it.
     let text = text.trim().trim_end_matches('>').trim_end();
     (!text.is_empty()).then(|| Piece::Prose(text.to_owned()))
 }
 
-/// At a word, with a sign that there was more.
+/// Cuts a text between words, and marks the cut with an ellipsis.
 fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= SUMMARY_CHARS_MAX {

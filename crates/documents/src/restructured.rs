@@ -1,6 +1,7 @@
-//! reStructuredText, cut at titles: a line that is underlined (and perhaps overlined) with one mark of punctuation. Marks
-//! rank by the order in which they first come. What is described by its name (`.. confval:: cache_dir`) is a section too, below
-//! that of its title. There is no well-kept parser of the whole language; lines are kept as a reader sees them.
+//! reStructuredText, cut at titles: a title is underlined (and perhaps overlined) with one punctuation mark,
+//! and the level of a mark follows from the order in which marks first occur. A described object
+//! (`.. confval:: cache_dir`) is a section too, below the section of the title above it. There is no
+//! maintained parser of the whole language, so lines are kept as a reader sees them.
 
 mod directive;
 mod inline;
@@ -50,12 +51,12 @@ pub(crate) fn sections(path: &str, text: &str) -> (FrontMatter, Vec<Section>) {
     (reader.about, reader.sections)
 }
 
-/// What a section mentions is found as in Markdown.
+/// The text in a form in which mentions can be found as in Markdown.
 pub(crate) fn flat(text: &str) -> String {
     shown::flat(text)
 }
 
-/// Whether a plain text is written in this language: it has titles, and marks that no other text has.
+/// Whether a plain text is reStructuredText: it has titles, and marks that no other format has.
 pub(crate) fn is_meant(text: &str) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let is_marked = |line: &&str| {
@@ -69,12 +70,12 @@ struct Reader<'a> {
     path: &'a str,
     about: FrontMatter,
     sections: Vec<Section>,
-    /// The section of the last title, by its place in the list.
+    /// The index of the section of the last title.
     current: usize,
-    /// Its lines.
+    /// The lines of its text.
     body: Vec<&'a str>,
     links: Vec<Link>,
-    /// Labels of what comes next.
+    /// Labels that belong to the next title or object.
     labels: Vec<&'a str>,
     ranks: Vec<(char, bool)>,
     above: Vec<(u8, String)>,
@@ -114,7 +115,8 @@ impl<'a> Reader<'a> {
         self.own_labels();
     }
 
-    /// A section for what is described by its name, below that of the title. The text behind it belongs to the title again.
+    /// Adds a section for a described object, below the section of the title. The text after it belongs to
+    /// the title's section again.
     fn describe(&mut self, signature: &str, lines: &[&str]) {
         let name = inline::plain(object_name(signature));
         let mut links: Vec<Link> = self.labels.drain(..).map(Link::labelled).collect();
@@ -139,13 +141,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The labels that were not those of a title are those of the text.
+    /// Labels that are not followed by a title belong to the text.
     fn own_labels(&mut self) {
         self.links.extend(self.labels.drain(..).map(Link::labelled));
     }
 
     fn close(&mut self) {
-        // Labels at the end are those of the title that follows.
+        // The remaining labels belong to the title that follows.
         let body = std::mem::take(&mut self.body);
         let mut links = std::mem::take(&mut self.links);
         links.extend(self.links_in(&body));
@@ -166,7 +168,7 @@ impl<'a> Reader<'a> {
         links
     }
 
-    /// Before any text, or right below the first title.
+    /// Whether the position is before any text, or directly below the first title.
     fn is_at_the_top(&self) -> bool {
         self.sections.len() <= 2
             && self.sections[..self.sections.len() - 1].iter().all(|section| section.text.is_empty())
@@ -180,7 +182,7 @@ fn each_once(mut links: Vec<Link>) -> Vec<Link> {
     links
 }
 
-/// What these lines describe by its name, and how many of them do.
+/// The signature of the object that these lines describe, and the number of lines.
 fn object<'a>(lines: &[&'a str]) -> Option<(&'a str, usize)> {
     let (name, signature) = directive(lines[0]).filter(|_| !lines[0].starts_with([' ', '\t']))?;
     let many = indented(&lines[1..], true);
@@ -188,17 +190,17 @@ fn object<'a>(lines: &[&'a str]) -> Option<(&'a str, usize)> {
     is_one.then_some((signature, many + 1))
 }
 
-/// What a reader does not see.
+/// A construct that a reader does not see.
 #[derive(Debug, PartialEq)]
 enum Unseen<'a> {
     Nothing,
-    /// Of what follows.
+    /// A label of the text that follows.
     Label(&'a str),
-    /// Where a name leads that the text has elsewhere.
+    /// The target of a name that is used elsewhere in the text.
     Target(&'a str),
 }
 
-/// A comment, a label or the target of a link: how many lines, and which.
+/// A comment, a label or the target of a link, with its number of lines.
 fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Unseen<'a>)> {
     let first = lines.first()?;
     let rest = first.strip_prefix("..")?;
@@ -216,7 +218,7 @@ fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Unseen<'a>)> {
         };
         let unseen = match target {
             "" => Unseen::Label(name),
-            // `name_` is another name for a label.
+            // `name_` refers to another label.
             target if target.ends_with('_') => Unseen::Nothing,
             target => Unseen::Target(target),
         };
@@ -226,14 +228,15 @@ fn unseen<'a>(lines: &[&'a str]) -> Option<(usize, Unseen<'a>)> {
     (!is_seen).then(|| (1 + indented(&lines[1..], true), Unseen::Nothing))
 }
 
-/// A line of one mark between blank lines, which parts two paragraphs and says nothing.
+/// Whether the first line is a transition: a line of one mark between blank lines, which only separates
+/// paragraphs.
 fn is_transition(lines: &[&str]) -> bool {
     let is_rule = mark(lines[0]).is_some() && lines[0].trim_end().len() >= 4;
     is_rule && lines.get(1).is_none_or(|next| next.trim().is_empty())
 }
 
-/// The headers that a proposal (`PEP: 8`) begins with, as those of a letter. They stay in the text, where a reader sees
-/// who wrote it and what became of it.
+/// The headers at the beginning of a proposal (`PEP: 8`), in the form of mail headers. They also stay in the
+/// text, so that its author and status are shown.
 fn headers<'a>(lines: &[&'a str]) -> Vec<(&'a str, String)> {
     let header = |line: &&'a str| {
         let (name, value) = line.split_once(':')?;
@@ -255,24 +258,24 @@ fn headers<'a>(lines: &[&'a str]) -> Vec<(&'a str, String)> {
     }
 }
 
-/// `:name: value` at the margin.
+/// The name and the value of an unindented `:name: value`.
 fn field(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.strip_prefix(':')?.split_once(':')?;
     let is_name = !name.is_empty() && !name.contains('`');
     (is_name && (value.is_empty() || value.starts_with(' '))).then(|| (name, value.trim()))
 }
 
-/// How many of these lines belong to what stands before them.
+/// The number of these lines that belong to the construct before them.
 fn indented(lines: &[&str], is_over_blanks: bool) -> usize {
     let belongs = |line: &&&str| {
         line.starts_with([' ', '\t']) && !line.trim().is_empty() || is_over_blanks && line.trim().is_empty()
     };
     let many = lines.iter().take_while(belongs).count();
-    // Blank lines behind it are not its own.
+    // Blank lines at the end do not belong to it.
     lines[..many].iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1)
 }
 
-/// How many lines behind this one are set further in, with the blank lines between them.
+/// The number of lines after this one that are indented further, including blank lines between them.
 fn indented_below(lines: &[&str], at: usize) -> usize {
     let own = depth(lines[at]);
     let below = &lines[at + 1..];
@@ -280,7 +283,7 @@ fn indented_below(lines: &[&str], at: usize) -> usize {
     below[..many].iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1)
 }
 
-/// What the tables of contents among these lines list.
+/// The entries of the tables of contents in these lines.
 fn entries<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let mut entries = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -297,7 +300,7 @@ fn entries<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     entries
 }
 
-/// The title that these lines begin with, its style, and how many lines it takes.
+/// The title at the beginning of these lines, its style, and its number of lines.
 fn title<'a>(lines: &[&'a str]) -> Option<(&'a str, (char, bool), usize)> {
     if let (Some(over), [_, title, under, ..]) = (lines.first().and_then(|line| mark(line)), lines)
         && mark(under) == Some(over)
@@ -311,13 +314,14 @@ fn title<'a>(lines: &[&'a str]) -> Option<(&'a str, (char, bool), usize)> {
     (is_text && is_title(title.trim(), under)).then(|| (title.trim(), (under_mark, false), 2))
 }
 
-/// A line that is a little too short is still an underline; two or three marks are more often something else.
+/// Whether a line underlines the title. It may be a little too short; but two or three marks usually have
+/// another meaning.
 fn is_title(title: &str, under: &str) -> bool {
     let (long, marks) = (title.chars().count(), under.trim_end().chars().count());
     !title.is_empty() && (marks >= long || marks >= 4 || marks == 3 && long <= 6 && under.trim_end() != "...")
 }
 
-/// The mark that a line consists of.
+/// The mark of a line that consists of a single repeated mark.
 fn mark(line: &str) -> Option<char> {
     let line = line.trim_end();
     let first = line.chars().next().filter(char::is_ascii_punctuation)?;

@@ -1,40 +1,41 @@
-//! A section: what stands below one heading, up to the next.
+//! A section: the text below one heading, up to the next heading.
 
 use std::collections::HashMap;
 
 use crate::{Link, Mention};
 
-/// Longer sections are cut at the end of a sentence.
+/// The most bytes of a section; a longer one is cut at the end of a sentence.
 pub const SECTION_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// From the outermost heading to its own.
+    /// The headings from the outermost one to its own.
     pub heading_path: Vec<String>,
-    /// Of its heading; 0 for what stands before the first.
+    /// The level of its heading; 0 for the text before the first heading.
     pub level: u8,
-    /// As a link would name it, unique in the document.
+    /// The name by which links refer to the section, unique in the document.
     pub anchor: String,
-    /// Without the heading.
+    /// The text without the heading.
     pub text: String,
-    /// The section that this one is below, by its place in the list.
+    /// The index of the section that contains this one.
     pub parent: Option<usize>,
     pub links: Vec<Link>,
     pub mentions: Vec<Mention>,
 }
 
-/// A text without headings.
+/// A single section for a text without headings.
 pub(crate) fn whole(text: &str) -> Vec<Section> {
     vec![Section { text: text.trim().to_owned(), ..Section::default() }]
 }
 
-/// What can only be said when all sections are there: parents, anchors, what they mention. Empty ones without a
-/// heading go, long ones are cut.
+/// Completes the sections when all of them are known: adds parents, unique anchors and mentions. Empty
+/// sections without a heading are removed, long ones are cut.
 pub(crate) fn finished(sections: Vec<Section>, mentions: impl Fn(&str) -> Vec<Mention>) -> Vec<Section> {
     let is_something = |section: &Section| !section.text.is_empty() || !section.heading_path.is_empty();
     let mut done: Vec<Section> = Vec::new();
     let mut used: HashMap<String, usize> = HashMap::new();
-    // The sections that the next one may be below, by their places; each is of a higher level than the one before it.
+    // The indices of the sections that may contain the next one; each has a deeper level than the one before
+    // it.
     let mut open: Vec<usize> = Vec::new();
     for part in sections.into_iter().filter(is_something).flat_map(parts) {
         while open.pop_if(|above| done[*above].level >= part.level).is_some() {}
@@ -46,7 +47,8 @@ pub(crate) fn finished(sections: Vec<Section>, mentions: impl Fn(&str) -> Vec<Me
     done
 }
 
-/// The second heading of a name is `name-1`, as most renderers have it, or the next number that is free.
+/// A unique anchor: the second heading with one name gets `name-1`, as most renderers do it, or the next free
+/// number.
 fn unique(anchor: &str, used: &mut HashMap<String, usize>) -> String {
     let mut free = anchor.to_owned();
     while used.contains_key(&free) {
@@ -63,7 +65,7 @@ fn parts(mut section: Section) -> Vec<Section> {
         return vec![section];
     }
     let text = std::mem::take(&mut section.text);
-    // Links stay with the first part.
+    // The links stay with the first part.
     let links = std::mem::take(&mut section.links);
     let mut parts = Vec::new();
     let mut rest = text.as_str();
@@ -78,7 +80,7 @@ fn parts(mut section: Section) -> Vec<Section> {
     parts
 }
 
-/// Behind the last sentence that fits, else behind the last word.
+/// The position after the last paragraph or sentence that fits, else after the last line or word.
 fn cut(text: &str) -> usize {
     if text.len() <= SECTION_BYTES_MAX {
         return text.len();
@@ -93,7 +95,7 @@ fn cut(text: &str) -> usize {
         .unwrap_or(end)
 }
 
-/// A heading as a link names it: small letters, digits, and one dash for each blank.
+/// A heading as links name it: lower-case letters and digits, with a dash for each blank.
 pub(crate) fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().flat_map(char::to_lowercase);
     kept.filter_map(|c| match c {

@@ -1,4 +1,4 @@
-//! What is taken for a thing that a page mentions, on a page whose things were marked by hand.
+//! Compares the mentions found on a page with those that were marked by hand.
 
 use std::collections::BTreeSet;
 

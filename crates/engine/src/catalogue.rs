@@ -1,5 +1,5 @@
-//! The catalogue: what patterns there are, kept level with the log in memory. It knows of each version what patterns are
-//! counted and chosen by; what they say is read from the log.
+//! The catalogue of patterns in memory, which follows the log. It holds, for each version, the fields by
+//! which patterns are counted and chosen; their texts are read from the log.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -18,9 +18,9 @@ use crate::{Sight, Snapshot};
 #[derive(Default)]
 pub(crate) struct Catalogue {
     versions: HashMap<Id, Vec<Known>>,
-    /// Documents that had this id of a pattern at some time.
+    /// For each pattern id, the documents that had it at some time.
     by_pattern: HashMap<String, Vec<Id>>,
-    /// When the first pattern of a source came.
+    /// For each source, the transaction in which its first pattern was ingested.
     sources: HashMap<(ScopeId, String), TxId>,
 }
 
@@ -41,8 +41,9 @@ struct Known {
     place: Place,
 }
 
-/// Among patterns of one id and scope the first counts: that of the source that was there first, and in a source the one
-/// that lies highest, since translations lie deeper than what they are of.
+/// Decides which of several patterns with one id in one scope is found: the smallest place. That is a pattern
+/// of the source that was ingested first, and within a source the one with the shortest path, since
+/// translations lie deeper than their original.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     since: TxId,
@@ -95,7 +96,7 @@ fn about(document: &Document, pattern: &Pattern) -> Vec<Arc<str>> {
     terms
 }
 
-/// The part of the catalogue that is in sight. Of patterns of one id the nearest is there.
+/// The part of the catalogue that is in sight. Of the patterns with one id it shows the nearest.
 struct View<'a> {
     state: &'a Catalogue,
     sight: &'a Sight,
@@ -109,7 +110,7 @@ impl<'a> View<'a> {
         self.sight.sees(known.scope).then_some(known)
     }
 
-    /// The document that has the pattern of this id.
+    /// The document whose pattern has this id.
     fn named(&self, pattern: &str) -> Option<Id> {
         let ids = self.state.by_pattern.get(pattern)?;
         let of_it = |id: &Id| self.seen(*id).filter(|known| known.pattern == pattern);
@@ -119,7 +120,7 @@ impl<'a> View<'a> {
         candidates.min().map(|(_, _, id)| id)
     }
 
-    /// What the document says of itself, unless another with its id comes first.
+    /// The pattern of a document, unless another pattern with the same id hides it.
     fn found(&self, id: Id) -> Option<&'a Known> {
         let known = self.seen(id)?;
         let is_only = self.state.by_pattern.get(&known.pattern).is_some_and(|ids| ids.len() == 1);
@@ -131,36 +132,36 @@ impl<'a> View<'a> {
     }
 }
 
-/// What patterns are sought.
+/// A search for patterns.
 #[derive(Clone, Copy)]
 pub struct PatternQuestion<'a> {
     pub sight: &'a Sight,
     pub text: &'a str,
     pub category: Option<&'a str>,
     pub difficulty: Option<&'a str>,
-    /// Whether what has less than half of the question is found too.
+    /// Whether patterns that match less than half of the question are found too.
     pub loosely: bool,
 }
 
-/// How many there are of each, most first.
+/// Names with the number of patterns that have them, most frequent first.
 pub type Counts = Vec<(String, u64)>;
 
 pub struct FoundPatterns {
-    /// All that match, best first.
+    /// All matches, best first.
     pub ids: Vec<Id>,
-    /// How many of them match by what they are about, and not only somewhere in their text.
+    /// How many of them match by id, title, summary, tags or category, and not only somewhere in their text.
     pub about: usize,
     pub categories: Counts,
     pub difficulties: Counts,
     pub is_degraded: bool,
 }
 
-/// A pattern that shares its id with another, and which of the two is found.
+/// A pattern that shares its id with another pattern, and whether it is the one that is found.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfOneId {
     pub path: String,
     pub id: String,
-    /// Where the other is.
+    /// The path of the other pattern.
     pub other: String,
     pub is_found: bool,
 }
@@ -176,20 +177,20 @@ impl OfOneId {
     }
 }
 
-/// What there is to choose from.
+/// Counts and names of the patterns that there are to choose from.
 #[derive(Default)]
 pub struct Overview {
     pub patterns: u64,
     pub categories: Counts,
     pub difficulties: Counts,
     pub tags: Counts,
-    /// Ids and titles, by id.
+    /// Ids and titles of the patterns, ordered by id.
     pub names: Vec<(String, String)>,
 }
 
 impl Snapshot<'_> {
-    /// The patterns that match. Unlike other searches it gives all of them: how they spread over categories is part of
-    /// every answer.
+    /// The patterns that match. Unlike other searches this one returns all matches, because every answer
+    /// states how they are distributed over the categories.
     pub fn search_patterns(&self, question: &PatternQuestion<'_>) -> Result<FoundPatterns, Error> {
         let category = question.category.map(|name| vec![PatternLabel::Category.of(name)]);
         let difficulty = question.difficulty.map(|name| vec![PatternLabel::Difficulty.of(name)]);
@@ -219,7 +220,7 @@ impl Snapshot<'_> {
                 let has = |rarity: &&Rarity| known.about.binary_search(&rarity.term).is_ok();
                 let weight: f32 = rarities.iter().filter(has).map(|rarity| rarity.idf).sum();
                 about += usize::from(weight >= half && weight > 0.0);
-                // Whoever calls one by its name means that one.
+                // A question that is exactly a title or an id asks for that pattern, so it comes first.
                 let is_named = known.title_key == key || fold(&known.pattern) == key;
                 if is_named { &mut named } else { &mut ids }.push(hit.id);
                 categories.add(&known.category_key, &known.category);
@@ -265,7 +266,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Patterns of this source that share an id with others of the scope.
+    /// The patterns of this source that share an id with other patterns of the scope.
     pub fn patterns_of_one_id(&self, scope: ScopeId, source: &str) -> Result<Vec<OfOneId>, Error> {
         let here = Sight { at: self.at(), scopes: vec![scope] };
         self.with_catalogue(&here, |view| {
@@ -292,7 +293,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// How often each is there, whatever its spelling.
+/// Counts names, ignoring differences in spelling such as case.
 #[derive(Default)]
 struct Tally<'a>(HashMap<&'a str, HashMap<&'a str, u64>>);
 
@@ -301,7 +302,7 @@ impl<'a> Tally<'a> {
         *self.0.entry(key).or_default().entry(spelling).or_default() += 1;
     }
 
-    /// The most first, then by name, each in the spelling that most have.
+    /// The counts, most frequent first and then by name; each name in its most frequent spelling.
     fn counts(self) -> Counts {
         let count = |spellings: HashMap<&str, u64>| {
             let many = spellings.values().sum();

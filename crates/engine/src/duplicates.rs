@@ -1,6 +1,6 @@
-//! Entries by what they share with others, to tell a caller that it stores what is there already. Every write asks, so
-//! nothing may be read through: entries with a like set of words meet in a bucket (MinHash), and short ones that share two of
-//! their first words in another.
+//! Finds entries that say nearly the same as a text that is about to be stored, so that the caller can be
+//! told. Every write asks, so no question may scan all entries. Entries with similar sets of words share a
+//! bucket (MinHash); short entries that share two of their first terms share another.
 
 use std::cell::LazyCell;
 use std::collections::hash_map::Entry;
@@ -18,45 +18,48 @@ use crate::reading::follow;
 use crate::{Sight, Snapshot};
 
 const SIMILAR_MAX: usize = 3;
-/// A set of words is known by this many of its smallest hashes, four to a bucket: two sets that share 0.8 of their words
-/// have a bucket in common in 99 of 100 cases, 0.6 in 75, and 0.1, as any two texts may, in one of a thousand.
+/// The number of smallest hashes that represent a set of words, four of them in each bucket. Two sets that
+/// share 0.8 of their words have a bucket in common in 99 of 100 cases, 0.6 in 75 of 100, and 0.1, as any two
+/// texts may, in one of a thousand.
 const HASHES: usize = 40;
 const BUCKETS: usize = HASHES / 4;
-/// A bucket as full as this is a form letter; only its newest are looked at.
+/// The most entries of one bucket that are looked at, newest first. A fuller bucket holds copies of a form
+/// letter.
 const LOOKED_AT_MAX: usize = 64;
-/// So many equal hashes are worth reading the entry: about half of the words are shared, which is what `ALIKE_MIN`
-/// makes likely.
+/// The least number of equal hashes for which an entry is read: about half of the words are then shared, as
+/// in most pairs that reach `ALIKE_MIN`.
 const EQUAL_MIN: usize = HASHES * 45 / 100;
-/// So many that may be seen are compared with the question. Those of other scopes are passed over: they must not hide
-/// what is in sight.
+/// The most visible entries that are compared with the question. Entries of other scopes are not counted, so
+/// that they can't hide visible ones.
 const COMPARED_MAX: usize = 12;
-/// With less than this of their words in common, texts are not worth a closer look.
+/// With a smaller share of common words, two texts are not compared further.
 const SHARED_MIN: f64 = 0.25;
-/// Sets of few words differ in most of their hashes when they differ in two words. So texts of at most so many words are also
-/// known by every pair of their first terms.
+/// The most words of a short text. Small sets that differ in two words already differ in most of their
+/// hashes. So short texts are also found by every pair of their first terms.
 const SHORT_WORDS_MAX: usize = 12;
 const PAIRED_TERMS: usize = 5;
-/// What was asked for and never written is forgotten at some point.
+/// The most sketches that are kept for texts that were asked about and not written yet.
 const ASKED_MAX: usize = 1024;
 
-/// What is about to be stored, and where it will be seen.
+/// The text that is about to be stored, and the sight in which it will be seen.
 pub struct Similar<'a> {
     pub sight: &'a Sight,
     pub topic: &'a str,
     pub content: &'a str,
-    /// What is not worth telling: the entry itself, or the one that it follows.
+    /// Entries that are not reported: the entry itself, or the one that it follows.
     pub except: &'a [Id],
 }
 
 #[derive(Default)]
 pub(crate) struct Duplicates {
     store: StoreId,
-    /// It has read the log after `since` and up to `at`.
+    /// The entries here are those that the log changed after `since` and up to `at`.
     since: TxId,
     at: TxId,
     buckets: FxHashMap<u64, Vec<Id>>,
     live: FxHashMap<Id, LiveEntry>,
-    /// Sketches of what was asked for and will most likely be written next, so that the writer need not make them.
+    /// Sketches of texts that were asked about. They are most likely written next, so the writer need not
+    /// compute them again.
     asked: FxHashMap<u64, Sketch>,
 }
 
@@ -67,21 +70,22 @@ struct LiveEntry {
     sketch: Sketch,
 }
 
-/// By what a text is found.
+/// The hashes by which a text is found.
 #[derive(Clone)]
 struct Sketch {
     /// The smallest hashes of its set of words.
     hashes: [u16; HASHES],
-    /// Of a short text, the pairs of its first terms.
+    /// The hashes of the pairs of its first terms, if the text is short.
     pairs: Box<[u64]>,
 }
 
 impl Duplicates {
-    /// Reads the log from where it stands, or from where the segments of the index end: they know what is before.
+    /// Reads the log from `at`, or from the end of the segments of the index, which find all earlier entries.
     pub(crate) fn catch_up(&mut self, snapshot: &Snapshot<'_>, segments_end: TxId) -> Result<(), Error> {
         let head = snapshot.at();
         if segments_end < self.since || snapshot.store() != self.store {
-            // They were thrown away, and with them what was never read here; or the store was restored.
+            // The segments were discarded, and they held entries that were never read here; or the store was
+            // restored.
             *self = Duplicates { store: snapshot.store(), ..Duplicates::default() };
         }
         if self.at < segments_end.min(head) {
@@ -101,7 +105,8 @@ impl Duplicates {
         Ok(())
     }
 
-    /// A commit of this process, if no other process came between; otherwise `catch_up` reads both from the log.
+    /// Applies a commit of this process, if it directly follows the last one; otherwise `catch_up` reads the
+    /// log.
     pub(crate) fn apply_next(&mut self, tx: &Transaction) {
         if tx.id != self.at.next() {
             return;
@@ -112,8 +117,8 @@ impl Duplicates {
         self.at = tx.id;
     }
 
-    /// Leaves to the segments of the index what they have taken over: they find it by its marks. So what is here is no
-    /// more than the index has in memory.
+    /// Removes entries that are now in the segments of the index, which find them by their marks. So this
+    /// holds no more entries than the tail of the index.
     fn forget(&mut self, until: TxId) {
         if until <= self.since {
             return;
@@ -135,7 +140,8 @@ impl Duplicates {
         }
     }
 
-    /// Applying a change twice is as good as once, so a catch-up that failed half-way may begin again.
+    /// Applies a change. Applying it twice has the same effect, so a catch-up that failed half way can start
+    /// again.
     fn apply(&mut self, from: TxId, id: Id, entry: Option<&model::Entry>) {
         self.remove(id);
         let Some(entry) = entry.filter(|entry| entry.status == Status::Active) else { return };
@@ -150,8 +156,8 @@ impl Duplicates {
         self.live.insert(id, LiveEntry { scope: entry.scope, from, sketch });
     }
 
-    /// The entries in sight that may share most of their words with the question, likeliest first. Others are not counted,
-    /// so they take nobody's place.
+    /// The entries in sight that may share most of their words with the question, likeliest first. Entries
+    /// out of sight do not count towards the limits.
     pub(crate) fn candidates(&mut self, asked: &Asked<'_>) -> Vec<Id> {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
@@ -172,7 +178,7 @@ impl Duplicates {
     }
 }
 
-/// A question made ready, before the lock on `Duplicates` is taken.
+/// A question with its sketch, which is computed before the lock on `Duplicates` is taken.
 pub(crate) struct Asked<'a> {
     key: u64,
     question: &'a Similar<'a>,
@@ -187,12 +193,13 @@ impl<'a> Asked<'a> {
         Asked { key: text_key(question.topic, question.content), sketch, words, question }
     }
 
-    /// By these the segments of the index find what may be alike.
+    /// The marks by which the segments of the index find entries that may be alike.
     pub(crate) fn marks(&self) -> Vec<u32> {
         self.sketch.marks()
     }
 
-    /// Those candidates that are visible and do say much the same, best first, the newest of equals first.
+    /// The candidates that are visible and say nearly the same, best first; of equally good ones the newest
+    /// first.
     pub(crate) fn choose(
         &self,
         candidates: Vec<Id>,
@@ -203,7 +210,7 @@ impl<'a> Asked<'a> {
         let statement = LazyCell::new(|| Statement::new(topic, content));
         let mut found: Vec<(f64, TxId, Id)> = Vec::new();
         let mut compared = 0;
-        // As many are read together as can be compared: seldom is one of them out of sight.
+        // One read fetches as many entries as can be compared, because few of them are out of sight.
         'reading: for ids in candidates.chunks(COMPARED_MAX) {
             for stored in snapshot.records(EntityType::Entry, ids)?.into_iter().flatten() {
                 if compared == COMPARED_MAX {
@@ -230,13 +237,13 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Those of the entries with most marks in common.
+/// The entries with the most marks in common with the question.
 pub(crate) fn likeliest(mut marked: Vec<(Id, usize)>) -> impl Iterator<Item = Id> {
     marked.sort_unstable_by_key(|(id, many)| std::cmp::Reverse((*many, *id)));
     marked.into_iter().take(LOOKED_AT_MAX).map(|(id, _)| id)
 }
 
-/// By these the segments of the index find an entry that shares most of its words.
+/// The marks by which the segments of the index find an entry that shares most of its words.
 pub(crate) fn marks(topic: &str, content: &str) -> Vec<u32> {
     Sketch::of(topic, content).marks()
 }
@@ -252,7 +259,7 @@ impl Sketch {
         Sketch { hashes: smallest(words), pairs: pairs.into() }
     }
 
-    /// Where a text is looked for: every four hashes in a row are a bucket, and so is every pair.
+    /// The buckets of a text: one for every four consecutive hashes, and one for every pair.
     fn buckets(&self) -> impl Iterator<Item = u64> + '_ {
         let of_hashes = self.hashes.chunks_exact(4).zip(0..BUCKETS as u64).map(|(four, number)| {
             let key = four.iter().fold(0, |key, hash| key << 16 | u64::from(*hash));
@@ -266,7 +273,7 @@ impl Sketch {
         self.buckets().map(mixed).collect()
     }
 
-    /// How likely it is worth reading the other text; 0 if it is not.
+    /// How promising it is to read the other text; 0 if it is not worth reading.
     fn promise(&self, other: &Sketch) -> usize {
         let equal = self.hashes.iter().zip(&other.hashes).filter(|(one, other)| one == other).count();
         let pairs = self.pairs.iter().filter(|pair| other.pairs.contains(pair)).count();
@@ -274,7 +281,8 @@ impl Sketch {
     }
 }
 
-/// The pairs of the first terms of a text, whatever their order. Numbers are what is said and not what it is about.
+/// Hashes of the pairs of the first terms of a text, in any order. Numbers are left out: they are statements
+/// about the subject, not the subject.
 fn pairs(topic: &str, content: &str) -> Vec<u64> {
     let (topic, content) = (clean(topic), clean(content));
     let mut terms = lex::terms(&topic);
@@ -301,7 +309,7 @@ fn text_key(topic: &str, content: &str) -> u64 {
     hasher.finish()
 }
 
-/// For each of some ways to mix the hashes of the words, which is the smallest.
+/// The MinHash of a set of words: for each of `HASHES` ways to mix the hashes, the smallest result.
 fn smallest(words: &[u64]) -> [u16; HASHES] {
     std::array::from_fn(|way| {
         let mix = (way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -320,7 +328,7 @@ fn word_set(topic: &str, content: &str) -> Vec<u64> {
     hashes
 }
 
-/// Shared words divided by all words, of two sorted sets.
+/// The number of shared words divided by the number of all words, for two sorted sets.
 fn overlap(one: &[u64], other: &[u64]) -> f64 {
     let (mut at, mut shared) = (0, 0);
     for word in one {
@@ -335,7 +343,8 @@ fn overlap(one: &[u64], other: &[u64]) -> f64 {
     }
 }
 
-/// The hashes of the words (FNV-1a), without case. Every write passes here twice, so plain text takes a short way.
+/// The hashes of the words (FNV-1a), ignoring case. Every write computes them twice, so ASCII text takes a
+/// faster path.
 fn word_hashes(text: &str, hashes: &mut Vec<u64>) {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     let add = |hash: u64, c: u64| (hash ^ c).wrapping_mul(0x100_0000_01b3);

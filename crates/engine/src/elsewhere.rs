@@ -1,5 +1,5 @@
-//! Where else something is known: in other scopes of the namespace, in documents, in the graph. Only names and counts are
-//! told; what is there is read by asking there.
+//! Counts the matches of queries outside the entries in sight: in other scopes of the namespace, in
+//! documents, in the graph. It reports names and counts only; a caller reads the matches with another call.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,24 +10,24 @@ use kenning_storage::Error;
 use crate::search::Asked;
 use crate::{Sight, Snapshot};
 
-/// So many matches of a query are counted in each place.
+/// The most matches of a query that are counted in each place.
 const COUNTED_MAX: u64 = 20;
-/// So many runs of words of the queries are looked up as names in the graph.
+/// The most word sequences of the queries that are looked up as names in the graph.
 const NAMES_MAX: usize = 60;
-/// A name in the graph has so many words at most.
+/// The most words in a name that is looked up in the graph.
 const NAME_WORDS_MAX: usize = 3;
 
-/// How much of what some queries ask for is outside of the entries in sight.
+/// The number of matches of some queries outside the entries in sight.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// Entries by scope.
+    /// The number of entries by scope.
     pub scopes: BTreeMap<ScopeId, u64>,
     pub sections: u64,
     pub facts: u64,
 }
 
 impl Snapshot<'_> {
-    /// `others` are the scopes of the namespace that are not in sight.
+    /// Counts the matches. `others` are the scopes of the namespace that are not in sight.
     pub fn elsewhere(
         &self,
         sight: &Sight,
@@ -82,7 +82,7 @@ impl Snapshot<'_> {
         Ok(found)
     }
 
-    /// How many triples have a run of words of a query for a name.
+    /// The number of triples of which one end has a name that is a word sequence of a query.
     fn facts_about(&self, sight: &Sight, queries: &[&str]) -> Result<u64, Error> {
         let mut names: Vec<String> = Vec::new();
         for query in queries {

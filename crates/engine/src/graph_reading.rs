@@ -1,4 +1,4 @@
-//! The graph as a reading of the log: which version of which section, document or triple is linked to what.
+//! The graph as a reading of the log: the links of every version of sections, documents and triples.
 
 use kenning_graph::{Graph, View};
 use kenning_model::EntityType;
@@ -10,7 +10,7 @@ use crate::{Sight, Snapshot};
 pub(crate) type GraphReading = Reading<Graph>;
 
 impl Follower for Graph {
-    /// Edges are read from triples and sections; documents say where sections are.
+    /// Edges come from triples and sections; documents give the paths of sections.
     const KINDS: &'static [EntityType] = &[EntityType::Triple, EntityType::Document, EntityType::Section];
 
     fn apply(&mut self, change: &LogChange) {

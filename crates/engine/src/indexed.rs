@@ -1,9 +1,10 @@
-//! The index of entries, of the sections of documents, or of patterns, kept level with the log. It holds every version, so
-//! it answers for any earlier transaction as it would have answered then.
+//! The index of entries, of sections of documents, or of patterns, which follows the log. It holds every
+//! version, so it answers as of any earlier transaction as it would have answered then.
 //!
-//! Segments on the disk are written from the log and from nothing else, by one process at a time, in the background.
-//! Each process keeps what comes after them in memory, read from the log before the question that needs it. So there
-//! is one way in, whether a process has just started, another one has written, or the directory was lost.
+//! Segments on the disk are written from the log alone, by one process at a time, in the background. Each
+//! process keeps the later changes in memory, read from the log before the question that needs them. So there
+//! is one way to fill the index, whether a process has just started, another process has written, or the
+//! directory was lost.
 
 use std::io;
 use std::ops::Range;
@@ -27,78 +28,83 @@ use crate::search::{Asked, Explanation};
 use crate::text::IndexedText;
 use crate::{Rebuilt, Sight, Snapshot, locked};
 
-/// So many changes in memory are worth a segment.
+/// With this number of changes in memory a segment is written.
 const TAIL_MAX: usize = 512;
-/// What is further behind the log than this is brought level by writing segments at once, not in memory.
+/// An index that is further behind the log than this catches up by writing segments, not in memory.
 const BEHIND_MAX: u64 = 2_000;
-/// A segment is written from about so many changes at most, so that building needs no memory for everything.
+/// The approximate number of changes in one segment, so that building the index does not hold everything in
+/// memory.
 const SEGMENT_CHANGES: usize = 16_384;
-/// So many transactions are read at a time, as far as is known how large they are.
+/// Bounds for the number of transactions that are read at a time; within them it depends on the size of the
+/// previous ones.
 const STRIDE_MIN: u64 = 16;
 const STRIDE_MAX: u64 = 4_096;
-/// A transaction with so many changes is part of a load, which is indexed while it goes on.
+/// A transaction with this number of changes is part of a bulk load, which is indexed while it goes on.
 const LOAD_CHANGES: usize = 64;
-/// So many single changes behind the log are worth reading before anyone asks, and so many are read in one step, so that
-/// a question that comes meanwhile does not wait long.
+/// With this number of unread changes the log is read in the background, and one step reads this number of
+/// transactions, so that a question that arrives meanwhile waits a short time only.
 const FOLLOWED: usize = 64;
-/// So much can be read into memory while another process writes segments of it; it is not worth waiting for.
+/// The most transactions that are read into memory while another process writes segments of them, instead of
+/// waiting for it.
 const IN_MEMORY_MAX: u64 = 20_000;
-/// After a load this many transactions are worth a segment: documents have about eight sections.
+/// After a load this number of transactions is worth a segment: a document has about eight sections.
 const SETTLED_MIN: u64 = TAIL_MAX as u64 / 8;
-/// And so are fewer transactions with this much text: one file can be one section of thousands of passages.
+/// Fewer transactions are worth a segment if they have this much text: one file can be one section of
+/// thousands of passages.
 const SETTLED_BYTES: usize = 256 * 1024;
-/// So few new texts are embedded while a question waits for them, however slow that is.
+/// A question waits for the vectors of at most this number of new texts when the embedder is slow.
 const EMBEDDED_AT_ONCE: usize = 8;
-/// How long a command waits for another process that is building.
+/// How long a command waits for another process that is building the index.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a question does, and for how long it then looks through the log instead: the other may be stopped, and nobody waits
-/// longer than a second for an answer.
+/// How long a question waits for another process that is building the index, and for how long it then
+/// searches the newest records instead. The other process may be stopped, and nobody should wait longer than
+/// a second for an answer.
 const PATIENCE_TO_ASK: Duration = Duration::from_millis(200);
 const LOOKED_THROUGH_FOR: Duration = Duration::from_millis(400);
-/// So many records are looked through at a time.
+/// The number of records that are read at a time in such a search.
 const LOOKED_THROUGH: u64 = 256;
-/// How long a question waits for the right to mend what it can't read.
+/// How long a question waits for the writer lock in order to repair an index that can't be read.
 const PATIENCE_TO_MEND: Duration = Duration::from_secs(1);
-/// When another process has the right to write, it is not asked for more often than this.
+/// The shortest time between two attempts to get the writer lock in the background.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Indexed {
-    /// What is in it: entries, sections of documents, or documents that are patterns.
+    /// The type of the records in the index: entries, sections of documents, or documents that are patterns.
     of: EntityType,
     storage: Arc<Storage>,
     embedder: Arc<Embedder>,
-    /// Whether segments are written and threads started; a process that ends after one answer has no time for either.
+    /// Whether segments are written and threads started; a process that ends after one answer does neither.
     is_kept: bool,
     directory: Directory,
     state: RwLock<Option<State>>,
     worker: Mutex<Worker>,
-    /// Changes of large transactions that no segment has yet.
+    /// The number of changes of large transactions that are not in a segment yet.
     loaded: AtomicUsize,
-    /// Single changes since the log was last followed.
+    /// The number of single changes since the log was last read in the background.
     unfollowed: AtomicUsize,
     stop: AtomicBool,
-    /// Set when the directory can't be used: everything is kept in memory.
+    /// Set when the directory can't be used: the whole index is then kept in memory.
     memory_only: AtomicBool,
-    /// How often everything was thrown away.
+    /// How often the index was discarded.
     thrown_away: AtomicUsize,
 }
 
 struct State {
-    /// The store that it was read from. A restore makes it another.
+    /// The store whose log was read. A restore puts another store in its place.
     store: StoreId,
     at: TxId,
     index: Index,
     segments_end: TxId,
 }
 
-/// The thread that writes segments, of which there is one at most.
+/// The thread that writes segments; there is at most one.
 #[derive(Default)]
 struct Worker {
     thread: Option<JoinHandle<()>>,
     asked: Option<Instant>,
 }
 
-/// One page of matches, and how many there are.
+/// One page of matches, and the total number of matches.
 pub(crate) struct Matches {
     pub hits: Vec<Match>,
     pub total: u64,
@@ -108,20 +114,20 @@ pub(crate) struct Matches {
 
 pub(crate) struct Match {
     pub id: Id,
-    /// Which of the passages of a section it is; an entry is one.
+    /// The number of the passage within the section; an entry is a single passage.
     pub passage: usize,
     pub score: f32,
-    /// As `kenning_retrieval::Hit` has them.
+    /// As in `kenning_retrieval::Hit`.
     pub cosine: f32,
     pub has_word: bool,
     pub explanation: Option<Explanation>,
 }
 
-/// Which of the two could not be read.
+/// The part that could not be read.
 enum Failed {
     Index(kenning_retrieval::Error),
     Store(Error),
-    /// Another process is making the index.
+    /// Another process is building the index.
     Busy,
 }
 
@@ -178,7 +184,7 @@ impl Indexed {
         }
     }
 
-    /// Answers as of the moment of the sight, after the index has read the log at least that far.
+    /// Answers as of the transaction of the sight, after the index has read the log at least that far.
     pub(crate) fn search(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -196,8 +202,8 @@ impl Indexed {
         }
     }
 
-    /// As `search`, for several texts at once: for each, the best by words and meaning and the best by meaning alone. The text of
-    /// the question, and what it is judged by, do not count.
+    /// Searches for several texts at once: for each, the best matches by words and meaning and the best by
+    /// meaning alone. The text and `by` of `question` are ignored.
     pub(crate) fn search_texts(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -228,7 +234,7 @@ impl Indexed {
         Ok(found)
     }
 
-    /// Answers from the newest records, as many as can be looked through in a moment.
+    /// Searches the newest records, as many as can be read within the time limit.
     fn search_log(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -242,7 +248,7 @@ impl Indexed {
                 self.start(&mut worker, Indexed::read_all);
             }
         }
-        // Half of what is left, so that the question can be put to what was read.
+        // Half of the remaining time is for reading, the other half for searching what was read.
         let now = Instant::now();
         let left =
             deadline.map_or(LOOKED_THROUGH_FOR, |deadline| deadline.saturating_duration_since(now) / 2);
@@ -272,7 +278,7 @@ impl Indexed {
         Ok(Matches { is_degraded: true, ..matches(&index, deadline, question, page)? })
     }
 
-    /// Reads the whole log into memory, for as long as another process does not get on with the index.
+    /// Reads the whole log into memory, for the case that another process makes no progress with the index.
     fn read_all(&self) -> Result<(), Failed> {
         yield_to_others();
         let reader = self.storage.reader()?;
@@ -292,13 +298,14 @@ impl Indexed {
         Ok(())
     }
 
-    /// The index is a cache of the log: what can't be read is thrown away and made again, in the directory first and
-    /// then without it. Only a store that can't be read is an error.
+    /// Runs a read, and repairs the index if it fails. The index is a cache of the log: an index that can't
+    /// be read is discarded and built again, first in the directory and then in memory only. Only a store
+    /// that can't be read is an error.
     fn until_read<T>(&self, read: impl Fn() -> Result<T, Failed>) -> Result<T, Error> {
         let before = self.thrown_away.load(Ordering::Acquire);
         match read() {
             Err(Failed::Index(error)) if error.is_about_files() && self.is_kept => {
-                // Another question may have met the same damage, and what is there now is made again already.
+                // Another question may have met the same damage; then the index was rebuilt already.
                 if self.thrown_away.load(Ordering::Acquire) == before {
                     self.throw_away(&error);
                 }
@@ -332,7 +339,8 @@ impl Indexed {
         Ok(rarities?.unwrap_or_default())
     }
 
-    /// Asks the index as of a transaction. Has it worked on when what was found shows that it is wanting.
+    /// Searches the index as of a transaction. Starts background work if the tail is long or the result is
+    /// degraded.
     fn ask_index<T>(
         self: &Arc<Self>,
         reader: &dyn Reader,
@@ -353,14 +361,14 @@ impl Indexed {
         Ok(found)
     }
 
-    /// The index, level with the log up to `at` at least.
+    /// The index after it has read the log up to `at` at least.
     fn level(
         self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
     ) -> Result<RwLockReadGuard<'_, Option<State>>, Failed> {
         let store = reader.store_id()?;
-        // What is guarded is a cache of the log; one that a panic left half fed is thrown away below.
+        // The guarded value is a cache of the log. If a panic left it half filled, it is discarded below.
         if let Ok(state) = self.state.read()
             && state.as_ref().is_some_and(|state| state.at >= at && state.store == store)
         {
@@ -372,14 +380,15 @@ impl Indexed {
             *state = None;
             state
         });
-        // Until it is level it is nobody's: an error leaves none behind.
+        // The state is put back only after it has caught up with the log, so an error leaves no half-built
+        // index behind.
         let is_first = guard.is_none();
         let mut state = match guard.take().filter(|state| state.store == store) {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
         let is_behind = |state: &State| at.0.saturating_sub(state.at.0) > BEHIND_MAX;
-        // Another process may have written segments of what this one has not read.
+        // Another process may have written segments of transactions that this one has not read.
         if !is_first && is_behind(&state) {
             state = self.open(reader, Some(&state.index.known()))?;
         }
@@ -400,7 +409,8 @@ impl Indexed {
         Ok(RwLockWriteGuard::downgrade(guard))
     }
 
-    /// What the segments have in sight with any of these marks, each with how many, and the transaction they go to.
+    /// The records in the segments and in sight that have any of these marks, each with the number of marks,
+    /// and the transaction up to which the segments go.
     pub(crate) fn marked(
         self: &Arc<Self>,
         snapshot: &Snapshot<'_>,
@@ -409,7 +419,7 @@ impl Indexed {
     ) -> Result<(Vec<(Id, usize)>, TxId), Error> {
         let groups = sight.groups();
         self.until_read(|| {
-            // What says nearly the same is told where it can be found at once.
+            // While another process builds the index, no similar entries are reported.
             let Some((segments, end)) = unless_busy(self.segments(snapshot))? else {
                 return Ok((Vec::new(), snapshot.at()));
             };
@@ -418,7 +428,7 @@ impl Indexed {
         })
     }
 
-    /// The segments, and the transaction they go to. The first call may have to write them.
+    /// The segments, and the transaction up to which they go. The first call may have to write them.
     fn segments(self: &Arc<Self>, snapshot: &Snapshot<'_>) -> Result<(Known, TxId), Failed> {
         let store = snapshot.store();
         let of = |state: &Option<State>| {
@@ -431,7 +441,7 @@ impl Indexed {
         Ok(of(&*self.level(snapshot.reader(), snapshot.at())?).unwrap_or_default())
     }
 
-    /// The index as the directory has it.
+    /// The index as it is in the directory.
     fn open(&self, reader: &dyn Reader, known: Option<&Known>) -> Result<State, Failed> {
         let store = reader.store_id()?;
         if self.memory_only.load(Ordering::Acquire) {
@@ -444,7 +454,8 @@ impl Indexed {
         Ok(State { store, at, index, segments_end: at })
     }
 
-    /// Makes vectors that were lost, unless another process is writing: then words decide until it is done.
+    /// Computes missing vectors, unless another process is writing: then search uses words alone until that
+    /// is done.
     fn embed(&self, reader: &dyn Reader, segments: &Known) -> Result<(), Failed> {
         if segments.has_vectors() {
             return Ok(());
@@ -452,7 +463,7 @@ impl Indexed {
         if let Some(writer) = self.lock_within(PATIENCE_TO_MEND).map_err(kenning_retrieval::Error::from)? {
             self.directory.attach_vectors(segments)?;
             match writer.embed(segments, &|key, from, take| text_of(reader, self.of, key, from, take)) {
-                // Where nothing can be written, words decide; they are sound.
+                // If no vectors can be written, search uses words alone, which are intact.
                 Err(kenning_retrieval::Error::Io(error)) => {
                     tracing::warn!(%error, "no vectors could be written")
                 }
@@ -462,13 +473,14 @@ impl Indexed {
         Ok(())
     }
 
-    /// Writes segments up to `to`, waiting for another process that may be doing just that. False when nobody could.
+    /// Writes segments up to `to`, or waits for another process that may be doing so. False if no segments
+    /// could be written.
     fn build(&self, reader: &dyn Reader, to: TxId, patience: Duration) -> Result<bool, Failed> {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) {
             match self.directory.lock(&self.stop) {
                 Ok(Some(writer)) => match append(&writer, reader, self.of, to, &self.embedder, &self.stop) {
-                    // A full disk must not keep anyone from asking.
+                    // A full disk must not prevent questions.
                     Err(Failed::Index(error)) => {
                         tracing::warn!(%error, "no segment could be written");
                         return Ok(false);
@@ -485,13 +497,13 @@ impl Indexed {
         Ok(false)
     }
 
-    /// Keeps everything in memory from now on.
+    /// Discards the index and keeps it in memory from now on.
     fn leave_directory(&self, error: &kenning_retrieval::Error) {
         tracing::warn!(%error, "the index is kept in memory");
         self.forget(true);
     }
 
-    /// Begins from nothing, in the directory if that is possible and in memory if not.
+    /// Discards the index. It is built again in the directory if that can be cleared, else in memory.
     fn throw_away(&self, error: &kenning_retrieval::Error) {
         tracing::warn!(%error, "the index is made again from the log");
         let cleared = match self.lock_within(PATIENCE_TO_MEND) {
@@ -501,7 +513,7 @@ impl Indexed {
         self.forget(!cleared);
     }
 
-    /// Whoever asks next opens what is in the directory now, or reads the whole log into memory.
+    /// Drops the state. The next question opens the directory again, or reads the whole log into memory.
     fn forget(&self, memory_only: bool) {
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.memory_only.store(memory_only, Ordering::Release);
@@ -519,7 +531,7 @@ impl Indexed {
         }
     }
 
-    /// Throws the index away and makes it again from the log.
+    /// Discards the index and builds it again from the log.
     pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
         let busy = |reason: String| Error::Unavailable { applied: Applied::No, reason };
         let lock = self.lock_within(PATIENCE).map_err(|error| busy(error.to_string()))?;
@@ -533,8 +545,8 @@ impl Indexed {
         Ok(Rebuilt { at: TxId(reached.at), versions: index.versions(), live: index.live() })
     }
 
-    /// Takes note of a commit. A load is indexed while it goes on; single writes are followed in the background, some at
-    /// a time.
+    /// Counts the changes of a commit. A bulk load is indexed while it goes on; single writes are read in the
+    /// background, some at a time.
     pub(crate) fn committed(self: &Arc<Self>, tx: &Transaction) {
         let changes = tx.changes.iter().filter(|change| change.entity_type == self.of).count();
         if changes >= LOAD_CHANGES {
@@ -548,7 +560,7 @@ impl Indexed {
         }
     }
 
-    /// Writes segments up to the end of the log, if that is far enough away to be felt by the next question.
+    /// Writes segments up to the end of the log, if the next question would otherwise take noticeably long.
     pub(crate) fn settle(&self, reader: &dyn Reader) -> Result<(), Error> {
         let head = reader.head()?;
         let settled = self.directory.at().map_err(Failed::from).and_then(|at| {
@@ -558,7 +570,7 @@ impl Indexed {
             Ok(())
         });
         match settled {
-            // The next question mends what it can't read, or does without.
+            // The next question repairs an index that can't be read, or answers without it.
             Err(Failed::Index(error)) => {
                 tracing::warn!(%error, "the index could not be written");
                 Ok(())
@@ -568,7 +580,7 @@ impl Indexed {
         }
     }
 
-    /// Whether the sections that changed after `at` have so much text that reading them would be felt.
+    /// Whether the sections that changed after `at` have so much text that reading it takes noticeably long.
     fn has_much_text(&self, reader: &dyn Reader, at: TxId, head: TxId) -> Result<bool, Error> {
         let mut bytes = 0;
         follow(reader, reader.store_id()?, &[self.of], at, head, |changes| {
@@ -582,7 +594,7 @@ impl Indexed {
         Ok(bytes >= SETTLED_BYTES)
     }
 
-    /// Has segments written in the background. False when that is going on or was asked for just now.
+    /// Starts writing segments in the background. False if a thread is at work or was started a moment ago.
     fn work(self: &Arc<Self>) -> bool {
         if !self.is_kept {
             return false;
@@ -596,22 +608,23 @@ impl Indexed {
         self.start(&mut worker, Indexed::refresh)
     }
 
-    /// Has the log read in the background, with what the processor has to spare. False when the thread is at work.
+    /// Starts reading the log in the background, at low priority. False if a thread is at work.
     fn follow(self: &Arc<Self>) -> bool {
         let mut worker = locked(&self.worker);
         let is_busy = worker.thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        // Vectors of a slow embedder are made for the texts that a question waits for, or all together.
+        // A slow embedder makes vectors for texts that a question waits for, or for many texts together, so
+        // it is left out here.
         !is_busy && !self.embedder.is_slow() && self.start(&mut worker, Indexed::keep_level)
     }
 
     fn start(self: &Arc<Self>, worker: &mut Worker, job: fn(&Indexed) -> Result<(), Failed>) -> bool {
         let indexed = self.clone();
-        // Without a thread everything stays as it is until the next time.
+        // If no thread can be started, nothing changes until the next attempt.
         worker.thread = std::thread::Builder::new()
             .name("kenning-index".into())
             .spawn(move || {
                 match job(&indexed) {
-                    // Left there, it would be in the way of every later segment.
+                    // A damaged segment would make every later attempt fail.
                     Err(Failed::Index(error @ Damaged { .. })) => indexed.throw_away(&error),
                     Err(Failed::Index(error)) if !indexed.stop.load(Ordering::Acquire) => {
                         tracing::warn!(%error, "no segment could be written");
@@ -623,8 +636,8 @@ impl Indexed {
         worker.thread.is_some()
     }
 
-    /// Reads the log step by step until it is level, and writes segments on the way. Preparing the texts, which is nearly
-    /// all of the work, holds no lock.
+    /// Reads the log step by step until the index has caught up, and writes segments on the way. Preparing
+    /// the texts, which is nearly all of the work, holds no lock.
     fn keep_level(&self) -> Result<(), Failed> {
         yield_to_others();
         let reader = self.storage.reader()?;
@@ -632,7 +645,7 @@ impl Indexed {
             let store = reader.store_id()?;
             let at = match &*self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()) {
                 Some(state) if state.store == store => state.at,
-                // Nobody has asked yet; whoever does so first opens it.
+                // No question has come yet; the first one opens the index.
                 _ => return Ok(()),
             };
             let to = TxId(reader.head()?.0.min(at.0 + FOLLOWED as u64));
@@ -653,13 +666,13 @@ impl Indexed {
         Ok(())
     }
 
-    /// Puts what the log says after `at` into the index, unless a question has done so meanwhile.
+    /// Puts prepared changes after `at` into the index, unless a question has done so meanwhile.
     fn take_in(&self, store: StoreId, at: TxId, to: TxId, changes: Vec<Prepared>) -> Result<(), Failed> {
         let mut guard = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(mut state) = guard.take_if(|state| state.at == at && state.store == store) else {
             return Ok(());
         };
-        // An error leaves no half-fed index behind.
+        // The state is put back only at the end, so an error leaves no half-filled index behind.
         for (tx, key, ends, after) in changes {
             state.index.change(tx.0, key, ends, after)?;
         }
@@ -668,7 +681,8 @@ impl Indexed {
         Ok(())
     }
 
-    /// Moves what is in memory to the disk, in this process or, if another one has done so, by reading what it wrote.
+    /// Moves the tail from memory into segments: writes them, or opens those that another process has
+    /// written.
     fn refresh(&self) -> Result<(), Failed> {
         if self.memory_only.load(Ordering::Acquire) {
             return Ok(());
@@ -688,7 +702,8 @@ impl Indexed {
             }
             let known = self.directory.open(Some(&known))?.0.known();
             if !known.has_vectors() {
-                // Whoever has none of these vectors is no worse off with the words alone.
+                // Search is degraded already, so the new segments are opened before their vectors are made,
+                // which is slow.
                 if self.embedder.is_slow() && self.is_degraded() {
                     self.take_over(&*reader, &known)?;
                 }
@@ -702,7 +717,7 @@ impl Indexed {
         Ok(())
     }
 
-    /// Goes on with the segments as they are now.
+    /// Opens the current segments and continues with them.
     fn take_over(&self, reader: &dyn Reader, known: &Known) -> Result<(), Failed> {
         let before = self.thrown_away.load(Ordering::Acquire);
         let mut new = self.open(reader, Some(known))?;
@@ -713,10 +728,10 @@ impl Indexed {
         let now = at(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
         new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // A question may have read on meanwhile.
+        // A question may have read further meanwhile.
         let now = at(&state);
         new.catch_up(reader, self.of, now.max(new.at), &self.embedder)?;
-        // Otherwise it may be what somebody could not read and has thrown away.
+        // If the index was discarded meanwhile, the new one may be the one that could not be read.
         if self.thrown_away.load(Ordering::Acquire) == before {
             *state = Some(new);
         }
@@ -740,7 +755,7 @@ impl Indexed {
         index.is_none_or(|index| !index.tail().has_vectors() || !index.known().has_vectors())
     }
 
-    /// Ends the background work; what it was writing is left as it is, which is as good as not begun.
+    /// Ends the background work. A segment that is half written is not in the manifest, so it has no effect.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         let thread = locked(&self.worker).thread.take();
@@ -750,7 +765,7 @@ impl Indexed {
     }
 }
 
-/// None while another process makes the index.
+/// `None` while another process builds the index.
 fn unless_busy<T>(done: Result<T, Failed>) -> Result<Option<T>, Failed> {
     match done {
         Err(Failed::Busy) => Ok(None),
@@ -758,7 +773,7 @@ fn unless_busy<T>(done: Result<T, Failed>) -> Result<Option<T>, Failed> {
     }
 }
 
-/// A page of what an index has for a question.
+/// One page of the matches of a question in an index.
 fn matches(
     index: &Index,
     deadline: Option<Instant>,
@@ -785,18 +800,18 @@ impl From<kenning_retrieval::Results> for Matches {
     }
 }
 
-/// Lets every other thread go before this one: writes must not become slower because the index follows them. At 10 it
-/// still gets about a tenth of a busy core, which is what following takes. At 19 it gets nothing on a busy machine, and
-/// the next question finds thousands of writes to read.
+/// Lowers the priority of this thread, so that following the log does not slow down writes. At 10 the thread
+/// still gets about a tenth of a busy core, which is enough. At 19 it gets nothing on a busy machine, and the
+/// next question has thousands of writes to read.
 fn yield_to_others() {
-    // Elsewhere the priority is that of the whole process.
+    // On other systems the priority belongs to the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 10) {
         tracing::debug!(%error, "the index is made at the usual priority");
     }
 }
 
-/// Writes what the log says after the last segment as more segments.
+/// Writes the changes of the log after the last segment as more segments.
 fn append(
     writer: &Writer<'_>,
     reader: &dyn Reader,
@@ -821,13 +836,13 @@ fn append(
             tail.change(tx.0, key, ends, after);
             Ok(())
         })?;
-        // Transactions of one change are read by thousands, those of a load one by one.
+        // Transactions with one change each are read by the thousand, those of a bulk load one at a time.
         let per_tx = (tail.changes() - before) as u64 / (end.0 - at);
         stride = (SEGMENT_CHANGES as u64 / 4 / per_tx.max(1)).clamp(1, STRIDE_MAX);
         at = end.0;
         if tail.changes() >= SEGMENT_CHANGES || at == to.0 {
             let source = source(reader, TxId(at))?;
-            // Each restore makes another store, so all of it was read from one.
+            // Each restore changes the store's id, so an equal id shows that all changes came from one log.
             if reader.store_id()? != store {
                 return Err(Damaged { what: "the store was restored while it was read" }.into());
             }
@@ -838,15 +853,16 @@ fn append(
     Ok(())
 }
 
-/// What stands in the manifest for the log that segments were written from: the store, and the last transaction's checksum.
+/// Identifies, in the manifest, the log that the segments were written from: the store's id and the checksum
+/// of the last transaction.
 fn source(reader: &dyn Reader, at: TxId) -> Result<String, Failed> {
     let sum = reader.log_checksum(at)?;
     let sum = sum.ok_or(Damaged { what: "it tells of transactions that the log does not have" })?;
     Ok(format!("{} {sum:08x}", reader.store_id()?))
 }
 
-/// Another log, or an older copy that has gone on otherwise, may have been put in the place of the one that these segments
-/// were written from.
+/// Fails if the log is not the one that the segments were written from: it may have been replaced by another
+/// log, or by an older copy that has continued differently.
 fn check_source(reader: &dyn Reader, reached: &Reached) -> Result<(), Failed> {
     if reached.at > 0 && source(reader, TxId(reached.at))? != reached.source {
         return Err(Damaged { what: "it was written from another log" }.into());
@@ -876,10 +892,10 @@ impl State {
 /// A change: the transaction, the key, whether a version ends, and the version that begins.
 type Prepared = (TxId, u64, bool, Option<Version>);
 
-/// What takes in a change.
+/// The function that receives each change.
 type Take<'a> = &'a mut dyn FnMut(TxId, u64, bool, Option<Version>) -> Result<(), Failed>;
 
-/// A key is an id and, above its fifty bits, the number of a passage.
+/// A key holds the id in its lower fifty bits, and the number of the passage above them.
 const PASSAGE_SHIFT: u32 = 50;
 
 fn key(id: Id, passage: usize) -> u64 {
@@ -889,12 +905,12 @@ fn key(id: Id, passage: usize) -> u64 {
 struct Change {
     tx: TxId,
     id: Id,
-    /// How many passages the version has that ends.
+    /// The number of passages of the version that ends.
     before: usize,
     after: Option<IndexedText>,
 }
 
-/// The log that an index is made from.
+/// The log that an index is built from.
 struct Source<'a> {
     reader: &'a dyn Reader,
     store: StoreId,
@@ -923,9 +939,9 @@ impl Source<'_> {
         })
     }
 
-    /// Counts the passages of the versions that end, which are read together.
+    /// Counts the passages of the versions that end. Those versions are read together.
     fn count_passages(&self, batch: &mut [Change]) -> Result<(), Error> {
-        // The first version of an id ends none.
+        // The first version of an id ends no earlier version.
         let ends_one = |change: &Change| change.after.as_ref().is_none_or(|text| text.record.version() > 1);
         let ending: Vec<&mut Change> = batch.iter_mut().filter(|change| ends_one(change)).collect();
         let key = |change: &&mut Change| RecordKey {
@@ -941,7 +957,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads what the texts of a batch need beside their own records.
+/// Reads the records that the texts of a batch need in addition to their own.
 fn complete(reader: &dyn Reader, batch: &mut [Change]) -> Result<(), Error> {
     let mut following = Vec::new();
     let mut keys = Vec::new();
@@ -959,7 +975,8 @@ fn complete(reader: &dyn Reader, batch: &mut [Change]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Breaking texts into words and vectors is most of the work, and each text is its own.
+/// Prepares the versions of a batch on several threads: splitting texts into words and making vectors is most
+/// of the work, and the texts are independent.
 fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<Vec<Version>>, Failed> {
     static THREADS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -980,7 +997,7 @@ fn prepare(batch: &[Change], embedder: &Embedder) -> Result<Vec<Vec<Version>>, F
     })
 }
 
-/// The passages of the version that begins.
+/// The passages of the version that begins with a change.
 fn prepare_one(change: &Change, embedder: &Embedder, embed_now: bool) -> Result<Vec<Version>, Failed> {
     let Some(text) = &change.after else { return Ok(Vec::new()) };
     let record = &text.record;

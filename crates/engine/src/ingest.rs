@@ -1,4 +1,4 @@
-//! Taking a file in: from its bytes to one transaction, or to none if it is there already.
+//! Ingesting a file: its bytes become one transaction, or none if the stored document is the same.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,35 +12,36 @@ use sha2::{Digest, Sha256};
 
 use crate::Engine;
 
-/// Grows when files are cut in another way, so that they are all taken in again.
+/// Is raised when files are split differently, so that all files are ingested again.
 const SECTIONING: u32 = 5;
 
-/// What a run takes files in for.
+/// The settings of one run that ingests files.
 pub struct Intake {
     pub principal: Arc<Principal>,
     pub scope: ScopeId,
     pub source: String,
     pub kind: DocumentKind,
-    /// Of documents that name none.
+    /// The tag of documents that name none.
     pub doc_tag: String,
-    /// `root_of` the directory that paths are below; empty where there is none.
+    /// `root_of` the directory that the paths are relative to; empty if there is none.
     pub root: String,
 }
 
-/// Tells directories apart without saying in the log where they are. The path is canonical.
+/// A hash that distinguishes directories without writing their paths into the log. The path must be
+/// canonical.
 pub fn root_of(directory: &Path) -> String {
     hex_of(Sha256::new().chain_update(directory.as_os_str().as_encoded_bytes()))
 }
 
-/// Sixteen bytes tell any two apart.
+/// The first sixteen bytes of a hash in hexadecimal, which are enough to avoid collisions.
 fn hex_of(hash: Sha256) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A file that is to be taken in.
+/// A file that is to be ingested.
 pub struct Prepared {
     pub document: NewDocument,
-    /// What its author should look at.
+    /// Warnings for the author of the file.
     pub warnings: Vec<String>,
 }
 
@@ -57,14 +58,14 @@ pub enum IntakeError {
 }
 
 impl Intake {
-    /// What was taken in at a path and below it, and is there.
+    /// The documents that were ingested from a path and below it, and are still stored.
     pub fn known(&self, engine: &Engine, below: &str) -> Result<Vec<KnownDocument>, Error> {
         engine.snapshot(&self.principal)?.documents_below(self.scope, &self.source, below)
     }
 
-    /// A file that is to be taken in, or nothing if it is there as it is. `path` is below what is taken in; `files` gives
-    /// what it includes; `known` is what is there at the path. Whoever knows an older state writes nothing twice: `put`
-    /// looks again.
+    /// Prepares a file for `put`; `None` if the stored document is the same. `path` is relative to the root
+    /// of the run; `files` gives the files that this one includes; `known` is the stored document at the
+    /// path. An outdated `known` does no harm, since `put` compares again.
     pub fn prepare(
         &self,
         path: &str,
@@ -73,7 +74,7 @@ impl Intake {
         files: Files<'_>,
         known: Option<&KnownDocument>,
     ) -> Result<Option<Prepared>, IntakeError> {
-        // A file has changed if something that it includes has.
+        // A file has changed if a file that it includes has changed.
         let whole = std::str::from_utf8(&bytes).ok().and_then(|text| included(format, path, text, files));
         let bytes = whole.map_or(bytes, String::into_bytes);
         let hash = self.hash(format, &bytes);
@@ -98,14 +99,15 @@ impl Intake {
     }
 
     pub fn close(&self, engine: &Engine, known: &KnownDocument) -> Result<(), Error> {
-        // The table of paths is derived; the log, which every read checks, has the last word before anything goes.
+        // The table of paths is derived, so the path is checked against the record, whose checksum every read
+        // checks, before the document is deleted.
         let stored = engine.snapshot(&self.principal)?.document(known.id)?;
         match stored.as_ref().and_then(|stored| stored.record.as_document()) {
             Some(document) if document.path == known.path => {
                 self.commit(engine, Write::DeleteDocuments { ids: vec![known.id] })
             }
             Some(_) => Err(Error::Damaged { what: format!("the path of document {}", known.id) }),
-            // Another process was faster.
+            // Another process has deleted it already.
             None => Ok(()),
         }
     }
@@ -149,7 +151,7 @@ impl Intake {
         Prepared { document, warnings }
     }
 
-    /// Of the bytes, and of what else decides what becomes of them.
+    /// A hash over the bytes and over the settings that decide how they are ingested.
     fn hash(&self, format: Format, bytes: &[u8]) -> String {
         let mut hash = Sha256::new();
         hash.update(format!("{SECTIONING}\n{format:?}\n{}\n", self.doc_tag));
@@ -181,23 +183,25 @@ fn new_pattern(pattern: pattern::Pattern, names: &mut Names) -> Pattern {
     }
 }
 
-/// The texts of a pattern are no longer than those of an entry; replies show less.
+/// The longest text of a pattern, the same as of an entry; replies show less.
 const PATTERN_TEXT_BYTES_MAX: usize = 32 * 1024;
 const RELATED_MAX: usize = 64;
 
-/// What names a thing is short; a file that has a page for a title would be shown with it in every reply.
+/// The longest name. A file that has a whole page of text as its title would otherwise show it in every
+/// reply.
 const NAME_BYTES_MAX: usize = 512;
-/// What the sections of a file repeat of it (title, headings above them, tags, labels) takes about this many bytes
-/// together. Only files of thousands of sections get shorter names than `NAME_BYTES_MAX` by this.
+/// The most bytes that the sections of one file together use for repeated names (title, headings above them,
+/// tags, labels). Only files with thousands of sections get shorter names than `NAME_BYTES_MAX` by this.
 const REPEATED_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// So many names are repeated in a section: its title, six headings, three labels and its tags.
+/// The approximate number of names that a section repeats: its title, six headings, three labels and its
+/// tags, few of which are long.
 const REPEATED_NAMES: usize = 8;
-/// The tags of a file together are no longer than so many names.
+/// The tags of a file together are at most as long as this number of names.
 const TAGS_NAMES_MAX: usize = 4;
 
-/// Cuts names, and notes what was cut for the author of the file.
+/// Shortens names, and notes which ones, for the author of the file.
 struct Names {
-    /// For what every section repeats.
+    /// The longest name among those that every section repeats.
     bytes_max: usize,
     cut: BTreeSet<&'static str>,
 }
@@ -252,8 +256,8 @@ fn new_section(title: &str, mut section: Section, names: &mut Names) -> NewSecti
         section.heading_path.push(names.cut_to("headings", own, NAME_BYTES_MAX));
     }
     section.anchor = names.cut_to("headings", section.anchor, NAME_BYTES_MAX);
-    // The first heading is most often the title, or the title of a web page goes on with the name of its site; it is not
-    // said twice.
+    // The first heading is most often the title, or the title of a web page is that heading followed by the
+    // name of the site. Then the title is not put in front of it.
     let is_title = |first: &str| {
         let site = title.strip_prefix(first).map(str::trim_start);
         site.is_some_and(|site| site.is_empty() || site.starts_with(['—', '–', '-', '|', '·', '•']))

@@ -1,5 +1,6 @@
-//! The spine. `commit` appends to the log, `snapshot` answers from one transaction number, `watch` tells when the
-//! log has grown, whoever wrote. What the engine keeps in memory is a cache of the log and is fed only from it.
+//! The engine. `commit` appends to the log, `snapshot` answers as of one transaction, `watch` reports when
+//! any process has appended to the log. All data that the engine keeps in memory is a cache of the log and is
+//! filled only from it.
 
 mod catalogue;
 mod duplicates;
@@ -50,29 +51,30 @@ pub use sight::Sight;
 pub use snapshot::{Content, Snapshot, TriplesFrom};
 pub use task::{QueryMatch, QueryMatches, TaskMatch, TaskMatches};
 
-/// In the data directory; whatever is in it can be made again.
+/// The directory of the index within the data directory. It can be deleted, since it is built from the log.
 pub const INDEX_DIR: &str = "index";
 
 pub struct Engine {
     location: Location,
-    /// A directory of this machine for caches and for what concerns this machine alone. It can be lost.
+    /// A directory of this machine for caches and for settings that concern this machine alone. It can be
+    /// lost.
     cache_dir: PathBuf,
     sources: Sources,
     embedder: Arc<Embedder>,
-    /// Whoever only reads does not make a store where there is none.
+    /// Whether opening creates a store if there is none. A process that only reads creates none.
     creates: bool,
-    /// Whether this process does what keeps the index level for later questions.
+    /// Whether this process keeps the index up to date for later questions.
     keeps_index: bool,
     shared: Arc<Shared>,
     /// The newest transaction that snapshots may show.
     as_of: Option<TxId>,
-    /// When nobody waits for an answer any more; a search then ends with an error.
+    /// The moment after which nobody waits for the answer; a search then ends with an error.
     deadline: Option<Instant>,
 }
 
-/// What all copies of an engine have together.
+/// The state that all copies of an engine share.
 struct Shared {
-    /// Opened by the first call that needs it: a client that only asks what tools there are touches no file.
+    /// Opened by the first call that needs the store: a client that only lists the tools touches no file.
     opened: OnceLock<Opened>,
     opening: Mutex<()>,
     /// The newest transaction known in this process; see `watch`.
@@ -90,9 +92,9 @@ struct Opened {
     graph: graph_reading::GraphReading,
 }
 
-/// What `Engine::rebuild` did.
+/// The result of `Engine::rebuild`.
 pub struct Rebuilt {
-    /// The transaction that the index goes to.
+    /// The transaction up to which the index goes.
     pub at: TxId,
     pub versions: u64,
     pub live: u64,
@@ -141,12 +143,12 @@ impl Engine {
         }
     }
 
-    /// The same engine for a reader to whom this transaction is the newest.
+    /// A copy of the engine for a reader to whom this transaction is the newest.
     pub fn as_of(&self, newest: TxId) -> Engine {
         Engine { as_of: Some(newest), ..self.copy() }
     }
 
-    /// The same engine for a call whose answer nobody waits for after this moment.
+    /// A copy of the engine for a call whose answer nobody waits for after this moment.
     pub fn until(&self, deadline: Instant) -> Engine {
         Engine { deadline: Some(deadline), ..self.copy() }
     }
@@ -165,28 +167,28 @@ impl Engine {
         }
     }
 
-    /// As `new`, for a store that must be there already.
+    /// Like `new`, for a store that must exist.
     pub fn existing(dir: PathBuf, sources: Sources) -> Engine {
         Engine { creates: false, ..Engine::new(dir, sources) }
     }
 
-    /// As `open`, for a store that must be there already.
+    /// Like `open`, for a store that must exist.
     pub fn open_existing(location: Location, cache_dir: PathBuf, sources: Sources) -> Engine {
         Engine { creates: false, ..Engine::open(location, cache_dir, sources) }
     }
 
-    /// The same for a process that lives for one answer: it starts no thread, writes no segment, and answers from the newest
-    /// records where the index is far behind the log.
+    /// The engine for a process that ends after one answer: it starts no thread, writes no segment, and
+    /// answers from the newest records if the index is far behind the log.
     pub fn for_one_answer(self) -> Engine {
         Engine { keeps_index: false, ..self }
     }
 
-    /// As it is, but with other vectors.
+    /// The engine with another source of vectors.
     pub fn with_embedder(self, embedder: Embedder) -> Engine {
         Engine { embedder: Arc::new(embedder), ..self }
     }
 
-    /// Where files of this machine are kept beside the store.
+    /// The directory of the files that this machine keeps beside the store.
     pub fn dir(&self) -> &Path {
         &self.cache_dir
     }
@@ -196,7 +198,7 @@ impl Engine {
         Sources { now: Arc::new(now), id: Arc::new(|| Id::from_bits(rand::random::<u64>())) }
     }
 
-    /// A name for this process in the log that no other has: 128 random bits.
+    /// A name for this process in the log that no other process has: 128 random bits.
     pub fn new_origin() -> String {
         format!("{:032x}", rand::random::<u128>())
     }
@@ -215,7 +217,8 @@ impl Engine {
         Ok(self.opened()?.storage.backend().info()?.secret)
     }
 
-    /// Another secret of the store, for one purpose: who learns what it made knows nothing of the others.
+    /// A secret for one purpose, derived from that of the store. Somebody who learns it can't derive the
+    /// others.
     pub fn secret_for(&self, purpose: &str) -> Result<[u8; 32], Error> {
         Ok(Sha256::new()
             .chain_update(purpose)
@@ -229,13 +232,13 @@ impl Engine {
         Ok(&self.opened()?.storage)
     }
 
-    /// What a principal may see of the store as of its newest transaction. No transaction that was acknowledged
-    /// anywhere before this call is missing from it.
+    /// The part of the store that a principal may see, as of its newest transaction. Every transaction that
+    /// was acknowledged anywhere before this call is included.
     pub fn snapshot(&self, principal: &Principal) -> Result<Snapshot<'_>, Error> {
         self.snapshot_at(principal, None)
     }
 
-    /// The same as of an earlier transaction. Rights are those of today.
+    /// A snapshot as of an earlier transaction. The rights are those of today.
     pub fn snapshot_at(&self, principal: &Principal, at: Option<TxId>) -> Result<Snapshot<'_>, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
@@ -249,11 +252,12 @@ impl Engine {
         Ok(Snapshot::new(opened, reader, store, at, self.deadline, reach))
     }
 
-    /// The newest transaction at or before a moment. Times in the log go up with the numbers, as far as the clock did.
+    /// The newest transaction at or before a moment. The times in the log increase with the numbers, as far
+    /// as the clock did.
     pub fn newest_at(&self, moment: Timestamp) -> Result<TxId, Error> {
         let reader = self.opened()?.storage.reader()?;
         let head = reader.head()?;
-        // Everything up to `known` is at or before the moment, everything from `later` on is after it.
+        // Everything up to `known` is at or before the moment; everything from `later` on is after it.
         let (mut known, mut later) = (0, head.0 + 1);
         while known + 1 < later {
             let middle = TxId(known + (later - known) / 2);
@@ -266,12 +270,13 @@ impl Engine {
         Ok(TxId(known))
     }
 
-    /// Durable, and visible to every later snapshot of every process, when it returns.
+    /// Commits a write. When it returns, the write is durable and visible to every later snapshot of every
+    /// process.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
         self.commit_when_queued(request, || ())
     }
 
-    /// As `commit`, after the writes that the same client sent before this one.
+    /// Like `commit`, after the writes that the same client sent before this one.
     pub fn commit_in_turn(&self, request: Request, turn: &Ticket) -> Result<Committed, Error> {
         turn.enter(self)?;
         let committed = self.commit_when_queued(request, || turn.entered())?;
@@ -295,7 +300,7 @@ impl Engine {
         let asked = duplicates::Asked::new(question);
         let opened = self.opened()?;
         let (marked, segments_end) = opened.indexed.marked(snapshot, question.sight, &asked.marks())?;
-        // Every writer passes here, so the lock is held for the look-up only.
+        // Every writer takes this lock, so it is held only for the look-up.
         let mut candidates = {
             let mut duplicates = locked(&opened.duplicates);
             duplicates.catch_up(snapshot, segments_end)?;
@@ -307,16 +312,16 @@ impl Engine {
         asked.choose(candidates, snapshot, self.now())
     }
 
-    /// What kinds of content there are for a principal, now or at a transaction.
+    /// The kinds of content that a principal can see, now or as of a transaction.
     pub fn content(&self, principal: &Principal, at: Option<TxId>) -> Result<Content, Error> {
-        // Whoever only asks what there is makes no store.
+        // Asking for the content must not create a store.
         match self.is_there() {
             true => self.snapshot_at(principal, at)?.content(),
             false => Ok(Content::default()),
         }
     }
 
-    /// Whether there is a store already.
+    /// Whether the store exists.
     pub fn is_there(&self) -> bool {
         self.shared.opened.get().is_some() || self.location.has_store()
     }
@@ -325,7 +330,7 @@ impl Engine {
         self.storage()?.backend().verify(report)
     }
 
-    /// Makes what is derived from the log anew after damage was met. False if that does not help.
+    /// Builds the data derived from the log again after damage was found. False if that does not help.
     pub fn mend(&self) -> bool {
         let Some(opened) = self.shared.opened.get() else { return false };
         let _mending = locked(&self.shared.opening);
@@ -339,7 +344,7 @@ impl Engine {
         matches!(mended, Ok(true))
     }
 
-    /// Ends background work and brings everything into the store's one file, before the process ends.
+    /// Ends background work and moves the write-ahead log into the store's one file, before the process ends.
     pub fn close(&self) {
         let Some(opened) = self.shared.opened.get() else { return };
         opened.stop();
@@ -348,12 +353,13 @@ impl Engine {
         }
     }
 
-    /// Whether everything that questions look at is in memory. Until then they read it from the disk, which is slower.
+    /// Whether all vectors of entries are in memory. Until then questions read them from the disk, which is
+    /// slower.
     pub fn is_warm(&self) -> bool {
         self.shared.opened.get().is_some_and(|opened| opened.indexed.is_warm())
     }
 
-    /// Makes the search index again from the log. It is a cache: no answer changes.
+    /// Builds the search index again from the log. It is a cache, so no answer changes.
     pub fn rebuild(&self) -> Result<Rebuilt, Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
@@ -367,7 +373,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Has the index on disk tell of all documents, after many were written: otherwise the next question does it.
+    /// Brings the index on the disk up to date with all documents after many were written; otherwise the next
+    /// question has to do it.
     pub fn settle(&self) -> Result<(), Error> {
         let opened = self.opened()?;
         let reader = opened.storage.reader()?;
@@ -382,7 +389,8 @@ impl Engine {
         if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
         }
-        // One thread opens, the others wait; a failure is not kept, since the next call may find the disk back.
+        // One thread opens the store, the others wait. A failure is not remembered, since the next call may
+        // succeed.
         let _opening = locked(&self.shared.opening);
         if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
@@ -412,11 +420,11 @@ impl Engine {
 }
 
 fn now() -> Timestamp {
-    // Milliseconds are what the log keeps.
+    // The log stores times in milliseconds.
     Timestamp::from_millisecond(Timestamp::now().as_millisecond()).expect("the present is in range")
 }
 
-/// What these locks guard is only replaced whole, so a panic elsewhere leaves it sound.
+/// Takes a lock. The guarded values are only replaced whole, so a panic elsewhere leaves them valid.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

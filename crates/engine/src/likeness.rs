@@ -1,4 +1,4 @@
-//! How much two entries say the same, and whether they say different things about one matter.
+//! How alike two entries are, and whether they contradict each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,41 +6,45 @@ use std::sync::Arc;
 use kenning_model::{Entry, clean};
 use kenning_retrieval::{Related, lex, related};
 
-/// From here on two entries speak of the same matter. Measured on `tests/collisions.tsv`: of the pairs that contradict
-/// each other half are this much alike (the others share few words), of duplicates nine in ten, and of pairs about
-/// different things, half of which share many words, one in twenty-five.
+/// The least likeness at which two entries count as being about the same matter. Measured on
+/// `tests/collisions.tsv`: half of the pairs that contradict each other are this much alike (the others share
+/// few words), nine in ten duplicates, and one in twenty-five of the pairs about different things, half of
+/// which share many words.
 pub(crate) const ALIKE_MIN: f64 = 0.52;
 
-/// From here on `nearness` says that two entries may speak of the same subject. Of the pairs about different things one in
-/// fourteen is this near; all of those share most of their words.
+/// The least `nearness` at which two entries may be about the same subject. Of the pairs about different
+/// things one in fourteen is this near; all of those share most of their words.
 pub(crate) const NEAR_MIN: f64 = 0.5;
 
-/// What turns a statement into its opposite.
+/// Words that turn a statement into its opposite.
 const NEGATIONS: [&str; 9] = ["not", "no", "never", "none", "nothing", "without", "cannot", "nor", "neither"];
 
-/// Terms that say how firmly something is said, not what.
+/// Terms that say whether or how firmly something holds. They are left out when the subjects of two
+/// statements are compared.
 const POLARITY: [&str; 9] =
     ["never", "alway", "always", "none", "noth", "nothing", "without", "cannot", "neither"];
 
-/// Words that are related stand for each other only in statements of at most so many terms: longer ones share enough words
-/// when they speak of one matter.
+/// The most terms of a statement in which related words stand for each other. Longer statements about one
+/// matter share enough words.
 const SHORT_TERMS_MAX: usize = 12;
 
-/// A number is what is said about a matter and not the matter, so one that the other does not have counts half.
+/// The weight of a number that only one of two statements has. A number is a statement about the matter and
+/// not the matter, so it counts half.
 const NUMBER_WEIGHT: f64 = 0.5;
 
-/// What an entry says, as far as it can be compared.
+/// The comparable content of an entry.
 pub(crate) struct Statement {
     terms: HashMap<Arc<str>, Term>,
     negations: usize,
 }
 
 struct Term {
-    /// What a statement is about comes before what it says about it, so the earlier a term stands the more it counts: two
-    /// services on two ports are two matters, two ports of one service are not.
+    /// The weight of a term, which is higher the earlier it stands, because a statement names its subject
+    /// before what it says about it. Example: two services on two ports are two matters, two ports of one
+    /// service are one.
     weight: f64,
     is_number: bool,
-    /// The terms of related words, each with how nearly it is related.
+    /// The terms of related words, each with the cosine of the two words.
     related: Vec<(Arc<str>, f64)>,
 }
 
@@ -71,7 +75,7 @@ impl Statement {
         Statement::new(&entry.topic, &entry.content)
     }
 
-    /// How much of a term the statement has: 1 for the term itself, less for one that is related.
+    /// How much of a term the statement has: 1 for the term itself, less for a related one, 0 for neither.
     fn has(&self, text: &Arc<str>, term: &Term) -> f64 {
         if self.terms.contains_key(text) {
             return 1.0;
@@ -80,13 +84,13 @@ impl Statement {
         theirs.map(|(_, near)| *near).fold(0.0, f64::max)
     }
 
-    /// 1 for the same terms, 0 for none in common.
+    /// The share of common terms: 1 if all are the same, 0 if none.
     fn likeness(&self, other: &Statement) -> f64 {
         self.share(other, |other, text, _| f64::from(other.terms.contains_key(text)), 1.0)
     }
 
-    /// The same, but related words stand for each other and numbers may differ: `token lifetime: 15 minutes` is near to
-    /// `tokens expire after 30 minutes`.
+    /// Like `likeness`, but related words stand for each other and differing numbers count less:
+    /// `token lifetime: 15 minutes` is near to `tokens expire after 30 minutes`.
     pub(crate) fn nearness(&self, other: &Statement) -> f64 {
         self.share(other, Statement::has, NUMBER_WEIGHT)
     }
@@ -109,7 +113,7 @@ impl Statement {
         if all > 0.0 { shared / all } else { 0.0 }
     }
 
-    /// One of them negates, or each has something in the place of what the other has.
+    /// Whether the two have a different number of negations, or each has terms that the other lacks.
     fn differs(&self, other: &Statement) -> bool {
         let has_more =
             |one: &Statement, other: &Statement| one.terms.keys().any(|term| !other.terms.contains_key(term));
@@ -122,7 +126,7 @@ fn related_terms(word: &str) -> Vec<(Arc<str>, f64)> {
     related(word).map(term).collect()
 }
 
-/// The pairs of entries that most likely contradict each other, by their places, in order.
+/// The pairs of entries that most likely contradict each other, as positions in the given order.
 pub fn collisions(entries: &[&Entry]) -> Vec<[usize; 2]> {
     let statements: Vec<Statement> = entries.iter().map(|entry| Statement::of(entry)).collect();
     let mut pairs = Vec::new();

@@ -9,8 +9,8 @@
 //! undo      runs once A, B and C are committed, and nothing after it is prepared before it is done
 //! ```
 //!
-//! A read holds nothing up: before a write enters the queue, it notes the newest transaction for every earlier read
-//! that has not done so itself. No later write of the client can be in that number.
+//! A read delays no write: before a write enters the queue, it notes the newest transaction for every earlier
+//! read that has not yet noted it. No later write of the client can be included in that number.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,13 +21,14 @@ use tokio::sync::Notify;
 
 use crate::{Engine, locked};
 
-/// What a call may do at the same time as others.
+/// The kinds of calls, which decide what runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     Read,
-    /// Writes that need nothing of each other to be prepared: they only enter the queue of commits in order.
+    /// A write that can be prepared beside other writes; only the queue of commits is entered in order.
     Write,
-    /// A write that others are prepared by, such as of the scopes that they name. It runs alone among writes.
+    /// A write that others depend on while they are prepared, such as creating a scope that they name. It
+    /// runs alone among writes.
     ExclusiveWrite,
 }
 
@@ -42,7 +43,7 @@ pub struct Order {
 #[derive(Default)]
 struct Calls {
     next: u64,
-    /// By their number, which is their order.
+    /// By the number of the call; numbers follow the order of arrival.
     unfinished: BTreeMap<u64, Call>,
 }
 
@@ -50,19 +51,19 @@ struct Call {
     kind: CallKind,
     /// Whether a write has entered the queue of commits.
     has_entered: bool,
-    /// For a read, the newest transaction when it was noted.
+    /// For a read: the newest transaction at the moment when it was noted.
     noted: Option<TxId>,
-    /// For a read, the newest of the transactions that calls before it have made.
+    /// For a read: the newest transaction that an earlier call has committed.
     floor: TxId,
-    /// Told when the call may run.
+    /// Notified when the call may run.
     may_run: Arc<Notify>,
-    /// Told when a write may enter the queue.
+    /// Notified when a write may enter the queue.
     may_enter: Arc<Condvar>,
     is_cancelled: bool,
 }
 
 impl Order {
-    /// The place of a call that has just arrived.
+    /// Gives a call that has just arrived its place in the order.
     pub fn arrived(self: &Arc<Self>, kind: CallKind) -> Ticket {
         let mut calls = locked(&self.calls);
         let number = calls.next;
@@ -90,7 +91,7 @@ impl Order {
 }
 
 impl Calls {
-    /// Tells the calls after this one what they may do now.
+    /// Notifies the later calls that may proceed now.
     fn wake(&self, number: u64) {
         let mut before = Before::default();
         for (later, call) in &self.unfinished {
@@ -113,12 +114,12 @@ impl Calls {
     }
 }
 
-/// What the unfinished calls before a call are.
+/// A summary of the unfinished calls before a call.
 #[derive(Default)]
 struct Before {
     has_writes: bool,
     has_exclusive: bool,
-    /// Whether there are writes that have not entered the queue.
+    /// Whether one of them is a write that has not entered the queue.
     has_outside: bool,
 }
 
@@ -137,7 +138,7 @@ impl Before {
     }
 }
 
-/// The place of a call in the order of arrival. Dropping it says that the call is done.
+/// The place of a call in the order of arrival. Dropping it marks the call as done.
 pub struct Ticket {
     order: Arc<Order>,
     number: u64,
@@ -149,14 +150,15 @@ impl Ticket {
         self.kind != CallKind::Read
     }
 
-    /// The client wants the call no more. A write that has not entered the queue of commits is not done any more.
+    /// Notes that the client has cancelled the call. A write that has not entered the queue of commits is
+    /// then not carried out.
     pub fn cancel(&self) {
         if let Some(call) = locked(&self.order.calls).unfinished.get_mut(&self.number) {
             call.is_cancelled = true;
         }
     }
 
-    /// Waits until the calls before this one let it run.
+    /// Waits until the earlier calls allow this one to run.
     pub async fn may_run(&self) {
         loop {
             let told = {
@@ -170,8 +172,9 @@ impl Ticket {
         }
     }
 
-    /// The transaction that a read answers from: after all writes that were sent before it, before all that were sent
-    /// after it. A write has none: it is planned on what is there when it is committed.
+    /// The transaction that a read answers from: after all writes that were sent before it, before all that
+    /// were sent after it. It is `None` for a write, which is planned on the state of the store when it is
+    /// committed.
     pub fn as_of(&self, engine: &Engine) -> Result<Option<TxId>, Error> {
         if self.is_write() {
             return Ok(None);
@@ -188,8 +191,8 @@ impl Ticket {
         Ok(Some(noted.max(call.floor)))
     }
 
-    /// Waits until all writes before this one have entered the queue of commits, and notes the newest transaction for
-    /// the reads before it.
+    /// Waits until all earlier writes have entered the queue of commits, and notes the newest transaction for
+    /// the earlier reads.
     pub(crate) fn enter(&self, engine: &Engine) -> Result<(), Error> {
         let mut calls = locked(&self.order.calls);
         while calls.before(self.number).has_outside {
@@ -215,7 +218,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// The write is in the queue, so the next one may follow.
+    /// Notes that the write is in the queue, so the next one may follow.
     pub(crate) fn entered(&self) {
         let mut calls = locked(&self.order.calls);
         if let Some(call) = calls.unfinished.get_mut(&self.number) {
@@ -224,7 +227,7 @@ impl Ticket {
         calls.wake(self.number);
     }
 
-    /// The write was committed in this transaction, which the reads after it see.
+    /// Notes the transaction that the write was committed in, so that later reads include it.
     pub(crate) fn committed(&self, tx: TxId) {
         let mut calls = locked(&self.order.calls);
         for (_, call) in calls.unfinished.range_mut(self.number + 1..) {
@@ -233,7 +236,7 @@ impl Ticket {
     }
 }
 
-/// The newest transaction; whoever only looks whether there is a store makes none.
+/// The newest transaction. Asking for it must not create a store.
 fn newest(engine: &Engine) -> Result<TxId, Error> {
     match engine.is_there() {
         true => engine.head(),

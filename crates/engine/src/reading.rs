@@ -1,4 +1,4 @@
-//! Readings of the log that are held in memory: one follower for all of them. A reading is a value that could be thrown away and
+//! Readings: values in memory that follow the log, all through one function. A reading can be discarded and
 //! read again from the log at any time.
 
 use std::sync::{RwLock, RwLockReadGuard};
@@ -6,19 +6,19 @@ use std::sync::{RwLock, RwLockReadGuard};
 use kenning_model::{EntityType, TxId};
 use kenning_storage::{Error, LogChange, Position, Reader, StoreId};
 
-/// So many changes are read from the log at a time.
+/// The number of changes that are read from the log at a time.
 pub(crate) const PAGE: usize = 1024;
 
-/// A value that follows the log change by change. It keeps from when to when each version held, so that once it has read
-/// as far as a transaction it also answers for all earlier ones.
+/// A value that follows the log change by change. It keeps the lifetime of each version, so once it has read
+/// up to a transaction it also answers as of all earlier ones.
 pub(crate) trait Follower: Default {
-    /// The types whose changes it wants to see.
+    /// The types whose changes it receives.
     const KINDS: &'static [EntityType];
 
     fn apply(&mut self, change: &LogChange);
 }
 
-/// A follower, and how far it has read which log.
+/// A follower, with the store and the transaction up to which it has read.
 pub(crate) struct Reading<T>(RwLock<State<T>>);
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl<T: Follower> Default for Reading<T> {
 }
 
 impl<T: Follower> Reading<T> {
-    /// Shows `look` the value, after it has read the log of this store up to `at` at least.
+    /// Passes the value to `look`, after it has read the log of this store up to `at` at least.
     pub(crate) fn with<R>(
         &self,
         reader: &dyn Reader,
@@ -80,8 +80,8 @@ impl<T: Follower> Reading<T> {
     }
 }
 
-/// Hands the changes of these types after one transaction and up to another to `take`, page by page, in the order of the log.
-/// `take` runs with the page in hand and may ask the store for more.
+/// Passes the changes of these types after one transaction and up to another to `take`, page by page, in the
+/// order of the log. `take` runs between two reads and may read more from the store.
 pub(crate) fn follow<E: From<Error>>(
     reader: &dyn Reader,
     store: StoreId,
@@ -96,7 +96,7 @@ pub(crate) fn follow<E: From<Error>>(
         take(page.changes)?;
         let Some(next) = page.next else { return Ok(()) };
         from = next;
-        // A page is of one log, but a store may be restored between two pages.
+        // A page comes from one log, but the store may be restored between two pages.
         if reader.store_id()? != store {
             let reason = "the store was restored while its log was read".to_owned();
             return Err(Error::Unavailable { applied: kenning_storage::Applied::No, reason }.into());

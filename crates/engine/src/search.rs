@@ -1,4 +1,4 @@
-//! Finding entries by their words, their meaning, their tags and their age.
+//! Finding entries by words, meaning, tags and age.
 
 use std::ops::Range;
 
@@ -10,44 +10,45 @@ use kenning_storage::{EntryFilter, Error, Stored};
 use crate::indexed::Match;
 use crate::{Sight, Snapshot};
 
-/// What is sought. Words of one field are alternatives; both fields must match when both are given.
+/// A search for entries. Words of one field are alternatives; both fields must match when both are given.
 pub struct Question<'a> {
     pub sight: &'a Sight,
-    /// Words sought in the topic.
+    /// Words to find in the topic.
     pub topic: Option<&'a str>,
-    /// Words sought anywhere, and their meaning.
+    /// Words to find anywhere in the entry, also by their meaning.
     pub content: Option<&'a str>,
-    /// All of these must be there.
+    /// The entry must have all of these tags.
     pub tags: &'a [String],
-    /// `None` takes suppressed and expired entries too.
+    /// The time at which an entry must be valid and not suppressed; `None` includes suppressed and expired
+    /// entries.
     pub visible_at: Option<Timestamp>,
     pub by: By,
-    /// Leaves words out of account that nothing in sight has, unless there are no others.
+    /// Ignores words that no visible text has, unless all words are of that kind.
     pub known_words_only: bool,
     /// Whether hits say why they matched.
     pub explain: bool,
 }
 
-/// What the index is asked, of whatever it is.
+/// A search of an index, whatever kind of records the index holds.
 #[derive(Clone)]
 pub(crate) struct Asked<'a> {
     pub sight: &'a Sight,
     pub title: Option<&'a str>,
     pub text: Option<&'a str>,
-    /// Of each of these, one must be there.
+    /// For each of these lists, a record must have one of its labels.
     pub labels: Vec<Vec<String>>,
     pub visible_at: Option<Timestamp>,
     pub by: By,
     pub as_written: bool,
     pub known_words_only: bool,
     pub least: Least,
-    /// Whether the few nearest match by a meaning that would be too far away for others.
+    /// Whether the few nearest records match even if their meaning is further away than the usual limit.
     pub with_nearest: bool,
     pub explain: bool,
 }
 
 impl Asked<'_> {
-    /// The question in the words of the index; `groups` are those of its sight.
+    /// The same search in the types of the index; `groups` are those of its sight.
     pub(crate) fn of_index<'q>(&'q self, groups: &'q [u32]) -> kenning_retrieval::Question<'q> {
         let valid_at = self.visible_at.map(|now| now.as_millisecond());
         kenning_retrieval::Question {
@@ -82,7 +83,7 @@ impl<'a> From<&Question<'a>> for Asked<'a> {
     }
 }
 
-/// What sections can be told apart by.
+/// The labels by which a search for sections can be restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionLabel {
     DocTag,
@@ -101,7 +102,7 @@ impl SectionLabel {
     }
 }
 
-/// What patterns can be told apart by.
+/// The labels by which a search for patterns can be restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatternLabel {
     Category,
@@ -118,29 +119,30 @@ impl PatternLabel {
     }
 }
 
-/// How sentences are told apart.
+/// How sentences are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scoring {
-    /// By how rare the words are, and by what stands around them.
+    /// By how rare the words are, and by the words around them.
     #[default]
     Weighted,
-    /// By how many words they share with the question.
+    /// By the number of words that they share with the question.
     Overlap,
 }
 
-/// What is sought in documents.
+/// A search for passages of documents.
 pub struct SectionQuestion<'a> {
     pub sight: &'a Sight,
     pub text: &'a str,
-    /// Of each list one must hold; an empty list holds for all.
+    /// A section must have one value of each list; an empty list restricts nothing.
     pub only: &'a [(SectionLabel, Vec<String>)],
-    /// Takes the words as they stand: identifiers whole, and no lookalike for a word that nobody uses.
+    /// Takes the words exactly as written: identifiers are not split, and an unknown word is not replaced by
+    /// a similar one.
     pub as_written: bool,
 }
 
-/// Passages by the ids of their sections: whoever asks reads those that are wanted.
+/// The passages found, with the ids of their sections; a caller reads the sections that it wants.
 pub struct FoundPassages {
-    /// Best first.
+    /// The best first.
     pub hits: Vec<PassageHit>,
     pub total: u64,
     pub is_degraded: bool,
@@ -148,7 +150,7 @@ pub struct FoundPassages {
 
 pub struct PassageHit {
     pub section: Id,
-    /// Which of its passages it is, counted as `passage_ranges` of its clean text gives them.
+    /// The number of the passage in its section, in the order of `passage_ranges` of the clean text.
     pub passage: usize,
     pub why: Explanation,
 }
@@ -156,17 +158,17 @@ pub struct PassageHit {
 pub struct Found {
     pub hits: Vec<EntryHit>,
     pub total: u64,
-    /// Words alone decided, since not all vectors are there yet.
+    /// Whether words alone decided, because some vectors are not made yet.
     pub is_degraded: bool,
 }
 
 pub struct EntryHit {
     pub stored: Stored,
-    /// Why it matched, if that was asked; none when nothing but the order of time decided.
+    /// Why the entry matched, if that was asked for; `None` if entries were only ordered by time.
     pub explanation: Option<Explanation>,
 }
 
-/// The parts of a score are relative to the best match: 1 is the best there is.
+/// The parts of a score, relative to the best match, which has 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
     pub total: f64,
@@ -183,7 +185,8 @@ impl Explanation {
 }
 
 impl Snapshot<'_> {
-    /// The sentences of these texts, best first, that answer the question. Words are as rare as they are in entries.
+    /// The sentences of these texts that answer the question, best first. Words are weighted by how rare they
+    /// are in entries.
     pub fn quotes(
         &self,
         sight: &Sight,
@@ -195,7 +198,8 @@ impl Snapshot<'_> {
         Ok(quotes(&rarities, sources, most))
     }
 
-    /// The terms of some questions and how rare each is among the entries in sight; `excerpt` chooses by them.
+    /// The terms of some questions, and how rare each is among the entries in sight; `excerpt` chooses by
+    /// them.
     pub fn rarities(&self, sight: &Sight, questions: &[&str]) -> Result<Vec<Rarity>, Error> {
         self.indexed().rarities(self.reader(), sight, &questions.join("\n"))
     }
@@ -206,7 +210,7 @@ impl Snapshot<'_> {
         self.reader().entries(&filter, 0..many)
     }
 
-    /// The sentences of sections, best first, that answer the question.
+    /// The sentences of sections that answer the question, best first.
     pub fn section_quotes(
         &self,
         sight: &Sight,
@@ -222,7 +226,7 @@ impl Snapshot<'_> {
         Ok(quotes(&rarities, sources, most))
     }
 
-    /// The stretches of sections, best first, that answer the question.
+    /// The parts of sections that answer the question, best first.
     pub fn section_windows(
         &self,
         sight: &Sight,
@@ -263,14 +267,14 @@ impl Snapshot<'_> {
         let hit = |found: Match| PassageHit {
             section: found.id,
             passage: found.passage,
-            // Where there was nothing to rank by, all are equally good.
+            // If the question had nothing to rank by, all hits are equally good.
             why: found.explanation.unwrap_or_default(),
         };
         let hits = matches.hits.into_iter().map(hit).collect();
         Ok(FoundPassages { hits, total: matches.total, is_degraded: matches.is_degraded })
     }
 
-    /// One page of the matches, best first; newest first when there is nothing to rank by.
+    /// One page of the matches, best first; newest first if the question has nothing to rank by.
     pub fn search(&self, question: &Question<'_>, page: Range<u64>) -> Result<Found, Error> {
         if question.topic.is_none() && question.content.is_none() && question.tags.is_empty() {
             let filter = EntryFilter {

@@ -1,9 +1,10 @@
-//! What may be seen, as of when.
+//! The scopes and the transaction that a question is answered from.
 
 use kenning_model::{Record, ScopeId, TxId};
 
-/// Every search and every statistic takes one: nothing outside of it changes which rows come, or their order. Only a
-/// snapshot makes one, and it has no scope that the snapshot's principal may not read.
+/// Every search and every statistic takes a sight: no record outside of it changes which rows are returned,
+/// or their order. Only a snapshot makes a sight, and it contains no scope that the snapshot's principal may
+/// not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     pub(crate) at: TxId,
@@ -25,24 +26,25 @@ impl Sight {
         self.scopes.contains(&scope)
     }
 
-    /// Whether a version is in one of the scopes. Namespaces and scopes are in none and are seen from everywhere.
+    /// Whether a version is in one of the scopes. Namespaces and scopes belong to no scope and are visible
+    /// from everywhere.
     pub fn sees_record(&self, record: &Record) -> bool {
         record.is_seen_from(&self.scopes)
     }
 
-    /// The part of it that is also in these scopes.
+    /// This sight without the scopes that are not in the list.
     pub fn within(mut self, scopes: &[ScopeId]) -> Sight {
         self.scopes.retain(|scope| scopes.contains(scope));
         self
     }
 
-    /// What either of two of the same snapshot sees.
+    /// The union of two sights of the same snapshot.
     pub fn and(mut self, other: Sight) -> Sight {
         self.scopes.extend(other.scopes);
         self
     }
 
-    /// How many scopes are nearer; none for one that is not in sight.
+    /// The number of nearer scopes; `None` for a scope that is not in sight.
     pub fn distance(&self, scope: ScopeId) -> Option<usize> {
         self.scopes.iter().position(|seen| *seen == scope)
     }

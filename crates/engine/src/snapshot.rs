@@ -17,16 +17,16 @@ use crate::indexed::Indexed;
 use crate::reading::Reading;
 use crate::{Opened, Sight};
 
-/// What a store has that not every store has.
+/// The kinds of content that a store may or may not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Documents that are not there for the sake of a catalogue.
+    /// Whether there are documents other than those ingested with a catalogue of patterns.
     pub documents: bool,
     pub patterns: bool,
     pub triples: bool,
 }
 
-/// Which triples are walked: those with this predicate, from their subject or from their object.
+/// Selects triples with this predicate, to be walked from their subject or from their object.
 pub struct TriplesFrom<'a> {
     pub name: &'a str,
     pub predicate: &'a str,
@@ -34,13 +34,13 @@ pub struct TriplesFrom<'a> {
     pub hops: u32,
 }
 
-/// So many triples are walked through: a hub may have any number.
+/// The most triples that are walked; a hub may have any number.
 const TRIPLES_MAX: usize = 20_000;
-/// So many of the newest are looked at for their names, which a write waits for.
+/// The most of the newest records whose names are read, since a write waits for it.
 const NAMED_MAX: usize = 5_000;
 
-/// Every answer of a snapshot holds at its transaction, however long it is kept and whatever is written. It shows nothing
-/// that its principal may not read.
+/// The store as of one transaction. Every answer stays the same, however long the snapshot is kept and
+/// whatever is written. It contains only records that its principal may read.
 pub struct Snapshot<'a> {
     opened: &'a Opened,
     reader: Box<dyn Reader + 'a>,
@@ -62,17 +62,17 @@ impl<'a> Snapshot<'a> {
         Snapshot { opened, reader, store, at, deadline, reach }
     }
 
-    /// What the principal may see and change.
+    /// The scopes that the principal may see and change.
     pub fn reach(&self) -> &Reach {
         &self.reach
     }
 
-    /// What is live under an id and in reach.
+    /// The live version of an id, if it is in reach.
     fn record(&self, entity_type: EntityType, id: Id) -> Result<Option<Stored>, Error> {
         Ok(self.records(entity_type, &[id])?.pop().flatten())
     }
 
-    /// What is live under each of these ids and in reach, in their order.
+    /// The live versions of these ids, in their order; `None` for an id without one or out of reach.
     pub fn records(&self, entity_type: EntityType, ids: &[Id]) -> Result<Vec<Option<Stored>>, Error> {
         let key = |id: &Id| RecordKey { entity_type, id: *id, at: At::Live(self.at) };
         let found = self.reader.records(&ids.iter().map(key).collect::<Vec<_>>())?;
@@ -80,7 +80,7 @@ impl<'a> Snapshot<'a> {
         Ok(found.into_iter().map(|stored| stored.filter(in_reach)).collect())
     }
 
-    /// The same for ids that an index has found, which must all be there.
+    /// Like `records`, for ids that an index has found; a missing record is an error.
     pub(crate) fn found(&self, entity_type: EntityType, ids: &[Id]) -> Result<Vec<Stored>, Error> {
         let records = ids.iter().zip(self.records(entity_type, ids)?);
         let missing = |id: &Id| Error::Damaged {
@@ -89,17 +89,17 @@ impl<'a> Snapshot<'a> {
         records.map(|(id, stored)| stored.ok_or_else(|| missing(id))).collect()
     }
 
-    /// The store that is read. What was read from another, before a restore, does not hold here.
+    /// The store that is read. Data read from another store, before a restore, is not valid for this one.
     pub fn store(&self) -> StoreId {
         self.store
     }
 
-    /// When nobody waits for an answer any more.
+    /// The moment after which nobody waits for the answer.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The checksum of the transaction as of which answers hold.
+    /// The checksum of the transaction that answers are as of.
     pub fn checksum(&self) -> Result<u32, Error> {
         Ok(self.reader.log_checksum(self.at)?.unwrap_or_default())
     }
@@ -120,7 +120,7 @@ impl<'a> Snapshot<'a> {
         &self.opened.sections
     }
 
-    /// The index of them.
+    /// The search index of patterns.
     pub(crate) fn patterns(&self) -> &Arc<Indexed> {
         &self.opened.patterns
     }
@@ -137,7 +137,7 @@ impl<'a> Snapshot<'a> {
         self.record(EntityType::Section, id)
     }
 
-    /// The document of a section, without reading what the section says.
+    /// The document of a section, without reading the text of the section.
     pub fn document_of(&self, section: Id) -> Result<Option<Id>, Error> {
         let document = self.reader.document_of(section, self.at)?;
         match document {
@@ -160,13 +160,13 @@ impl<'a> Snapshot<'a> {
         let scopes = self.reach.scopes();
         let DocumentKinds { plain, patterns, beside_patterns } =
             self.reader.document_kinds(self.at, scopes.as_deref())?;
-        // A catalogue brings a page or two beside its patterns, which nobody took it in for; one without patterns is
-        // documents after all.
+        // Ingesting a catalogue also ingests pages that are not patterns. Those do not count as documents,
+        // unless the directory had no patterns at all.
         let triples = self.reader.has_triples(self.at, scopes.as_deref())?;
         Ok(Content { documents: plain || (beside_patterns && !patterns), patterns, triples })
     }
 
-    /// What documents of a scope were taken in from, by name.
+    /// The sources that the documents of a scope were ingested from, by name.
     pub fn document_sources(&self, scope: ScopeId) -> Result<Vec<DocumentSource>, Error> {
         if !self.reach.sees_scope(scope) {
             return Ok(Vec::new());
@@ -195,17 +195,17 @@ impl<'a> Snapshot<'a> {
         self.record(EntityType::Entry, id)
     }
 
-    /// The scope of this name: the name that it had at the time, or else the one that it has now.
+    /// The scope with this name, which is the name at the time of the snapshot, or else its present name.
     pub fn scope(&self, name: &ScopeName) -> Result<ScopeId, Error> {
         find_scope(&*self.reader, name, self.at, &self.reach)
     }
 
-    /// What the scope is called now that once had this name, if no scope has it any more.
+    /// The present name of the scope that once had this name, if no scope has it now.
     pub fn renamed(&self, name: &ScopeName) -> Result<Option<ScopeName>, Error> {
         renamed_scope(&*self.reader, name, &self.reach)
     }
 
-    /// The id of the scope that has this name or had it last, live or not.
+    /// The id of the scope that has or last had this name, even if it was deleted.
     pub fn scope_id(&self, name: &ScopeName) -> Result<Option<Id>, Error> {
         match self.reader.scope_once_named(name)? {
             Some((scope, _)) if self.reach.sees_scope(scope) => self.reader.scope_id(scope),
@@ -213,12 +213,12 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// The id of the namespace that has this name or had it last, live or not.
+    /// The id of the namespace that has or last had this name, even if it was deleted.
     pub fn namespace_id(&self, name: &str) -> Result<Option<Id>, Error> {
         Ok(self.reader.namespace_once_named(name)?.filter(|id| self.reach.sees_namespace(*id)))
     }
 
-    /// The moment at which what is shown is judged.
+    /// The time by which the validity of entries is judged.
     pub fn now(&self) -> Timestamp {
         self.opened.storage.now()
     }
@@ -228,7 +228,8 @@ impl<'a> Snapshot<'a> {
         Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.at))
     }
 
-    /// Who made a transaction, as the log calls them.
+    /// A transaction, with its actor and as much of its changes as the view and the reach of the principal
+    /// allow.
     pub fn transaction(&self, tx: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
         self.reader.transaction(tx, self.at, View { reach: &self.reach, ..view })
     }
@@ -242,7 +243,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.reader.transaction(tx, self.at, View::HEADER)?.map(|header| header.origin))
     }
 
-    /// What a scope sees.
+    /// The sight of a scope: the part of its closure that the principal may see.
     pub fn sight(&self, scope: ScopeId) -> Result<Sight, Error> {
         match self.reach.sees_scope(scope) {
             true => Ok(self.sight_of(self.reader.closure(scope, self.at)?)),
@@ -250,12 +251,12 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// What of these scopes may be seen, nearest first as given.
+    /// A sight of those of these scopes that the principal may see, nearest first as given.
     pub fn sight_of(&self, scopes: Vec<ScopeId>) -> Sight {
         Sight { at: self.at, scopes: self.reach.within(scopes) }
     }
 
-    /// What these scopes are called; deleted ones by their last name.
+    /// The names of these scopes; for a deleted scope its last name.
     pub fn scope_names(&self, scopes: &[ScopeId]) -> Result<ScopeNames, Error> {
         self.reader.scope_names(scopes, self.at)
     }
@@ -265,14 +266,14 @@ impl<'a> Snapshot<'a> {
         Ok(Tree::read(&*self.reader, self.at)?.within(&self.reach))
     }
 
-    /// How many entries or triples each scope has in itself, suppressed ones too.
+    /// The number of entries or triples that belong to each scope itself, including suppressed ones.
     pub fn count_by_scope(&self, entity_type: EntityType) -> Result<BTreeMap<ScopeId, u64>, Error> {
         let mut counts = self.reader.count_by_scope(entity_type, self.at)?;
         counts.retain(|scope, _| self.reach.sees_scope(*scope));
         Ok(counts)
     }
 
-    /// Live triples with these folded values, newest first, and how many there are.
+    /// The live triples with these folded values, newest first, and their number.
     pub fn triples(
         &self,
         sight: &Sight,
@@ -280,7 +281,7 @@ impl<'a> Snapshot<'a> {
         page: Range<u64>,
     ) -> Result<(Vec<Stored>, u64), Error> {
         if subject.is_none() && object.is_none() {
-            // No end to begin at.
+            // Neither end is given, so the triples are read from the table instead of walked in the graph.
             let filter = TripleFilter { scopes: &sight.scopes, at: sight.at, subject, predicate, object };
             return Ok((self.reader.triples(&filter, page)?, self.reader.count_triples(&filter)?));
         }
@@ -291,7 +292,8 @@ impl<'a> Snapshot<'a> {
         Ok((self.found(EntityType::Triple, &shown)?, found.len() as u64))
     }
 
-    /// Triples along one relation from a name, in so many steps, each with the number of its step.
+    /// Triples that are reached from a name along one predicate in at most this number of steps, each with
+    /// the number of its step; also how many there are.
     pub fn triples_from(
         &self,
         sight: &Sight,
@@ -309,7 +311,7 @@ impl<'a> Snapshot<'a> {
         Ok((triples, found.len() as u64))
     }
 
-    /// Folded names of the newest triples in sight, each once; of so many triples at most.
+    /// The folded names in the newest triples in sight, each once, from at most `NAMED_MAX` triples.
     pub fn names_in_triples(&self, sight: &Sight) -> Result<BTreeSet<String>, Error> {
         Ok(self.reader.triple_names(&sight.scopes, sight.at, NAMED_MAX)?.into_iter().flatten().collect())
     }
@@ -327,7 +329,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.reader.count_triples(&filter)? > 0 || self.reader.count_triples(&as_object)? > 0)
     }
 
-    /// Transactions after `since`, newest first, and how many there are, as far as they are in reach.
+    /// Transactions in reach after `since`, newest first, and their number.
     pub fn history(
         &self,
         id: Option<Id>,
@@ -340,7 +342,8 @@ impl<'a> Snapshot<'a> {
         self.opened.storage.history(&HistoryQuery { id, entity_type, since, at: self.at, view }, page)
     }
 
-    /// Pinned entries that hold at this moment, the nearest scope's first, newest first in each.
+    /// Pinned entries that are valid at this time, those of the nearest scope first, newest first within a
+    /// scope.
     pub fn pinned(&self, sight: &Sight, now: Timestamp, limit: usize) -> Result<Vec<Stored>, Error> {
         self.reader.pinned(&EntryFilter { scopes: &sight.scopes, at: sight.at, visible_at: Some(now) }, limit)
     }

@@ -1,4 +1,5 @@
-//! Which entries a task gets: each query of the task is answered on its own, and recall comes before brevity.
+//! Chooses the entries for a task: each query of the task is searched separately, and recall matters more
+//! than brevity.
 
 use std::collections::HashMap;
 
@@ -9,26 +10,27 @@ use kenning_storage::Error;
 use crate::indexed::{Match, Matches};
 use crate::{Question, Sight, Snapshot};
 
-// The numbers below were fitted on the part of `crates/eval/recall` that may be looked at; `docs/figures.md` has what they
-// give on the rest.
+// The numbers below were fitted on the development part of `crates/eval/recall`; `docs/figures.md` has the
+// results on the rest.
 
-/// So many of the best entries of a query come at most,
+/// The most entries of a query that are chosen by words and meaning.
 const BEST_MAX: usize = 6;
-/// the first of these whatever their scores are,
+/// The first of these are chosen whatever their scores are.
 const BEST_FREE: usize = 2;
-/// and the others if they have this share of the best score.
+/// The others are chosen if their score is at least this share of the best score.
 const SCORE_MIN: f32 = 0.5;
-/// So many come because they are nearest in meaning, whatever words they have,
+/// The most entries of a query that are added because they are nearest in meaning, whatever words they have.
 const NEAREST_MAX: usize = 2;
-/// if they are this near,
+/// Such an entry must be at least this near,
 const NEAR_MIN: f32 = 0.20;
-/// and nearly as near as the nearest.
+/// and its nearness at least this share of that of the nearest.
 const NEAR_SHARE: f32 = 0.8;
-/// Where meaning can't be judged, because the table of vectors does not know the language, more come by their words.
+/// The same bounds for a query whose meaning can't be judged, because the table of vectors does not know its
+/// language: more entries are chosen by their words.
 const BEST_MAX_BY_WORDS: usize = 9;
 const SCORE_MIN_BY_WORDS: f32 = 0.3;
-/// A query without a word that is in sight is about something here if an entry is this near in meaning: on labelled tasks
-/// that are about nothing here, nine in ten stay below it.
+/// A query without a word in sight still concerns this store if an entry is at least this near in meaning. On
+/// labelled tasks that do not concern the store, nine in ten stay below it.
 const ABOUT_MIN: f32 = 0.24;
 
 /// An entry for a task, with its best rank over all queries and the query that gave it.
@@ -41,22 +43,22 @@ pub struct TaskMatch {
 
 #[derive(Debug, Default)]
 pub struct TaskMatches {
-    /// Best first.
+    /// The best first.
     pub entries: Vec<TaskMatch>,
-    /// The queries that are about nothing that is in sight.
+    /// The queries for which there is nothing in sight.
     pub nothing_for: Vec<usize>,
-    /// Words alone decided, since not all vectors are there yet.
+    /// Whether words alone decided, because some vectors are not made yet.
     pub is_degraded: bool,
 }
 
-/// What one query matches.
+/// The matches of one query.
 #[derive(Debug)]
 pub struct QueryMatches {
     /// The entries that a task with this query gets, best first.
     pub chosen: Vec<Id>,
-    /// By words and meaning, best first.
+    /// The matches by words and meaning, best first.
     pub best: Vec<QueryMatch>,
-    /// By meaning alone, nearest first.
+    /// The matches by meaning alone, nearest first.
     pub nearest: Vec<QueryMatch>,
     /// Whether the meaning of the query can be judged.
     pub is_meaningful: bool,
@@ -66,9 +68,9 @@ pub struct QueryMatches {
 pub struct QueryMatch {
     pub id: Id,
     pub score: f32,
-    /// Of the query and the entry, from -1 to 1.
+    /// The cosine of the query and the entry, from -1 to 1.
     pub cosine: f32,
-    /// How much of the query's words, by how rare they are, the entry has: from 0 to 1.
+    /// The share of the query's words that the entry has, weighted by how rare they are: from 0 to 1.
     pub covered: f32,
 }
 
@@ -100,7 +102,7 @@ impl Snapshot<'_> {
         Ok(found)
     }
 
-    /// What one query of a task matches, with all that tells how much the query is about it.
+    /// The matches of one query of a task, with the numbers that show how well each of them fits.
     pub fn query_matches(&self, sight: &Sight, text: &str, now: Timestamp) -> Result<QueryMatches, Error> {
         let Some([by_both, by_meaning]) = self.asked(sight, &[text], now, true)?.pop() else {
             return Err(Error::Bug { what: "a search for one text found nothing for it".to_owned() });
@@ -127,7 +129,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Each query by words and meaning together, and by meaning alone, in one pass for all.
+    /// Searches for all queries in one pass, by words and meaning together and by meaning alone.
     fn asked(
         &self,
         sight: &Sight,
@@ -150,7 +152,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// The entries of one query, best first; none if it is about nothing here.
+/// The entries chosen for one query, best first; none if the query does not concern this store.
 fn chosen(by_both: &Matches, by_meaning: &Matches) -> Vec<Id> {
     let is_meaningful = by_meaning.is_meaningful && !by_meaning.is_degraded;
     let nearest = by_meaning.hits.first().filter(|_| is_meaningful).map_or(-1.0, |hit| hit.cosine);

@@ -1,4 +1,4 @@
-//! The texts of a record, as the index has them.
+//! The texts of records for the search index.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use kenning_storage::{At, Error, Reader, RecordKey, Stored};
 
 use crate::search::{PatternLabel, SectionLabel};
 
-/// A record, and what else its text in the index is made of.
+/// A record, with the other records that its text in the index is made of.
 pub(crate) struct IndexedText {
     pub(crate) record: Record,
-    /// The sections of a pattern, which is found as a whole.
+    /// The sections of a pattern, which is indexed as one text.
     sections: Vec<Section>,
-    /// The text of the entry before this one, as it was when this version was written.
+    /// The text of the entry that this entry follows, as it was when this version was written.
     neighbour: String,
 }
 
@@ -39,8 +39,8 @@ impl IndexedText {
         Ok(Some(text))
     }
 
-    /// The version of the entry before this one that the text needs. It is taken as it was when this version was written, so
-    /// that the index of a log is always the same.
+    /// The key of the entry that this entry follows, if any. It is read as of the time when this version was
+    /// written, so that the same log always gives the same index.
     pub(crate) fn neighbour_key(&self, at: TxId) -> Option<RecordKey> {
         let id = self.record.as_entry()?.follows?;
         Some(RecordKey { entity_type: EntityType::Entry, id, at: At::Live(at) })
@@ -48,15 +48,16 @@ impl IndexedText {
 
     pub(crate) fn set_neighbour(&mut self, neighbour: Option<Stored>) {
         if let Some(Record::Entry(entry)) = neighbour.map(|stored| stored.record)
-            // An entry that was moved to another scope since must not be found through the one that stayed.
+            // If that entry was moved to another scope meanwhile, its words must not be found through this
+            // one.
             && self.record.scope() == Some(entry.scope)
         {
             self.neighbour = clean(&entry.content);
         }
     }
 
-    /// Reads the sections of a pattern. A document has a version of its own for every change of its sections, so these are the
-    /// sections of this version.
+    /// Reads the sections of a pattern. Every change of a section makes a new version of the document, so
+    /// these are the sections of this version.
     pub(crate) fn read_sections(&mut self, reader: &dyn Reader, id: Id, at: TxId) -> Result<(), Error> {
         if self.record.as_document().is_some_and(|document| document.pattern.is_some()) {
             let sections = reader.sections_of(id, at)?.into_iter();
@@ -65,13 +66,13 @@ impl IndexedText {
         Ok(())
     }
 
-    /// By passage; most records are one.
+    /// One text for each passage; most records have a single one.
     pub(crate) fn texts(&self) -> Vec<Text> {
         match &self.record {
             Record::Entry(entry) => vec![Text { neighbour: self.neighbour.clone(), ..Text::of_entry(entry) }],
             Record::Section(section) => Text::of_section(section),
             Record::Document(document) => Text::of_pattern(document, &self.sections).into_iter().collect(),
-            // Nothing else is fed.
+            // Other types of records are not indexed.
             _ => Vec::new(),
         }
     }
@@ -94,7 +95,7 @@ pub(crate) struct Text {
 
 impl Text {
     fn of_entry(entry: &Entry) -> Text {
-        // The author's search words are as good as what stands in the entry.
+        // The author's search words count as much as the words of the entry.
         let about = entry.context.iter().chain(&entry.tags);
         let context: Vec<String> = about.map(|words| clean(words)).collect();
         let mut labels: Vec<String> = entry.tags.iter().map(|tag| fold(tag)).collect();
@@ -104,14 +105,16 @@ impl Text {
         Text { title, body, context: context.join("\n"), neighbour: String::new(), labels }
     }
 
-    /// A long section is as good as its best passage: in the whole of it, what answers would count for little.
+    /// A section is indexed by its passages, and ranks by the best of them: in the whole of a long section,
+    /// the sentences that answer would count for little.
     fn of_section(section: &Section) -> Vec<Text> {
         let title = section.title();
         let mut labels = vec![SectionLabel::DocTag.of(&section.doc_tag)];
         labels.extend(section.repository.iter().map(|name| SectionLabel::Repository.of(name)));
         labels.extend(section.environment.iter().map(|name| SectionLabel::Environment.of(name)));
         let text = clean(&section.text);
-        // A heading without a text of its own is found by what is below it, whose titles have its words too.
+        // A heading without text of its own gets no passage. It is found through the sections below it, whose
+        // titles contain its words.
         let ranges = passage_ranges(&text);
         let tags: String = section.tags.iter().map(|tag| format!(" {}", clean(tag))).collect();
         let passage = |range: Range<usize>| Text {
@@ -124,12 +127,12 @@ impl Text {
         ranges.into_iter().map(passage).collect()
     }
 
-    /// Whole: it matches by how much of a question it covers, wherever the words stand.
+    /// A pattern is one text, because it matches by how much of a question it covers, wherever the words are.
     fn of_pattern(document: &Document, sections: &[Section]) -> Option<Text> {
         let pattern = document.pattern.as_ref()?;
         let mut body = clean(&pattern.summary);
         let told = [&pattern.description].into_iter().chain(&pattern.use_when).chain(&pattern.avoid_when);
-        // What was taken from a section is not said twice.
+        // Text that was taken from a section is not indexed twice.
         let told = told.filter(|text| !sections.iter().any(|section| section.text == **text));
         let about = [&pattern.category].into_iter().chain(&document.tags);
         let text = sections

@@ -1,5 +1,6 @@
-//! Telling that the log has grown. The number is all that is told: whoever wants the changes reads the log from
-//! where it stood, so nothing is missed, nothing comes twice, and there is no queue that could overflow.
+//! Reports that the log has grown. Only the newest transaction number is sent: a receiver that wants the
+//! changes reads the log from its own position. So no change is missed or sent twice, and no queue can
+//! overflow.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,25 +12,28 @@ use tokio::sync::watch::Receiver;
 
 use crate::Engine;
 
-/// How long the store is waited for at a time. Between two waits the thread looks whether anyone still listens.
+/// How long one wait for the store lasts. Between two waits the thread checks whether there is still a
+/// receiver.
 const WAIT_MAX: Duration = Duration::from_millis(40);
 
 impl Engine {
-    /// A receiver that changes whenever any process has committed. Own commits show at once.
+    /// A receiver that changes whenever any process has committed. Commits of this process are seen at once.
     pub fn watch(self: &Arc<Self>) -> Receiver<TxId> {
         let receiver = self.shared.head.subscribe();
         if !self.shared.watching.swap(true, Ordering::AcqRel) {
             let engine = Arc::downgrade(self);
-            // Ends by itself with the engine; it holds nothing that a killed process would leave behind.
+            // The thread ends by itself with the engine. It holds nothing that a killed process would leave
+            // behind.
             let thread = std::thread::Builder::new().name("kenning-watch".into()).spawn(move || look(engine));
-            // Whoever watches next tries again; until then readers look by themselves now and then.
+            // If the thread could not start, the next caller tries again; until then readers check by
+            // themselves now and then.
             self.shared.watching.store(thread.is_ok(), Ordering::Release);
         }
         receiver
     }
 
-    /// The transactions after `since`, oldest first, at most `limit`. They have the changes that the principal may see,
-    /// which may be none.
+    /// The transactions after `since`, oldest first, at most `limit`. Each contains only the changes that the
+    /// principal may see, possibly none.
     pub fn transactions_after(
         &self,
         principal: &Principal,
@@ -46,7 +50,7 @@ impl Engine {
         found.map(|(tx, id)| tx.ok_or_else(|| missing(id))).collect()
     }
 
-    /// The newest transaction of the store, asked for now.
+    /// The newest transaction of the store, read from the store now.
     pub fn head(&self) -> Result<TxId, Error> {
         let head = self.storage()?.reader()?.head()?;
         Ok(self.as_of.map_or(head, |newest| newest.min(head)))
@@ -66,17 +70,17 @@ fn look(watching: Weak<Engine>) {
     while let Some(engine) = watching.upgrade() {
         let opened = (engine.shared.head.receiver_count() > 0).then(|| engine.opened());
         let storage = opened.and_then(|opened| Some(opened.ok()?.storage.clone()));
-        // The engine can end while this thread waits.
+        // The engine may end while this thread waits.
         drop(engine);
         let waited = storage.and_then(|storage| storage.backend().wait(seen, WAIT_MAX).ok());
         let Some(head) = waited else {
-            // Nobody listens, or the store does not answer at the moment.
+            // There is no receiver, or the store does not answer at the moment.
             std::thread::sleep(WAIT_MAX);
             continue;
         };
         let Some(engine) = watching.upgrade() else { return };
         match seen.replace(head) {
-            // A restored store may end earlier than the one whose place it took.
+            // A store restored from a backup may end earlier than the store that it replaced.
             Some(last) if last.store != head.store => {
                 engine.shared.head.send_replace(head.tx);
             }

@@ -1,4 +1,4 @@
-//! What an answer may depend on: nothing that is out of sight, and not more time than the caller has.
+//! An answer depends on nothing that is out of sight, and takes no longer than the caller allows.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ fn search(engine: &Engine, by: By, words: &str) -> Result<(Vec<EntryHit>, u64), 
     Ok((found.hits, found.total))
 }
 
-/// Topics, scores to the last bit, and reasons.
+/// The number of matches, and their topics, exact scores and reasons as text.
 fn answer(engine: &Engine, by: By, words: &str) -> String {
     let (hits, total) = search(engine, by, words).expect("an answer");
     let shown: Vec<String> = hits
@@ -88,7 +88,8 @@ fn a_search_ends_at_its_deadline() {
     assert_eq!(search(&in_time, By::Words, "harbour").expect("an answer").1, 1);
 }
 
-/// Where `before744` is known, `before74` is another name. Where it is not, it may be mistyped.
+/// If `before744` is stored, `before74` is another name and not a misspelling. A name that is not stored may
+/// be mistyped.
 #[test]
 fn a_word_with_digits_stands_for_itself() {
     let place = TempStore::in_memory();

@@ -1,4 +1,5 @@
-//! What is taken for a contradiction and what for a duplicate, on labelled pairs. `-- --nocapture` prints the figures.
+//! Which labelled pairs count as contradictions, and which as duplicates. `-- --nocapture` prints the
+//! figures.
 
 use kenning_engine::{Similar, collisions};
 use kenning_model::{Change, Entry, Record, ScopeId};
@@ -21,7 +22,7 @@ fn pairs() -> Vec<Pair> {
         .collect()
 }
 
-/// How many of the pairs with a label are found, and how many there are.
+/// The number of pairs with this label that are found, and the number of all pairs with it.
 fn count(pairs: &[Pair], label: &str, found: impl Fn(&Pair) -> bool) -> (usize, usize) {
     let labelled: Vec<&Pair> = pairs.iter().filter(|pair| pair.label == label).collect();
     (labelled.iter().filter(|pair| found(pair)).count(), labelled.len())
@@ -47,7 +48,7 @@ fn contradictions_are_named_and_other_matters_are_not() {
     eprintln!("contradictions named: {found:?}, other matters: {apart:?}, duplicates: {same:?}");
     assert!(share(found) >= 0.5, "{found:?} contradictions are found");
     assert!(share(apart) <= 0.04, "{apart:?} that are about other matters");
-    // A duplicate in other words may pass for a contradiction: to settle it does no harm.
+    // A duplicate in other words may count as a contradiction, since resolving it does no harm.
     assert!(share(same) <= 0.2, "{same:?} that say the same");
 }
 
@@ -67,7 +68,7 @@ fn duplicates_and_contradictions_are_similar_and_other_matters_are_not() {
     eprintln!("similar: contradictions {collision:?}, other matters {apart:?}, duplicates {same:?}");
     assert!(share(same) >= 0.95, "{same:?} duplicates are found");
     assert!(share(collision) >= 0.5, "{collision:?} contradictions are found");
-    // Half of these share most of their words; to be told of such a one does no harm.
+    // Half of these pairs share most of their words; reporting one of them does no harm.
     assert!(share(apart) <= 0.1, "{apart:?} that are about other matters");
 }
 

@@ -1,4 +1,5 @@
-//! An entry is found by some words of the one that it follows, and by no word that its own scope does not see.
+//! An entry is found by some words of the entry that it follows, but by no word from a scope that is out of
+//! its sight.
 
 use kenning_engine::{By, Engine, Question};
 use kenning_model::{Id, ScopeId};
@@ -14,7 +15,7 @@ fn commit(engine: &Engine, write: Write) -> Id {
     done.tx.changes[0].id
 }
 
-/// The entries that a word finds.
+/// The entries that a search for one word finds.
 fn found(engine: &Engine, scope: ScopeId, word: &str) -> Vec<Id> {
     let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let sight = snapshot.sight_of(vec![scope]);

@@ -1,5 +1,5 @@
-//! The graph is a reading of the log: whoever reads it in whatever pieces, or all at once, walks the same graph, now and
-//! as of every transaction before; and it finds the triples that the tables have.
+//! The graph is a reading of the log: an engine that reads the log in pieces or all at once walks the same
+//! graph, now and as of every earlier transaction; and it finds the same triples as the tables.
 
 use std::ops::ControlFlow;
 
@@ -31,7 +31,8 @@ impl Author<'_> {
         Some(committed.tx.changes.iter().map(|change| change.id).collect())
     }
 
-    /// A triple, a page or a new state of one, a delete of either, or an undo of whatever came last.
+    /// Makes one random change: a triple, a page or a new state of one, a delete of either, or an undo of the
+    /// newest transaction.
     fn step(&mut self) {
         match self.below(10) {
             0..=3 => {
@@ -77,7 +78,7 @@ impl Author<'_> {
     }
 }
 
-/// Everything within three steps of everything that has a name, with all edges, as text.
+/// The nodes within three steps of every named node, with all their edges, as text.
 fn walked(engine: &Engine, at: TxId, scopes: &[ScopeId]) -> Vec<String> {
     let snapshot = engine.snapshot_at(&kenning_testkit::owner(), Some(at)).expect("a snapshot");
     let name = |view: &View<'_>, node: NodeRef| format!("{:?}", view.node(node));
@@ -107,7 +108,7 @@ fn whoever_reads_the_log_walks_the_same_graph() {
         let engine = store.engine();
         make_scopes(&engine, SCOPES.len() as u32);
         let mut author = Author { engine: &engine, random: scrambled(seed), triples: Vec::new() };
-        // Reads after every transaction; the others read once, and in two pieces.
+        // This engine reads after every transaction; the others read once, and in two pieces.
         let mut then = Vec::new();
         for _ in 0..STEPS {
             author.step();

@@ -1,7 +1,8 @@
-//! The index in the data directory is a cache of the log. Whatever becomes of its files, whoever else writes, and
-//! whenever it is made again: every question gets the answer that an index made from nothing gives.
+//! The index in the data directory is a cache of the log. Every question gets the answer of a newly built
+//! index, whatever happens to the index files, whatever other processes write, and whenever the index is
+//! built again.
 
-// The figures of a long run are worth reading.
+// A long run prints figures.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -19,13 +20,13 @@ use kenning_storage::{
 };
 use kenning_testkit::{TempStore, fixed_start, make_scopes, scrambled, take_in};
 
-/// So many changes in memory are worth a segment; see `indexed.rs`.
+/// With this number of changes in memory a segment is written; see `indexed.rs`.
 const SEGMENT_WORTH: usize = 512;
-/// So many transactions behind the log, an index is made level by writing segments; see `indexed.rs`.
+/// An index this many transactions behind the log catches up by writing segments; see `indexed.rs`.
 const FAR_BEHIND: usize = 2_000;
-/// Nothing that is waited for takes as long as this.
+/// A bound for all waiting; nothing takes this long.
 const LONG: Duration = Duration::from_secs(60);
-/// Of the files of the index.
+/// The page size of the index files.
 const PAGE: usize = 4096;
 
 static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
@@ -40,11 +41,11 @@ static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 const TAGS: [&str; 4] = ["ops", "billing", "Home", "travel"];
 const SCOPES: &[ScopeId] = &[ScopeId(1), ScopeId(2), ScopeId(3)];
 
-/// Writes texts that come out the same every time, in three scopes.
+/// Writes the same texts on every run, in three scopes.
 struct Author<'a> {
     engine: &'a Engine,
     random: u64,
-    /// What it has stored and not deleted.
+    /// The entries that were stored and not deleted.
     ids: Vec<Id>,
     written: usize,
 }
@@ -89,14 +90,14 @@ impl<'a> Author<'a> {
         entry
     }
 
-    /// Stores so many in one transaction.
+    /// Stores this number of entries in one transaction.
     fn load(&mut self, many: usize) {
         let entries = (0..many).map(|_| self.entry()).collect();
         let (_, ids) = self.commit(Write::StoreAll(entries));
         self.ids.extend(ids);
     }
 
-    /// So many transactions that change, move, delete, store and take back.
+    /// Makes this number of transactions that change, move, delete, store and undo.
     fn edit(&mut self, many: usize) {
         let mut last = None;
         for _ in 0..many {
@@ -109,7 +110,7 @@ impl<'a> Author<'a> {
                         any_actor: true,
                         within: None,
                     }));
-                    // The undo of a delete gives the id back.
+                    // The undo of a delete restores the entry under its id.
                     let back: Vec<Id> = changed.into_iter().filter(|id| !self.ids.contains(id)).collect();
                     self.ids.extend(back);
                 }
@@ -132,7 +133,8 @@ impl<'a> Author<'a> {
     }
 }
 
-/// Texts that are written again and again with another number, and have little in common.
+/// A text of twelve words. The test writes each of these texts several times with another number; different
+/// ones have little in common.
 fn repeated(which: usize) -> String {
     let word = |at: usize| format!("w{}", scrambled((which % REPEATED * 31 + at) as u64) % 5000);
     (0..12).map(word).collect::<Vec<_>>().join(" ")
@@ -140,7 +142,7 @@ fn repeated(which: usize) -> String {
 
 const REPEATED: usize = 16;
 
-/// An engine of its own on the store, as another process has one. Each number draws other ids.
+/// A separate engine on the store, as another process has one. Each `number` gives other ids.
 fn engine(dir: &Path, number: u64) -> Engine {
     let drawn = AtomicU64::new(number << 32);
     let id = Arc::new(move || Id::from_bits(scrambled(drawn.fetch_add(1, Ordering::Relaxed))));
@@ -157,7 +159,7 @@ struct Asked {
     topic: Option<&'static str>,
     content: Option<&'static str>,
     tags: &'static [&'static str],
-    /// In minutes; `None` sees what is not valid too.
+    /// In minutes; `None` also finds entries that are not valid.
     visible_at: Option<usize>,
     page: Range<u64>,
 }
@@ -165,7 +167,7 @@ struct Asked {
 const USUAL: Asked =
     Asked { scopes: SCOPES, topic: None, content: None, tags: &[], visible_at: Some(60), page: 0..20 };
 
-/// By words, by meaning, by what looks like a word, by tags, and in several scopes.
+/// Questions by words, by meaning, by a misspelt word, by tags, and in several scopes.
 const QUESTIONS: [Asked; 7] = [
     Asked { content: Some("deploy the server"), ..USUAL },
     Asked { content: Some("bananna"), scopes: &[ScopeId(2)], ..USUAL },
@@ -210,9 +212,9 @@ fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
 
 #[derive(Debug, PartialEq)]
 struct Answers {
-    /// Of every question, today and as of two earlier transactions.
+    /// The answers to every question, today and as of two earlier transactions.
     found: Vec<Answer>,
-    /// What each of the repeated texts repeats.
+    /// The entries that are similar to each of the repeated texts.
     similar: Vec<Vec<Id>>,
 }
 
@@ -240,17 +242,18 @@ fn assert_same(found: &Answers, expected: &Answers, what: &str) {
     assert_eq!(found.similar, expected.similar, "{what}");
 }
 
-/// The answers of a copy of the store that has no index.
+/// The answers from a copy of the store without an index.
 fn answers_from_nothing(dir: &Path) -> Answers {
     let copy = TempStore::in_memory();
     fs::copy(dir.join(STORE_FILE), copy.path().join(STORE_FILE)).expect("a closed store is one file");
     answers(&engine(copy.path(), 9))
 }
 
-/// A closed store whose index has two segments, both with versions that have ended, and is some transactions behind.
+/// A closed store. Its index has two segments, both with versions that have ended, and is some transactions
+/// behind the log.
 struct Closed {
     store: Vec<u8>,
-    /// The files of the index, by name.
+    /// The files of the index with their names.
     index: Vec<(String, Vec<u8>)>,
     answers: Answers,
 }
@@ -284,7 +287,7 @@ impl Closed {
         copied
     }
 
-    /// Segments and manifest, without the lock, in which nothing is written.
+    /// The segments and the manifest, without the lock file, which is empty.
     fn written(&self) -> impl Iterator<Item = &(String, Vec<u8>)> {
         self.index.iter().filter(|(name, _)| name != "lock")
     }
@@ -305,7 +308,7 @@ impl Copied<'_> {
         entries(self.dir()).join(name)
     }
 
-    /// The index as it was.
+    /// Restores the index to its original files.
     fn put_back(&self) {
         let index = self.dir().join(INDEX_DIR);
         match index.is_dir() {
@@ -318,13 +321,14 @@ impl Copied<'_> {
         }
     }
 
-    /// What a process says that comes now.
+    /// Compares the answers of a process that starts now.
     #[track_caller]
     fn check(&self, what: &str) {
         assert_same(&answers(&engine(self.dir(), 2)), &self.closed.answers, what);
     }
 
-    /// And the one after it, which finds what the first has left.
+    /// Also compares the answers of the process after it, which finds the files that the first process has
+    /// left.
     #[track_caller]
     fn check_twice(&self, what: &str) {
         self.check(what);
@@ -347,14 +351,14 @@ fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The names of the segments that are in the directory, named by the manifest or not.
+/// The names of the segments in the directory, whether or not the manifest names them.
 fn segments(dir: &Path) -> BTreeSet<String> {
     let Ok(files) = fs::read_dir(entries(dir)) else { return BTreeSet::new() };
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     names.filter_map(|name| Some(name.strip_suffix(".words")?.to_owned())).collect()
 }
 
-/// Asks until what is in memory has become a segment.
+/// Asks questions until the tail has become a segment.
 fn wait_for_segment(engine: &Engine, dir: &Path) {
     let manifest = || fs::read(entries(dir).join("manifest")).ok();
     let (before, since) = (manifest(), Instant::now());
@@ -403,7 +407,8 @@ fn a_flipped_bit_anywhere_is_no_loss() {
     let copied = CLOSED.copy();
     let mut flipped = 0;
     for (name, bytes) in CLOSED.written() {
-        // One byte of every so many pages, some of every end, and one of every so many of what is short.
+        // One byte in every few pages, every third byte of each file's end, and one byte in every few of a
+        // short file.
         let end = bytes.len().saturating_sub(24);
         let step = if end < PAGE { step } else { step * PAGE };
         let within = |from: usize| from + scrambled(from as u64) as usize % step.min(bytes.len() - from);
@@ -488,7 +493,7 @@ fn an_older_log_that_is_put_back_is_believed() {
     assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
 }
 
-/// Damages a file that has these bytes.
+/// A function that damages a file, given its bytes.
 type Damage<'a> = &'a dyn Fn(&Path, &[u8]);
 
 #[test]
@@ -569,7 +574,7 @@ fn what_is_written_over_a_damaged_index_is_found() {
 
 #[test]
 fn two_that_write_in_turns_find_what_the_other_wrote() {
-    // Segments are written and merged in the background, which a busy machine may leave behind.
+    // Segments are written and merged in the background, which may not get to it on a busy machine.
     const ROUNDS: usize = 10;
     let mut counts = (0, 0);
     for _ in 0..ROUNDS {
@@ -599,7 +604,7 @@ fn an_index_that_is_removed_again_and_again_is_no_loss() {
     });
 }
 
-/// Every write of one is found by the next question of the other, and of itself.
+/// Two engines write in turns. Each write is found by the next question of both engines.
 fn write_in_turns(dir: &Path, turns: u64, after_each: &mut dyn FnMut(u64)) {
     let engines = [1, 2].map(|number| engine(dir, number));
     let mut authors = [Author::new(&engines[0], 11), Author::new(&engines[1], 12)];
@@ -663,7 +668,8 @@ fn answers_stay_the_same_while_another_rebuilds() {
     });
 }
 
-/// A copy of an older log that goes on is another log from there, though its numbers are the same.
+/// A copy of an older log that was continued differently is another log, though its transaction numbers are
+/// the same.
 #[test]
 fn an_older_log_that_goes_on_otherwise_is_another() {
     let copied = CLOSED.copy();
@@ -674,7 +680,7 @@ fn an_older_log_that_goes_on_otherwise_is_another() {
     first.rebuild().expect("it can be built");
     drop(first);
     fs::write(copied.dir().join(STORE_FILE), &CLOSED.store).expect("writable");
-    // As many transactions as the index knows of, and then some: its numbers are all there.
+    // More transactions than the index covers, so that all of its numbers exist in this log too.
     let second = engine(copied.dir(), 4);
     let mut author = Author::new(&second, 4);
     author.load(20);
@@ -684,7 +690,7 @@ fn an_older_log_that_goes_on_otherwise_is_another() {
     assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
 }
 
-/// Another store's log is longer than the one that the index was made from.
+/// The log of the other store is longer than the one that the index was built from.
 #[test]
 fn another_stores_log_is_another() {
     let (copied, other) = (CLOSED.copy(), TempStore::in_memory());
@@ -698,7 +704,7 @@ fn another_stores_log_is_another() {
     assert_same(&answers(&engine(copied.dir(), 6)), &answers_from_nothing(other.path()), "the other store");
 }
 
-/// An engine that has the store open goes on with what was restored, in every cache that it has.
+/// An engine that has the store open answers from the restored store, in every cache that it has.
 #[test]
 fn a_restore_under_an_open_index_is_noticed() {
     let copied = CLOSED.copy();
@@ -723,7 +729,7 @@ fn a_restore_under_an_open_index_is_noticed() {
     assert_same(&found, &answers_from_nothing(copied.dir()), "written since");
 }
 
-/// `DAMAGED_INDEXES=1000` is the long form.
+/// `DAMAGED_INDEXES=1000` runs it longer.
 #[test]
 fn no_damaged_index_answers_wrongly() {
     let many = std::env::var("DAMAGED_INDEXES").map_or(40, |many| many.parse().expect("a number"));
@@ -771,10 +777,10 @@ fn damage_and_ask(seed: u64, case: u64) {
     assert_same(&answers(&engine(copied.dir(), 2)), &CLOSED.answers, &format!("case {case}, {name}"));
 }
 
-/// Whoever has the right to write the index may have been stopped, and nobody knows for how long.
+/// The process that holds the writer lock may have been stopped for an unknown time.
 #[test]
 fn a_builder_that_stands_still_holds_no_question_up() {
-    // More than is read into memory while a question waits; see `indexed.rs`.
+    // More transactions than are read into memory while a question waits; see `indexed.rs`.
     const TRANSACTIONS: usize = 20_100;
     let store = TempStore::in_memory();
     {
@@ -807,7 +813,7 @@ fn a_builder_that_stands_still_holds_no_question_up() {
     assert!(found.is_degraded, "it says that it is not all");
     let ids = |answer: &Answer| answer.hits.iter().map(|hit| hit.0).collect::<Vec<_>>();
     assert_eq!(ids(&found), ids(&expected.found[0]), "what there is in the log is found all the same");
-    // What the process reads by itself meanwhile is as good as the index.
+    // The process reads the log in the background, and its answers are then as good as those of an index.
     let since = Instant::now();
     while ask(&second, &QUESTIONS[0], None).is_degraded {
         assert!(since.elapsed() < LONG, "the log is never read");
@@ -823,7 +829,7 @@ fn one_long_file_is_in_the_index_on_disk_before_anyone_asks() {
     take_in(&engine, "docs", "short.md", "# Tomatoes\n\nThey want sun.\n");
     engine.settle().expect("the index can be written");
     assert!(!passages(), "a few words are read when somebody asks");
-    // One transaction and one section, as long as 300 passages.
+    // One transaction and one section, which is as long as 300 passages.
     take_in(&engine, "docs", "long.md", &"They want sun and water.\n".repeat(12_000));
     engine.settle().expect("the index can be written");
     assert!(passages(), "the next question would have to read all of it");

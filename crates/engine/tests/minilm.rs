@@ -1,5 +1,5 @@
-//! A sentence encoder instead of the table: vectors come in the background, words answer meanwhile and say so, and
-//! nothing is mixed up when it is changed.
+//! A sentence encoder in place of the table: vectors are made in the background, questions are answered by
+//! words until then and the replies say so, and changing the encoder mixes up nothing.
 
 #[path = "../../retrieval/tests/minilm/tiny.rs"]
 #[allow(dead_code)]
@@ -58,7 +58,7 @@ fn shown(found: &Found) -> Vec<(Id, f64, f64)> {
     found.hits.iter().map(|hit| (hit.stored.id, why(hit).total, why(hit).dense)).collect()
 }
 
-/// Asks until the vectors are there.
+/// Asks until all vectors are made.
 fn settled(engine: &Engine, text: &str) -> Found {
     let since = Instant::now();
     loop {
@@ -89,7 +89,8 @@ fn an_embedder_can_be_changed_while_questions_go_on() {
     assert!(shown(&by_encoder).iter().any(|(_, _, dense)| *dense > 0.0));
     assert_ne!(shown(&by_encoder), shown(&by_table));
 
-    // One write is embedded for the question after it; many are found by their words until they are.
+    // A single new text is embedded before the next question is answered; many are found by words until their
+    // vectors are made.
     store(&encoder, 700..701);
     let after_one = ask(&encoder, "number700");
     assert_eq!((after_one.total > 0, after_one.is_degraded), (true, false));
@@ -98,11 +99,11 @@ fn an_embedder_can_be_changed_while_questions_go_on() {
     let after_many = settled(&encoder, "a cat in the house");
     drop(encoder);
 
-    // A second process has nothing left to do.
+    // The second process finds all vectors made.
     let again = engine(&place, Some(model.path()));
     assert_eq!(shown(&settled(&again, "a cat in the house")), shown(&after_many));
     drop(again);
-    // And the table is as it was, for the texts that it had.
+    // The vectors of the table are unchanged for the texts that it had.
     let table = engine(&place, None);
     let fresh = TempStore::in_memory();
     std::fs::copy(place.path().join("store.db"), fresh.path().join("store.db")).expect("a copy");

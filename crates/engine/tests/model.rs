@@ -1,5 +1,5 @@
-//! Random histories of store, update, delete, relate and undo, beside a plain model of what they mean. After every
-//! step the store is read as of a random earlier transaction and must say what the model says.
+//! Random histories of store, update, delete, relate and undo, compared with a simple model of their meaning.
+//! After every step the store is read as of a random earlier transaction and must agree with the model.
 
 use std::collections::BTreeMap;
 
@@ -42,12 +42,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A step: who does it, what, and the earlier transaction that is read afterwards.
+/// A step: who does it, the operation, and the earlier transaction that is read afterwards.
 fn step() -> impl Strategy<Value = (usize, Op, prop::sample::Index)> {
     (0..2usize, op(), any::<prop::sample::Index>())
 }
 
-/// What a thing says, without numbers and times.
+/// The content of an entry or triple, without version numbers and times.
 #[derive(Clone, Debug, PartialEq)]
 enum Said {
     Entry { content: String },
@@ -79,7 +79,7 @@ impl Model {
         self.now().iter().filter(|(_, said)| wanted(said)).map(|(id, _)| *id).collect()
     }
 
-    /// Takes over a committed transaction.
+    /// Adds a committed transaction to the model.
     fn push(&mut self, who: usize, undoes: Vec<usize>, state: State) {
         let before = self.now();
         let mut touched: Vec<Id> = before.keys().chain(state.keys()).copied().collect();
@@ -90,7 +90,7 @@ impl Model {
         self.log.push(Logged { who, undoes, touched });
     }
 
-    /// Transactions are numbered from 1.
+    /// The undo that is in effect for a transaction. Transactions are numbered from 1.
     fn undone_by(&self, tx: usize) -> Option<usize> {
         (tx + 1..=self.log.len())
             .rev()
@@ -101,7 +101,7 @@ impl Model {
         self.undone_by(tx).is_none() && self.log[tx - 1].undoes.is_empty()
     }
 
-    /// Takes back only what came after `oldest`, as far as the id goes.
+    /// Whether a transaction is an undo that, for this id, takes back only transactions after `oldest`.
     fn cancelled(&self, tx: usize, oldest: usize, id: &Id) -> bool {
         let here: Vec<usize> = self.log[tx - 1]
             .undoes
@@ -112,7 +112,7 @@ impl Model {
         !here.is_empty() && here.iter().all(|target| *target > oldest)
     }
 
-    /// The newest that stand and that `who` may undo, or `None` if there are too few.
+    /// The newest transactions in effect that `who` may undo, or `None` if there are fewer than `count`.
     fn newest(&self, who: Option<usize>, count: usize) -> Option<Vec<usize>> {
         let own = |tx: &usize| who.is_none_or(|who| self.log[tx - 1].who == who);
         let found: Vec<usize> =
@@ -120,7 +120,7 @@ impl Model {
         (found.len() == count).then_some(found)
     }
 
-    /// The state with these taken back, or the later transactions that are in the way.
+    /// The state after undoing these transactions, or the later transactions that prevent it.
     fn undone(&self, targets: &[usize]) -> Result<State, Vec<usize>> {
         let mut state = self.now().clone();
         let mut later = Vec::new();
@@ -130,7 +130,7 @@ impl Model {
                     *targets.iter().filter(|t| self.log[*t - 1].touched.contains(id)).min().expect("one");
                 let since = (oldest + 1..=self.log.len())
                     .filter(|l| !targets.contains(l) && self.log[l - 1].touched.contains(id));
-                // What was taken back has what took it back in its place.
+                // A transaction that was undone is represented by the undo.
                 let standing = since.map(|l| self.undone_by(l).unwrap_or(l));
                 later.extend(standing.filter(|l| !self.cancelled(*l, oldest, id)));
                 match self.states[oldest - 1].get(id) {
@@ -186,7 +186,7 @@ impl Run {
     fn update(&mut self, who: usize, which: usize, word: u8, stale: bool) {
         let ids = self.model.ids(|said| matches!(said, Said::Entry { .. }));
         let Some(id) = ids.get(which % ids.len().max(1)).copied() else { return };
-        // A word of its own, so that every update changes something.
+        // The number makes the content unique, so every update changes something.
         let content = format!("{} number {}", WORDS[word as usize], self.model.log.len());
         let patch = EntryPatch { content: Some(content.clone()), ..EntryPatch::default() };
         let current = self.model.versions[&id];
@@ -226,7 +226,7 @@ impl Run {
             [OnConflict::KeepBoth, OnConflict::Replace, OnConflict::Reject][on_conflict as usize];
         let triple = NewTriple {
             scope: ScopeId::GLOBAL_DEFAULT,
-            // Case does not make another fact.
+            // A difference in case does not make another fact.
             subject: subject.to_uppercase(),
             predicate: "is".into(),
             object: object.clone(),
@@ -235,7 +235,7 @@ impl Run {
         };
         let same = |said: &Said| matches!(said, Said::Triple { subject: s, object: o } if *s == fold(&subject) && *o == fold(&object));
         let other = |said: &Said| matches!(said, Said::Triple { subject: s, object: o } if *s == fold(&subject) && *o != fold(&object));
-        // An undo can bring a fact back that was written again meanwhile; then either stands for it.
+        // An undo can bring back a fact that was stored again meanwhile; then either of the two may be named.
         let existing: Vec<Id> =
             self.model.now().iter().filter(|(_, said)| same(said)).map(|(id, _)| *id).collect();
         let conflicts: Vec<Id> =
@@ -309,7 +309,7 @@ impl Run {
         }
     }
 
-    /// The store as of a transaction says what the model said then.
+    /// The store as of a transaction has the content that the model had then.
     fn check(&self, at: usize) {
         let expected = &self.model.states[at];
         let snapshot = self
@@ -351,13 +351,13 @@ impl Run {
     }
 }
 
-/// Words of the entries: some alike in meaning, some in letters.
+/// Words of the entries: some are similar in meaning, some in spelling.
 const WORDS: [&str; 8] =
     ["deploy", "deployment", "release", "banana", "apple", "getUserName", "user", "bananas"];
 
 impl Run {
-    /// The index, which was fed change by change and holds every version, answers for an earlier transaction what one
-    /// answers that was made from nothing but the entries of that transaction.
+    /// The index was filled change by change and holds every version. As of an earlier transaction it gives
+    /// the answer of an index built from the entries of that transaction alone.
     fn check_search(&self, at: usize) {
         let snapshot = self
             .engine
@@ -415,7 +415,7 @@ impl Run {
     }
 }
 
-/// What every question of this test sees.
+/// The sight of every question in this test.
 fn seen(snapshot: &Snapshot<'_>) -> kenning_engine::Sight {
     snapshot.sight_of(SCOPES.to_vec())
 }
@@ -448,7 +448,7 @@ fn any_history_reads_as_the_model_says() {
         prop_assert!(damage.is_empty(), "{:?}", damage);
         run.check_search(run.model.log.len());
         run.check_search(steps[0].2.index(run.model.states.len()));
-        // A second process that remembers nothing reads the same.
+        // A second process, which has nothing in memory, reads the same.
         run.engine = store.engine();
         run.check(run.model.log.len());
         run.check_search(run.model.log.len());

@@ -1,4 +1,4 @@
-//! Patterns: found as a whole, counted, told apart by scope, and as they were at any transaction.
+//! Patterns are found as a whole, counted, distinguished by scope, and available as of any transaction.
 
 use kenning_engine::{DocumentKind, Engine, FoundPatterns, Intake, PatternQuestion, Sight, Snapshot};
 use kenning_model::ScopeId;
@@ -28,7 +28,7 @@ fn found(engine: &Engine, asked: &Asked) -> Vec<String> {
     found.ids.into_iter().map(id).collect()
 }
 
-/// A question without the moment and the scopes that it is asked of.
+/// A question without its transaction and scopes.
 #[derive(Default)]
 struct Asked {
     text: &'static str,
@@ -126,7 +126,7 @@ fn a_pattern_is_as_it_was_and_can_be_taken_back() {
         "a.md",
         &pattern("again", "errors", "beginner", "Use a budget of attempts."),
     );
-    // As another process sees it, from the log alone.
+    // A new engine reads the log alone, as another process does.
     let engine = engine(&dir);
     assert_eq!(found(&engine, &asked("attempts")), ["again"]);
     assert_eq!(found(&engine, &asked("longer")), [""; 0]);

@@ -1,4 +1,5 @@
-//! What a new entry nearly repeats is found wherever it lies: in memory, in a segment of this process or of another.
+//! An entry that a new one nearly repeats is found wherever it is stored: in memory, in a segment of this
+//! process or of another.
 
 use kenning_engine::{Engine, Similar};
 use kenning_model::{Id, ScopeId};
@@ -13,7 +14,7 @@ fn commit(engine: &Engine, write: Write) -> Vec<Id> {
     done.tx.changes.iter().map(|change| change.id).collect()
 }
 
-/// Texts that have little in common.
+/// Different numbers give entries with little in common.
 fn entry(number: usize) -> NewEntry {
     let word = |at: usize| format!("w{}", kenning_testkit::scrambled((number * 31 + at) as u64) % 5000);
     let content: Vec<String> = (0..12).map(word).collect();
@@ -36,7 +37,7 @@ fn wherever_it_lies() {
         ids.extend(commit(&engine, Write::StoreAll((batch * 100..batch * 100 + 100).map(entry).collect())));
     }
     engine.rebuild().expect("it can be built");
-    // Some are changed or gone since the segments were written, some are new.
+    // Some entries are changed or deleted after the segments were written, some are new.
     commit(&engine, Write::Delete { entity_type: kenning_model::EntityType::Entry, id: ids[7] });
     let patch = EntryPatch { content: Some("something else entirely".into()), ..EntryPatch::default() };
     commit(&engine, Write::Update { id: ids[8], patch, expected_version: None });
@@ -52,7 +53,7 @@ fn wherever_it_lies() {
     };
     check(&engine);
     check(&store.engine());
-    // And without any index.
+    // The same without an index.
     std::fs::remove_dir_all(store.path().join(kenning_engine::INDEX_DIR)).expect("it is there");
     check(&store.engine());
 }

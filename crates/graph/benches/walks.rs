@@ -1,4 +1,4 @@
-//! Walks over a million triples between 200,000 entities, some of which everything points to.
+//! Walks over a million triples between 200,000 entities, a few of which very many triples point to.
 //!
 //! `cargo bench -p kenning-graph --bench walks`
 #![allow(clippy::print_stdout)]
@@ -15,7 +15,7 @@ const TRIPLES: u64 = 1_000_000;
 const PREDICATES: u64 = 20;
 const SCOPE: ScopeId = ScopeId(1);
 const ASKED: usize = 2_000;
-/// As the tools bound them.
+/// The same limits as in the tools.
 const NODES_MAX: usize = 2_000;
 const PATH_NODES_MAX: usize = 50_000;
 
@@ -26,7 +26,7 @@ fn main() {
     let view = graph.view(graph.at(), &[SCOPE]);
     let entity = |number: u64| -> NodeRef {
         let at = scrambled(number) % ENTITIES;
-        // An entity that nothing speaks of is not there.
+        // An entity that no triple names is not in the graph.
         (at..).find_map(|at| view.find(&Node::Entity(format!("entity {at}")))).expect("an entity")
     };
     let starts: Vec<NodeRef> = (0..ASKED as u64).map(entity).collect();
@@ -48,7 +48,7 @@ fn main() {
     at_most("path", path, 300.0);
 }
 
-/// Objects are drawn so that a few are named by very many, as in any real graph.
+/// Objects are drawn so that a few are named by very many triples, as in real graphs.
 fn graph() -> Graph {
     let mut graph = Graph::default();
     for number in 0..TRIPLES {

@@ -1,6 +1,6 @@
-//! What is linked to what: the triples that were related, and what documents say of themselves (which section is part
-//! of which, what it links to, what it mentions). Fed from the log, every version of it, so a walk can be taken as of
-//! any transaction. Knows no files; who may see what is said with each walk.
+//! The graph: the triples that were stored, and the links of documents (the parent of each section, what it
+//! links to, and what it mentions). It is filled from the log with every version, so a walk can be taken as
+//! of any transaction. This crate reads no files; each walk is given the scopes that it may see.
 
 mod path;
 mod view;
@@ -14,14 +14,14 @@ pub use path::{Path, Paths};
 pub use view::{Edge, View, Way};
 pub use walk::{Reached, Walk};
 
-/// From a section to the section that it is part of, or to its document.
+/// From a section to the section or document that contains it.
 pub const CHILD_OF: &str = "child_of";
-/// From a section to another that it links to.
+/// From a section to another section that it links to.
 pub const LINKS_TO: &str = "links_to";
-/// From a section to something that it speaks of.
+/// From a section to an entity that it mentions.
 pub const MENTIONS: &str = "mentions";
 
-/// A node by its place in the graph, for as long as one looks at it.
+/// The number of a node in this graph. It is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeRef(u32);
 
@@ -29,13 +29,14 @@ pub struct NodeRef(u32);
 pub enum Node {
     Document(Id),
     Section(Id),
-    /// Whatever triples and documents speak of, by its folded name.
+    /// An entity that triples or documents name, by its folded name.
     Entity(String),
-    /// Where a link points: a page, and an anchor in it or none. The section that is there, if any, has an edge from it.
+    /// The target of a link: the number of a page, and an anchor in it, or an empty one. If a section is at
+    /// that place, the place has an edge to it.
     Place(u32, String),
 }
 
-/// What an edge was read from.
+/// The record that an edge was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     Triple(Id),
@@ -45,21 +46,21 @@ pub enum Source {
 #[derive(Default)]
 pub struct Graph {
     nodes: IndexSet<Node, FxBuildHasher>,
-    /// Of each node its edges, in the order of the log.
+    /// For each node its edges, in the order of the log.
     halves: Vec<Vec<Half>>,
     relations: Relations,
-    /// What edges were read from. An edge is there while its version is.
+    /// The versions that edges were read from. An edge exists as long as its version is live.
     versions: Vec<Version>,
     live: FxHashMap<Source, u32>,
-    /// Paths within a source within a scope; links name them.
+    /// The pages: scope, source and path. Links refer to them.
     pages: IndexSet<(ScopeId, String, String), FxBuildHasher>,
     page_of: FxHashMap<Id, u32>,
-    /// Folded.
+    /// The labels of sections, folded.
     labels: IndexSet<String, FxBuildHasher>,
     at: TxId,
 }
 
-/// An edge as one of its ends has it.
+/// An edge as stored at one of its ends.
 #[derive(Clone, Copy)]
 struct Half {
     other: u32,
@@ -71,23 +72,24 @@ struct Half {
 struct Version {
     source: Source,
     scope: ScopeId,
-    /// Of a section: its tag, repository and environment, by number.
+    /// The numbers of a section's tag, repository and environment.
     labels: [u32; LABELS],
     from: TxId,
-    /// The transaction that closed it.
+    /// The transaction that ended it.
     to: TxId,
 }
 
-/// What sections are told apart by: their doc_tag, their repository, their environment.
+/// The number of kinds of labels of a section: doc_tag, repository, environment.
 pub const LABELS: usize = 3;
-/// The number of what a section does not have.
+/// Stands for a label that a section does not have.
 const NO_LABEL: u32 = u32::MAX;
 
 const OPEN: TxId = TxId(u64::MAX);
 
-/// The names of relations, as spelt.
+/// The names of relations, in their original spelling.
 struct Relations {
-    /// Those of documents stand first, by themselves: a triple may have a predicate of the same name.
+    /// The relations of documents come first and are kept apart, since a triple may have a predicate of the
+    /// same name.
     names: Vec<String>,
     of_triples: FxHashMap<String, u32>,
     by_key: FxHashMap<String, Vec<u32>>,
@@ -96,7 +98,7 @@ struct Relations {
 const CHILD: u32 = 0;
 const LINK: u32 = 1;
 const MENTION: u32 = 2;
-/// From a place to the section that is there. Walks go through it and never show it.
+/// From a place to the section at that place. Walks pass through such edges and never return them.
 const AT: u32 = u32::MAX;
 
 impl Default for Relations {
@@ -130,17 +132,17 @@ impl Relations {
 }
 
 impl Graph {
-    /// The transaction that it was read up to.
+    /// The transaction up to which the log was read.
     pub fn at(&self) -> TxId {
         self.at
     }
 
-    /// Everything up to here was applied.
+    /// Notes that all changes up to this transaction were applied.
     pub fn reached(&mut self, at: TxId) {
         self.at = at;
     }
 
-    /// One change of the log, in its order.
+    /// Applies one change; changes must come in the order of the log.
     pub fn apply(&mut self, tx: TxId, entity_type: EntityType, id: Id, after: Option<&Record>) {
         let source = match entity_type {
             EntityType::Triple => Source::Triple(id),
@@ -176,7 +178,8 @@ impl Graph {
         }
     }
 
-    /// Walks see the newest edge first, so what is said last here comes first: where a section belongs.
+    /// Adds the edges of a section. Walks visit the newest edge first, so the edge added last here, to the
+    /// parent, is visited first.
     fn link_section(&mut self, id: Id, section: &Section, version: u32) {
         let own = self.node(Node::Section(id));
         for mention in section.mentions.iter().rev() {
@@ -202,7 +205,7 @@ impl Graph {
             }
             let mut anchors = vec![fold(&section.anchor)];
             if section.position == 0 {
-                // The whole page is where it begins.
+                // A link to a whole page leads to its first section.
                 anchors.push(String::new());
             }
             anchors.sort();
@@ -247,13 +250,14 @@ impl Graph {
         self.halves[to as usize].push(Half { other: from, relation, version, is_out: false });
     }
 
-    /// As who sees these scopes sees it at this transaction.
+    /// The graph as of a transaction, for a reader of these scopes.
     pub fn view<'a>(&'a self, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
         View::new(self, at, scopes)
     }
 }
 
-/// Where a link may lead: from a page to itself, to a path, and, where the tree's own name is written before it, below the tree.
+/// The paths that a link may mean: its own page, the given path, and, if the path begins with the name of the
+/// source, the rest of it.
 fn targets<'a>(own: &'a str, source: &str, link: &'a str) -> Vec<&'a str> {
     let path = match link.trim_end_matches('/') {
         "" if link.is_empty() => own,
@@ -263,13 +267,13 @@ fn targets<'a>(own: &'a str, source: &str, link: &'a str) -> Vec<&'a str> {
     [Some(path), below].into_iter().flatten().collect()
 }
 
-/// The file's name without its directory and ending.
+/// The name of a file without its directory and ending.
 fn name_of(path: &str) -> &str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     name.rsplit_once('.').map_or(name, |(name, _)| name)
 }
 
-/// The ways to name a page: as it is, without its ending, and a directory for the page that stands for it.
+/// The names of a page: its path, the path without its ending, and for an index page its directory.
 fn known_as(path: &str) -> Vec<&str> {
     let stem =
         path.rsplit_once('.').map_or(path, |(stem, ending)| if ending.contains('/') { path } else { stem });

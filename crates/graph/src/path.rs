@@ -1,4 +1,4 @@
-//! The shortest ways between two nodes, sought from both ends at once.
+//! The shortest paths between two nodes, searched from both ends at once.
 
 use std::ops::ControlFlow;
 
@@ -8,26 +8,27 @@ use crate::{Edge, MENTION, NodeRef, View};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// From the one end to the other.
+    /// From one end to the other.
     pub nodes: Vec<NodeRef>,
-    /// Between each two of them, whichever way it points.
+    /// The edges between neighbouring nodes, in either direction.
     pub edges: Vec<Edge>,
 }
 
 #[derive(Default)]
 pub struct Paths {
-    /// All equally short.
+    /// The paths found, all equally short.
     pub paths: Vec<Path>,
-    /// There was more than one may look at, so none may have been found where there is one.
+    /// Whether the search stopped at its limit, so that a path may exist although none was found.
     pub is_cut: bool,
 }
 
-/// What has been seen from one end.
+/// The nodes that were reached from one end.
 struct Side {
     distances: FxHashMap<NodeRef, u8>,
     layer: Vec<NodeRef>,
     radius: u8,
-    /// Common entities to which a section led: no other section is reached from them.
+    /// Common entities that were reached from a section. The search does not continue from them to other
+    /// sections.
     from_sections: FxHashSet<NodeRef>,
 }
 
@@ -39,8 +40,8 @@ impl Side {
 }
 
 impl View<'_> {
-    /// The shortest paths between two nodes, whichever way their edges point: so many at most, so long at most, and
-    /// looking at no more than so many nodes.
+    /// The shortest paths between two nodes, ignoring the direction of edges: at most `many` paths of at most
+    /// `hops` edges, visiting at most `nodes_max` nodes.
     pub fn shortest(&self, a: NodeRef, b: NodeRef, hops: u8, many: usize, nodes_max: usize) -> Paths {
         let mut sides = [Side::new(a), Side::new(b)];
         if a == b {
@@ -54,7 +55,7 @@ impl View<'_> {
             if left.distances.len() + right.distances.len() > nodes_max {
                 return Paths { is_cut: true, ..Paths::default() };
             }
-            // The smaller layer costs less.
+            // Extending the smaller layer costs less.
             let (near, far) = match &mut sides {
                 [left, right] if left.layer.len() <= right.layer.len() => (left, right),
                 [left, right] => (right, left),
@@ -85,7 +86,8 @@ impl View<'_> {
         Paths { paths, is_cut: false }
     }
 
-    /// One step further from this end; what the other end knows already, in the order in which it was met.
+    /// Extends this side by one step; returns the nodes that the other side has reached too, in the order in
+    /// which they were found.
     fn next_layer(&self, near: &mut Side, far: &Side) -> Vec<NodeRef> {
         let mut met = Vec::new();
         near.radius += 1;
@@ -93,7 +95,7 @@ impl View<'_> {
             let is_common = near.radius > 1 && self.is_common(node);
             let _ = self.each(node, &mut |edge, other| {
                 let is_mention = edge.relation == MENTION;
-                // The last step may lead from a common entity to the section that is sought.
+                // The last step may lead from a common entity to the section that is the other end.
                 let is_end = far.distances.get(&other) == Some(&0) && !near.from_sections.contains(&node);
                 if is_common && is_mention && !is_end {
                     return ControlFlow::Continue(());
@@ -117,7 +119,8 @@ impl View<'_> {
         met
     }
 
-    /// The shortest ways from a node back to where a side began: each node with the edge to the one before it.
+    /// The shortest paths from a node back to the start of a side: each node with the edge that leads to it
+    /// from the previous one.
     fn back(&self, node: NodeRef, side: &Side, many: usize) -> Vec<Vec<(NodeRef, Option<Edge>)>> {
         let mut ways = vec![vec![(node, None)]];
         for distance in (0..side.distances[&node]).rev() {

@@ -1,4 +1,4 @@
-//! What of the graph can be seen, and the steps that can be taken there.
+//! The visible part of the graph, and the steps that a walk can take in it.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -8,25 +8,27 @@ use rustc_hash::FxHashSet;
 
 use crate::{AT, CHILD, Graph, Half, LABELS, LINK, MENTION, Node, NodeRef, Source};
 
-/// The graph as of a transaction, from some scopes, along some relations.
+/// The graph as of a transaction, restricted to some scopes and some relations.
 pub struct View<'a> {
     graph: &'a Graph,
     at: TxId,
     scopes: &'a [ScopeId],
     only: Option<FxHashSet<u32>>,
     way: Way,
-    /// Of each kind of label those that a section may have; none is any.
+    /// For each kind of label, those that a section may have; `None` allows all.
     labels: [Option<Vec<u32>>; LABELS],
-    /// So many sections may speak of an entity before it is common; counted when it is first asked for.
+    /// The number of sections that may mention an entity before it counts as common; computed when it is
+    /// first needed.
     mentions_max: OnceCell<usize>,
 }
 
-/// A larger share of the sections in sight speaks of an entity only if it says nothing about any of them.
+/// An entity that a larger share of the visible sections mentions is common: it does not distinguish them.
 const COMMON_SHARE: f64 = 0.01;
-/// Among few sections no share is large.
+/// An entity with at most this number of mentions is never common, since in a small graph few mentions are a
+/// large share.
 const COMMON_MENTIONS_MIN: usize = 10;
 
-/// Along edges, against them, or both.
+/// The direction in which edges are followed: along, against, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     #[default]
@@ -48,7 +50,7 @@ impl<'a> View<'a> {
         View { graph, at, scopes, only, way, labels, mentions_max: OnceCell::new() }
     }
 
-    /// Only along these relations, whatever their case; none named is all.
+    /// Restricts the view to these relations, ignoring case; an empty list allows all.
     pub fn along(self, relations: &[String]) -> View<'a> {
         let numbers =
             || relations.iter().filter_map(|name| self.graph.relations.by_key.get(&fold(name))).flatten();
@@ -60,8 +62,8 @@ impl<'a> View<'a> {
         View { way, ..self }
     }
 
-    /// Only sections with one of these labels of each kind, whatever their case; no label named is any. The rest is out of
-    /// sight.
+    /// Restricts the view to sections with one of these labels of each kind, ignoring case; an empty list
+    /// allows all. Other sections are out of sight.
     pub fn labelled(self, labels: [&[String]; LABELS]) -> View<'a> {
         let number = |label: &String| self.graph.labels.get_index_of(&fold(label)).map(|at| at as u32);
         let labels = labels
@@ -77,12 +79,12 @@ impl<'a> View<'a> {
         &self.graph.nodes[node.0 as usize]
     }
 
-    /// The relation's name as it was written.
+    /// The name of the relation in its original spelling.
     pub fn relation(&self, edge: &Edge) -> &'a str {
         &self.graph.relations.names[edge.relation as usize]
     }
 
-    /// Every visible edge of a node, newest first, with what is at its other end.
+    /// Passes every visible edge of a node to `found`, newest first, with the node at its other end.
     pub fn each(
         &self,
         node: NodeRef,
@@ -90,7 +92,7 @@ impl<'a> View<'a> {
     ) -> ControlFlow<()> {
         for half in self.halves(node) {
             if half.relation == AT {
-                // Whoever links to where this section is, links to this section.
+                // A link to the place of this section is a link to this section.
                 for link in self.halves(NodeRef(half.other)).filter(|link| link.relation == LINK) {
                     self.tell(node, LINK, link.other, false, found)?;
                 }
@@ -143,13 +145,14 @@ impl<'a> View<'a> {
             && (matches!(version.source, Source::Triple(_)) || self.fits(&version.labels))
     }
 
-    /// Whether anything that can be seen says that it is there.
+    /// Whether a visible record names the node.
     pub fn is_seen(&self, node: NodeRef) -> bool {
         self.halves(node).next().is_some()
     }
 
-    /// Whether so many sections speak of an entity that two of them have nothing in common by it. It is shown, and facts lead
-    /// on from it, but a walk that came to it from a section does not go on to the others.
+    /// Whether so many sections mention an entity that a common mention does not relate two of them. Such an
+    /// entity is shown, and triples lead on from it, but a walk that reached it from a section does not
+    /// continue to other sections.
     pub fn is_common(&self, node: NodeRef) -> bool {
         let halves = &self.graph.halves[node.0 as usize];
         if halves.len() <= COMMON_MENTIONS_MIN || !matches!(self.node(node), Node::Entity(_)) {
@@ -167,7 +170,7 @@ impl<'a> View<'a> {
         self.mentioned_in(node).take(max + 1).count() > max
     }
 
-    /// The sections that are part of a section or document, in no order.
+    /// The sections directly within a section or document, in no particular order.
     pub fn children(&self, node: NodeRef) -> impl Iterator<Item = Id> {
         let children = self.halves(node).filter(|half| half.relation == CHILD && !half.is_out);
         children.filter_map(|half| match self.graph.nodes[half.other as usize] {
@@ -185,19 +188,20 @@ impl<'a> View<'a> {
         })
     }
 
-    /// From what an entity is known: the newest section that mentions it, or else the newest triple that names it. What
-    /// can't be seen is not there.
+    /// The visible record by which an entity is known: the newest section that mentions it, or else the
+    /// newest triple that names it. `None` if no visible record names it.
     pub fn known_from(&self, entity: NodeRef) -> Option<Source> {
         let source = |half: &Half| self.graph.versions[half.version as usize].source;
         let mention = self.mentioned_in(entity).next().map(Source::Section);
         mention.or_else(|| self.halves(entity).map(source).find(|source| matches!(source, Source::Triple(_))))
     }
 
-    /// The triples on the ways from a folded name, in so many steps that all go along the relations or all against them: each
-    /// once with the number of its step, nearest first and newest first in each step, `max` at most.
+    /// The triples reached from a folded name in at most this number of steps, all along the relations or all
+    /// against them. Each triple is returned once with the number of its step, nearest first, newest first
+    /// within a step, at most `max` in all.
     ///
-    /// `api -depends on-> auth -depends on-> db`: against `depends on` from `db`, two steps, gives `auth -> db` at 1 and
-    /// `api -> auth` at 2.
+    /// Example: `api -depends on-> auth -depends on-> db`. Two steps from `db` against `depends on` give
+    /// `auth -> db` with step 1 and `api -> auth` with step 2.
     pub fn triples_from(&self, name: &str, is_out: bool, steps: u32, max: usize) -> Vec<(Id, u32)> {
         let Some(start) = self.find(&Node::Entity(name.to_owned())) else { return Vec::new() };
         let mut reached = FxHashSet::from_iter([start.0]);
@@ -217,7 +221,8 @@ impl<'a> View<'a> {
                     if found.len() == max {
                         return found;
                     }
-                    // A triple leads away from one node, which is gone through once, so it comes once.
+                    // A triple leads away from one node, and each node is visited once, so a triple is found
+                    // once.
                     found.push((id, step));
                     if reached.insert(half.other) {
                         next.push(NodeRef(half.other));
@@ -229,14 +234,14 @@ impl<'a> View<'a> {
         found
     }
 
-    /// The triples with these folded ends, of which there must be one, newest first.
+    /// The triples with these folded ends, newest first. At least one end must be given.
     pub fn triples(&self, subject: Option<&str>, object: Option<&str>) -> Vec<Id> {
         let find = |name: Option<&str>| name.map(|name| self.find(&Node::Entity(name.to_owned())));
         let (start, other, is_out) = match (find(subject), find(object)) {
             (Some(Some(subject)), None) => (subject, None, true),
             (None, Some(Some(object))) => (object, None, false),
             (Some(Some(subject)), Some(Some(object))) => {
-                // From where there is less to look at.
+                // Starts at the end that has fewer edges.
                 let many = |node: NodeRef| self.graph.halves[node.0 as usize].len();
                 match many(subject) <= many(object) {
                     true => (subject, Some(object), true),

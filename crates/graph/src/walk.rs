@@ -1,4 +1,4 @@
-//! Everything within a few steps.
+//! A walk: all nodes within a few steps.
 
 use std::ops::ControlFlow;
 
@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use crate::{Edge, MENTION, NodeRef, View};
 
 pub struct Walk {
-    /// Nearest first; those that the walk began with are not among them.
+    /// The nodes that were reached, nearest first, without the starts.
     pub reached: Vec<Reached>,
-    /// How often a node was met that was known already.
+    /// How often an edge led to a node that was known already.
     pub again: usize,
-    /// There was more than one may look at.
+    /// Whether the walk stopped at its limit, so that nodes are missing.
     pub is_cut: bool,
     edges: Vec<(Edge, NodeRef)>,
 }
@@ -23,7 +23,8 @@ pub struct Reached {
 }
 
 impl View<'_> {
-    /// Everything within so many steps, but at most so many nodes. What is common is no way from section to section.
+    /// Returns all nodes within this number of steps, but at most `nodes_max`. The walk does not continue
+    /// from one section to another through a common entity.
     pub fn expand(&self, starts: &[NodeRef], hops: u8, nodes_max: usize) -> Walk {
         let mut walk = Walk { reached: Vec::new(), again: 0, is_cut: false, edges: Vec::new() };
         let mut distances: FxHashMap<NodeRef, u8> = starts.iter().map(|start| (*start, 0)).collect();
@@ -49,7 +50,7 @@ impl View<'_> {
                         }
                         Some(known) => {
                             walk.again += 1;
-                            // Edges between two of the starts are told once, by the one that they go from.
+                            // An edge between two starts is returned once, at the start that it leads from.
                             let is_between = *known == 0 && distance == 1 && edge.from == node;
                             if *known == distance || is_between {
                                 walk.edges.push((edge, other));
@@ -69,7 +70,7 @@ impl View<'_> {
 }
 
 impl Walk {
-    /// The edges by which a node was reached; of a start, those that come from another.
+    /// The edges by which a node was reached; for a start, the edges from another start.
     pub fn edges_to(&self, node: NodeRef) -> impl Iterator<Item = Edge> {
         self.edges.iter().filter(move |(_, other)| *other == node).map(|(edge, _)| *edge)
     }

@@ -1,4 +1,5 @@
-//! Walks over a small graph of sections and triples, and walks beside a plain search over any graph.
+//! Walks over a small graph of sections and triples, and walks compared with a simple search over random
+//! graphs.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +88,7 @@ fn section(part: &Part<'_>) -> Record {
     })
 }
 
-/// One change to a transaction, from 1.
+/// A graph with one change in each transaction, numbered from 1.
 fn graph(changes: &[(u64, EntityType, Option<Record>)]) -> Graph {
     let mut graph = Graph::default();
     for (tx, (id, entity_type, after)) in (1..).zip(changes) {
@@ -97,7 +98,7 @@ fn graph(changes: &[(u64, EntityType, Option<Record>)]) -> Graph {
     graph
 }
 
-/// Two pages: `snapshots.md` with a part in it that links to a part of `retention.md`.
+/// Two pages: `snapshots.md` has a section that links to a section of `retention.md`.
 fn handbook() -> Graph {
     let deleting = Part {
         document: 10,
@@ -161,7 +162,7 @@ const NOW: TxId = TxId(9);
 fn a_section_is_linked_to_what_it_belongs_to_points_to_and_speaks_of() {
     let graph = handbook();
     let view = graph.view(NOW, &[HERE]);
-    // A link to a page is a link to where it begins; one to nowhere is none.
+    // A link to a page leads to its first section; a link to a missing page leads nowhere.
     assert_eq!(reached(&view, &[at(12)], 1), "11, 22, 21, kenning undo, retention");
     assert_eq!(reached(&view, &[at(22)], 1), "21, 12, retention");
     assert_eq!(reached(&view, &[at(11)], 1), "12, 10, retention", "newest first");
@@ -396,7 +397,7 @@ fn triples_are_found_from_either_end() {
     assert_eq!(ids(&[HERE], Some("unknown"), Some("team falcon")), [0; 0]);
 }
 
-/// Subject, predicate and object by number, the scope, and how many of the triples before are deleted first.
+/// Subject, predicate and object by number, the scope, and which earlier triple is deleted first, if any.
 type Fact = (u8, u8, u8, bool, u8);
 
 proptest! {
@@ -439,12 +440,12 @@ proptest! {
             prop_assert_eq!(path.edges.len(), usize::from(distance.unwrap_or(0)));
             prop_assert_eq!((path.nodes[0], path.nodes[path.nodes.len() - 1]), (a, b));
         }
-        // Two triples may say the same, so only those that read differently are told apart.
+        // Two triples may have the same content, so only paths that read differently are counted.
         prop_assert!(all.len() <= paths.len());
     }
 }
 
-/// The same facts as a graph and as a list of ends.
+/// The same facts as a graph and as a list of pairs of ends.
 fn told_and_plain(facts: &[Fact], as_of: u64, scopes: &[ScopeId]) -> (Graph, Vec<(u8, u8)>) {
     let mut graph = Graph::default();
     let mut tx = 0;
@@ -483,7 +484,7 @@ fn distances(edges: &[(u8, u8)], start: u8) -> Vec<(u8, u8)> {
     known
 }
 
-/// How many walks of this length there are, which for the least length are the shortest paths.
+/// The number of walks of this length. For the shortest length these are the shortest paths.
 fn ways(edges: &[(u8, u8)], from: u8, to: u8, length: u8) -> usize {
     if length == 0 {
         return usize::from(from == to);

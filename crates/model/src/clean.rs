@@ -1,7 +1,8 @@
-//! What a text shows: the same text without what can't be seen. It is also what is searched, so that nothing hides a
-//! word from a question; the log keeps the text as it came.
+//! The visible part of a text. This part is also what is searched, so hidden characters can't hide a word
+//! from a question; the log keeps the text unchanged.
 
-/// Without control characters (line breaks and tabs stay), bidirectional overrides, zero-width and tag characters.
+/// The text without control characters (line breaks and tabs stay), bidirectional overrides, zero-width and
+/// tag characters.
 pub fn clean(text: &str) -> String {
     if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
         return text.to_owned();
@@ -18,8 +19,8 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The rest of a terminal sequence: `[` to its final letter, `]` to its terminator. Without a terminator on the same
-/// line it is no sequence, and only its beginning goes.
+/// Skips the rest of a terminal escape sequence: from `[` to its final letter, or from `]` to its terminator.
+/// A `]` without a terminator on the same line begins no sequence, so only the bracket is skipped.
 fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match rest.peek() {
         Some('[') => {

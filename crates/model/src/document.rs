@@ -1,19 +1,19 @@
-//! Files that were taken in, and their sections.
+//! Ingested files, and their sections.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Id, ScopeId, Timestamp, clean, fold};
 
-/// So much of a heading is shown.
+/// The most bytes of a heading that are shown.
 const HEADING_BYTES_MAX: usize = 512;
 
 /// One version of a document, as the log holds it. Its text is in its sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     pub scope: ScopeId,
-    /// What it was taken in with: a run closes only documents of its own source.
+    /// The name under which it was ingested. A run deletes only documents of its own source.
     pub source: String,
-    /// Below what was taken in, with `/` between its parts.
+    /// The path of the file relative to the ingested directory, with `/` between its parts.
     pub path: String,
     pub title: String,
     pub doc_tag: String,
@@ -23,22 +23,24 @@ pub struct Document {
     pub repository: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
-    /// When its text was changed last, as the file says or its system.
+    /// When the text was last changed, according to the file or else the file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
-    /// Of the directory that paths are below, as a hash: sources of one name from two places are told apart by it.
+    /// A hash of the directory that the path is relative to. It distinguishes sources with one name from two
+    /// places.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub root: String,
     /// The `doc_tag` that its run gave to documents that name none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub default_tag: String,
-    /// Whether its run took it in as part of a catalogue of patterns.
+    /// Whether the document was ingested as part of a catalogue of patterns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub catalogue: bool,
-    /// What makes it a pattern, if it is one.
+    /// The fields of a pattern, if the document is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Box<Pattern>>,
-    /// Of the file's bytes and of how they were taken in; the same means that nothing is to be done.
+    /// A hash over the file's bytes and the settings of the run. If it is the same, the file need not be
+    /// ingested again.
     pub hash: String,
     pub actor: String,
     pub version: u32,
@@ -47,19 +49,21 @@ pub struct Document {
     pub updated_at: Option<Timestamp>,
 }
 
-/// Title and tags are the document's, the text is in its sections.
+/// The fields that make a document a pattern. Its title and tags are those of the document; its text is in
+/// the sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// As its author calls it. The nearest scope that has the id has the pattern.
+    /// The id that its author gave it. If several scopes have a pattern with this id, the nearest scope's is
+    /// used.
     pub id: String,
-    /// A sentence or two.
+    /// One or two sentences.
     pub summary: String,
     pub description: String,
     pub category: String,
     /// beginner, intermediate or advanced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difficulty: Option<String>,
-    /// Ids of other patterns.
+    /// The ids of related patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,16 +72,17 @@ pub struct Pattern {
     pub avoid_when: Option<String>,
 }
 
-/// One version of a section. What it shares with its document stands in both, so that it can be found by it.
+/// One version of a section. Fields that it shares with its document are stored in both, so that a search for
+/// sections can filter by them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     pub scope: ScopeId,
     pub document: Id,
-    /// From 0, in the order of the document.
+    /// The position in the document, from 0.
     pub position: u32,
-    /// Of its heading; 0 for what stands before the first.
+    /// The level of its heading; 0 for the text before the first heading.
     pub level: u8,
-    /// The document's title, then from the outermost heading to its own.
+    /// The title of the document, then the headings from the outermost one to its own.
     pub heading_path: Vec<String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub anchor: String,
@@ -91,10 +96,10 @@ pub struct Section {
     pub repository: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
-    /// Documents of the same source that it links to, and where in them.
+    /// The documents of the same source that it links to, with the anchors in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
-    /// The things that it speaks of.
+    /// The entities that it mentions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<Mention>,
     pub actor: String,
@@ -105,14 +110,16 @@ pub struct Section {
 }
 
 impl Section {
-    /// `Snapshots > Deleting a snapshot`, bounded: what an older Kenning took in may have names of any length.
+    /// The headings as one line, such as `Snapshots > Deleting a snapshot`. Each is shortened, because
+    /// documents that an older version ingested may have headings of any length.
     pub fn title(&self) -> String {
         let heading = |heading: &String| clean(&heading[..heading.floor_char_boundary(HEADING_BYTES_MAX)]);
         self.heading_path.iter().map(heading).collect::<Vec<_>>().join(" > ")
     }
 }
 
-/// Where a link leads within its source. No path of a file begins with a colon, so these three say something else:
+/// The target of a link within its source. No path of a file begins with a colon, so these three paths have
+/// another meaning:
 ///
 /// | path | anchor | means |
 /// |---|---|---|
@@ -130,12 +137,12 @@ impl Link {
     pub const LABEL: &'static str = ":label";
     pub const LABELLED: &'static str = ":labelled";
 
-    /// The path of links to the page of this name.
+    /// The path of links to the page with this name.
     pub fn page_named(name: &str) -> String {
         format!(":page/{}", fold(name))
     }
 
-    /// Whether it leads anywhere, and does not only say what its own section is called.
+    /// Whether the link has a target. A link that only declares a label of its own section has none.
     pub fn leads(&self) -> bool {
         self.path != Link::LABELLED
     }
@@ -143,7 +150,7 @@ impl Link {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mention {
-    /// code, command, term or name.
+    /// One of code, command, term and name.
     pub label: String,
     pub name: String,
 }

@@ -1,4 +1,4 @@
-//! A piece of knowledge.
+//! An entry: a piece of knowledge.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{Id, ScopeId, Timestamp};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     pub scope: ScopeId,
-    /// Empty when unset.
+    /// Empty if it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub topic: String,
     pub content: String,
@@ -20,7 +20,7 @@ pub struct Entry {
     pub task_sizes: Vec<TaskSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Who wrote this content. An undo gives it back together with the content.
+    /// The author of this content. An undo restores the author together with the content.
     pub actor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
@@ -30,14 +30,15 @@ pub struct Entry {
     pub valid_to: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Status::is_active")]
     pub status: Status,
-    /// Whether it belongs to every task in its scope and below, whatever the task is about.
+    /// Whether every task in its scope and in the scopes that inherit from it gets the entry, whatever the
+    /// task is about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// The entry before it, where entries are parts of one text or talk. It was live in the same scope when this was
-    /// written; it may have been deleted or moved since.
+    /// The previous entry, if entries are parts of one text or conversation. It was live in the same scope
+    /// when this version was written; it may have been deleted or moved since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Id>,
-    /// 1, 2, 3, ...: counts every version of this id, those that an undo wrote included.
+    /// 1, 2, 3, ...: counts every version of this id, including those that an undo wrote.
     pub version: u32,
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,12 @@
-//! The two kinds of name in the log: a random id per entry or triple, a dense number per transaction.
+//! The two kinds of identifiers in the log: a random id for each record, and a consecutive number for each
+//! transaction.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Ten characters that people can read to each other: no `0`, `1`, `I`, `O`.
+/// Ten characters that people can read out to each other: without `0`, `1`, `I` and `O`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id([u8; Id::LEN]);
@@ -14,21 +15,21 @@ impl Id {
     pub const LEN: usize = 10;
     pub const ALPHABET: &[u8; 32] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZ";
 
-    /// What no bits are; reserved for what is built in.
+    /// The id of zero bits; reserved for the built-in namespace.
     pub const SMALLEST: Id = Id([Id::ALPHABET[0]; Id::LEN]);
 
-    /// Takes the lowest 50 bits, five for each character.
+    /// Makes an id from the lowest 50 bits, five for each character.
     pub fn from_bits(bits: u64) -> Id {
         Id(std::array::from_fn(|at| Id::ALPHABET[(bits >> (5 * at)) as usize & 31]))
     }
 
-    /// What `from_bits` makes this id of.
+    /// The bits from which `from_bits` makes this id.
     pub fn bits(&self) -> u64 {
         let value = |byte: &u8| Id::ALPHABET.iter().position(|known| known == byte).unwrap_or(0) as u64;
         self.0.iter().rev().fold(0, |bits, byte| bits << 5 | value(byte))
     }
 
-    /// `None` when the text has another form, which readers treat like an unknown id.
+    /// `None` if the text has another form; readers treat that like an unknown id.
     pub fn parse(text: &str) -> Option<Id> {
         let bytes: [u8; Id::LEN] = text.as_bytes().try_into().ok()?;
         bytes.iter().all(|byte| Id::ALPHABET.contains(byte)).then_some(Id(bytes))
@@ -65,7 +66,7 @@ impl From<Id> for String {
     }
 }
 
-/// The number of a transaction: 1, 2, 3, ... in the order of commit. 0 is the empty store.
+/// The number of a transaction: 1, 2, 3, ... in the order of commits. 0 stands for the empty store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TxId(pub u64);

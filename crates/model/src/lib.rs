@@ -1,5 +1,5 @@
-//! Plain data that every other crate speaks: ids, scopes, entries, triples, changes, transactions.
-//! No I/O, no async, no rules: what may be written is `storage`'s business, how it is shown is `presentation`'s.
+//! Plain data types that all other crates use: ids, scopes, entries, triples, changes, transactions. No I/O,
+//! no async, no rules: `storage` decides what may be written, `presentation` how it is shown.
 
 mod clean;
 mod document;

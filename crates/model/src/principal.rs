@@ -1,4 +1,4 @@
-//! Who calls, what is theirs, and what they may do.
+//! The caller of a request, and its rights.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::Id;
 
-/// Every snapshot and every write is made for a principal. It is made once, at the edge, from what the edge knows about
-/// the caller; arguments of a call can narrow it and never widen it.
+/// Every snapshot and every write is made for a principal. The server makes it once, from what it knows about
+/// the caller; arguments of a call can restrict its rights but never extend them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
-    /// Whose idempotency keys, cursors, result sets and passages these are: nobody else can use them. All processes
-    /// of the owner have one subject.
+    /// The owner of idempotency keys, cursors, result sets and passages: another subject can't use them. All
+    /// processes of the store's owner have one subject.
     pub subject: String,
-    /// The name in the log. It is what the caller claims to be called, so no right follows from it.
+    /// The name in the log. The caller chooses it, so no right depends on it.
     pub actor: String,
     /// The process or the credential. Transactions of the same origin are the principal's own.
     pub origin: String,
     pub grants: Grants,
 }
 
-/// What a principal may do.
+/// The rights of a principal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grants {
-    /// Everything: the store is theirs.
+    /// All rights: the principal owns the store.
     Owner,
-    /// So much in each of these namespaces and nothing elsewhere. A namespace is known by its id, so a rename keeps the
-    /// right, and another namespace that takes the old name does not get it.
+    /// A right in each of these namespaces and none elsewhere. A namespace is identified by its id, so the
+    /// right survives a rename, and another namespace that takes the old name does not get it.
     Namespaces(BTreeMap<Id, Right>),
 }
 
-/// Each includes those before it.
+/// A right in a namespace. Each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
     Read,
-    /// To scopes that no other scope inherits from.
+    /// To write to scopes that no other scope inherits from.
     Write,
-    /// To every scope: what is written to a scope with heirs reaches all of them.
+    /// To write to every scope. A write to a scope that others inherit from reaches all of them.
     Share,
-    /// Scopes themselves, and the transactions of others.
+    /// To change scopes themselves, and to undo the transactions of others.
     Admin,
 }
 
@@ -73,7 +73,8 @@ impl Principal {
         }
     }
 
-    /// The owner, kept to some namespaces. Those who have the same namespaces and rights share cursors and sets.
+    /// The owner, restricted to some namespaces. Callers with the same namespaces and rights share cursors
+    /// and result sets.
     pub fn confined(
         actor: impl Into<String>,
         origin: impl Into<String>,
@@ -93,7 +94,7 @@ impl Principal {
         self.grants == Grants::Owner
     }
 
-    /// What the principal may do in a namespace, if anything.
+    /// The right of the principal in a namespace, if it has one.
     pub fn right_in(&self, namespace: Id) -> Option<Right> {
         match &self.grants {
             Grants::Owner => Some(Right::Admin),
@@ -101,7 +102,7 @@ impl Principal {
         }
     }
 
-    /// Whose idempotency keys these are. Clients of the owner are told apart by their names, as they always were.
+    /// The owner of idempotency keys. Clients of the store's owner are distinguished by their names.
     pub fn key_owner(&self) -> String {
         match &self.grants {
             Grants::Owner => self.actor.clone(),

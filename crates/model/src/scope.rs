@@ -1,5 +1,5 @@
-//! Where knowledge lives: `namespace:scope`. Scopes inherit from their parents, and all of them from the `default` of
-//! their namespace and from `global:default`.
+//! Scopes, which contain entries and documents: `namespace:scope`. A scope inherits from its parents, and
+//! every scope from the `default` of its namespace and from `global:default`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Id, Timestamp};
 
-/// The namespace that is always there.
+/// The built-in namespace.
 pub const GLOBAL: &str = "global";
-/// The scope that every namespace has, and that all its others inherit from.
+/// The name of the scope that every namespace has, and that its other scopes inherit from.
 pub const DEFAULT: &str = "default";
-/// What the built-in namespace and its scope say of themselves.
+/// The description of the built-in namespace and its scope.
 pub const GLOBAL_ABOUT: &str = "Universal knowledge accessible everywhere";
 
-/// A scope's name as people write it. Parsed once at the edge.
+/// The name of a scope as people write it. It is parsed once, when a call arrives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeName {
     pub namespace: String,
@@ -23,7 +23,7 @@ pub struct ScopeName {
 }
 
 impl ScopeName {
-    /// `None` unless both parts are names.
+    /// `None` unless both parts are valid names.
     pub fn parse(text: &str) -> Option<ScopeName> {
         let (namespace, name) = text.split_once(':')?;
         (is_name(namespace) && is_name(name)).then(|| ScopeName::new(namespace, name))
@@ -44,13 +44,13 @@ impl fmt::Display for ScopeName {
     }
 }
 
-/// Whether it is 2 to 64 of `[a-z0-9-]`, as namespaces and scopes are called.
+/// Whether the text is 2 to 64 characters of `[a-z0-9-]`, as the names of namespaces and scopes must be.
 pub fn is_name(text: &str) -> bool {
     (2..=64).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// What the log stores instead of the name, so that a rename never rewrites an entry.
+/// The number that the log stores in place of a scope's name, so that a rename never rewrites an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ScopeId(pub u32);
@@ -72,7 +72,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The id of `global`, which no other namespace is given.
+    /// The id of `global`, which is never given to another namespace.
     pub const GLOBAL_ID: Id = Id::SMALLEST;
 }
 
@@ -80,11 +80,11 @@ impl Namespace {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scope {
     pub number: ScopeId,
-    /// The namespace's id.
+    /// The id of the namespace.
     pub namespace: Id,
     pub name: String,
     pub description: String,
-    /// In the order given, without the namespace's `default`, which is always the last.
+    /// In the given order, without the namespace's `default`, which always comes last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<ScopeId>,
     pub actor: String,
@@ -94,7 +94,7 @@ pub struct Scope {
     pub updated_at: Option<Timestamp>,
 }
 
-/// What scopes are called at some transaction; a deleted one by its last name.
+/// The names of scopes as of some transaction; a deleted scope has its last name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopeNames(pub BTreeMap<ScopeId, ScopeName>);
 
@@ -103,7 +103,7 @@ impl ScopeNames {
         match (scope, self.0.get(&scope)) {
             (ScopeId::GLOBAL_DEFAULT, _) => ScopeName::global_default().to_string(),
             (_, Some(name)) => name.to_string(),
-            // Names are asked for with the ids at hand, so this is seen only where the store is damaged.
+            // Names are always looked up together with the ids, so this happens only if the store is damaged.
             (ScopeId(number), None) => format!("unknown:{number}"),
         }
     }

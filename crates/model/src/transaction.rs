@@ -1,4 +1,4 @@
-//! What the log is made of.
+//! The transactions and changes of the log.
 
 use std::fmt;
 
@@ -27,7 +27,8 @@ impl EntityType {
         EntityType::Section,
     ];
 
-    /// Whether it lives in a scope. Namespaces and scopes do not, and are seen from everywhere.
+    /// Whether records of this type belong to a scope. Namespaces and scopes do not, and are visible from
+    /// everywhere.
     pub fn has_scope(self) -> bool {
         !matches!(self, EntityType::Namespace | EntityType::Scope)
     }
@@ -114,12 +115,12 @@ impl Record {
         }
     }
 
-    /// Whether who sees these scopes sees it.
+    /// Whether a reader with these scopes in sight sees the record.
     pub fn is_seen_from(&self, scopes: &[ScopeId]) -> bool {
         self.scope().is_none_or(|scope| scopes.contains(&scope))
     }
 
-    /// The scope that it lives in; none for namespaces and scopes.
+    /// The scope that the record belongs to; `None` for namespaces and scopes.
     pub fn scope(&self) -> Option<ScopeId> {
         match self {
             Record::Entry(entry) => Some(entry.scope),
@@ -141,7 +142,7 @@ impl Record {
         }
     }
 
-    /// The same content as a later version, which is what an undo writes.
+    /// The same content as a later version. An undo writes such versions.
     pub fn again(mut self, version: u32, updated_at: Timestamp) -> Record {
         let (of, at) = match &mut self {
             Record::Entry(entry) => (&mut entry.version, &mut entry.updated_at),
@@ -163,7 +164,7 @@ pub struct Version {
     pub record: Record,
 }
 
-/// What one transaction did to one id. At least one side is there.
+/// The change of one id in one transaction. At least one of `before` and `after` is present.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub entity_type: EntityType,
@@ -200,21 +201,22 @@ impl Change {
     }
 }
 
-/// One committed change of the store: all of it or nothing.
+/// One commit, which is applied as a whole or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transaction {
     pub id: TxId,
     pub at: Timestamp,
     /// The name that people read: `--actor`, the client's name, or `local`.
     pub actor: String,
-    /// The server process (or, later, the credential) that made it; decides what is "own".
+    /// The server process or the credential that made it. It decides whether the transaction is a principal's
+    /// own.
     pub origin: String,
     pub tool: String,
-    /// The transactions that this one takes back; empty for an ordinary write.
+    /// The transactions that this one undoes; empty for an ordinary write.
     pub undoes: Vec<TxId>,
-    /// The transaction that took this one back and still stands.
+    /// The transaction that undid this one, if that undo is in effect.
     pub undone_by: Option<TxId>,
     pub changes: Vec<Change>,
-    /// How many more changes it has than were asked for.
+    /// The number of changes that were left out because fewer were asked for.
     pub left_out: usize,
 }

@@ -1,4 +1,4 @@
-//! A fact of the graph.
+//! A triple: a fact of the graph.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct Triple {
     pub updated_at: Option<Timestamp>,
 }
 
-/// The form under which two spellings of a name are one: as it shows, without case and without outer blanks.
+/// The form in which spellings of one name are equal: without invisible characters, case and outer blanks.
 pub fn fold(text: &str) -> String {
     clean(text).trim().to_lowercase()
 }

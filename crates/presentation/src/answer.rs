@@ -1,53 +1,54 @@
-//! What a tool answers, and how it becomes a reply. Which blocks a client gets is decided here and nowhere else.
+//! The answer of a tool, and how it becomes a reply. This file alone decides which blocks a client gets.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{Ask, Block, Content, Format, Link, Reply};
 
-/// What a tool returns: its typed output, and all that accompanies it.
+/// The result of a tool: its typed output, and everything that accompanies it.
 #[derive(Debug)]
 pub struct Answer<T> {
-    /// The structured reply, whole in itself.
+    /// The structured reply, complete without the other channels.
     pub output: T,
-    /// The same facts for clients that read only text.
+    /// The same facts as text, for clients that read only text.
     pub body: Body,
-    /// The address under which a client may keep the structured reply; with one, the reply is embedded as a resource.
+    /// The address under which a client may keep the structured reply. If it is given, the reply is embedded
+    /// as a resource.
     pub resource: Option<String>,
-    /// Where more can be read.
+    /// Links to resources with more to read.
     pub links: Vec<Link>,
-    /// The result set behind a reply that shows a part of its rows.
+    /// The result set behind a reply that shows only some of its rows.
     pub set: Option<SetReference>,
-    /// What to ask people for, where the edge can.
+    /// The question to ask people, if the server can ask them.
     pub ask: Option<Ask>,
-    /// What concerns the answer and is no part of it.
+    /// Information about the answer that is not part of it.
     pub meta: Map<String, Value>,
-    /// How often something was left out because it was there already.
+    /// The number of rows or passages that were left out because they repeated earlier ones.
     pub duplicates: usize,
 }
 
-/// What people and clients without structured content read.
+/// The content for people, and for clients without structured content.
 #[derive(Debug)]
 pub enum Body {
     Text(String),
-    /// Blocks that the caller chose by a `format` argument.
+    /// Blocks in the format that the caller chose by the argument `format`.
     Formatted {
         format: Format,
         markdown: Vec<String>,
-        /// What a model may do next.
+        /// A suggestion of the next step for the model.
         hint: Option<String>,
     },
 }
 
-/// Where a result set can be read.
+/// The link to a result set.
 #[derive(Debug)]
 pub struct SetReference {
-    /// For the text of the reply.
+    /// A line about it for the text of the reply.
     pub line: String,
     pub link: Link,
 }
 
-/// What the client of a call can take.
+/// The kinds of content that the client of a call accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     pub content: Content,
@@ -55,17 +56,17 @@ pub struct Profile {
     pub has_structured: bool,
 }
 
-/// What the caller should know about the call besides its answer.
+/// A remark about the call that the caller should know, besides its answer.
 #[derive(Debug)]
 pub struct Note {
     pub text: String,
-    /// Whether the structured reply has a field for it; otherwise the note goes to `_meta`.
+    /// Whether the structured reply has a field for the note; otherwise the note goes to `_meta`.
     pub is_field: bool,
 }
 
 /// The `_meta` key of a note that has no field in the structured reply.
 const NOTE: &str = "io.kenning/note";
-/// The `_meta` key of what describes the rows of a set, for clients whose structured reply lacks it.
+/// The `_meta` key of the description of the rows of a set, for clients whose structured reply lacks it.
 const ROWS: &str = "io.kenning/rows";
 
 impl<T> Answer<T> {
@@ -82,14 +83,14 @@ impl<T> Answer<T> {
         }
     }
 
-    /// An answer whose text follows from its output.
+    /// An answer whose text is made from its output.
     pub fn text(output: T, text: impl FnOnce(&T) -> String) -> Answer<T> {
         let text = text(&output);
         Answer::new(output, Body::Text(text))
     }
 }
 
-/// The reply that a client with this profile gets.
+/// Makes the reply for a client with this profile.
 pub fn render<T: Serialize>(
     answer: Answer<T>,
     note: Option<Note>,
@@ -124,7 +125,8 @@ pub fn render<T: Serialize>(
     Ok(Reply { blocks, structured, meta, is_error: false, ask, duplicates })
 }
 
-/// Takes what describes the rows of a set out of a structured reply: programs need it, a model that reads all does not.
+/// Removes the description of the rows of a set from a structured reply: programs need it, but a model that
+/// reads the whole reply does not.
 fn take_description(structured: &mut Value) -> Option<Value> {
     let metadata = structured.get_mut("metadata")?.as_object_mut()?;
     let taken = ["columns", "executed_at"].map(|name| Some((name.to_owned(), metadata.shift_remove(name)?)));
@@ -133,7 +135,7 @@ fn take_description(structured: &mut Value) -> Option<Value> {
 }
 
 impl Body {
-    /// Adds a line to the text that a model reads. Replies in JSON alone have none.
+    /// Adds a line to the text that a model reads. A reply in JSON alone has no such text.
     fn append(&mut self, line: &str) {
         let text = match self {
             Body::Text(text) => Some(text),

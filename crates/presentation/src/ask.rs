@@ -1,9 +1,10 @@
-//! What a reply would rather know than guess. An edge that can ask people does so, and calls again with the answer.
+//! A question about values that a reply would otherwise have to guess. A server that can ask people does so,
+//! and calls the tool again with their answers.
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     pub message: String,
-    /// The arguments that the answer gives.
+    /// The arguments that the answer supplies.
     pub fields: Vec<Field>,
 }
 
@@ -11,7 +12,7 @@ pub struct Ask {
 pub struct Field {
     pub name: &'static str,
     pub about: String,
-    /// What there is to choose from; empty if any text will do.
+    /// The values to choose from; empty if any text is accepted.
     pub choices: Vec<String>,
     pub is_required: bool,
 }

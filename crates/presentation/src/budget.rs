@@ -1,20 +1,21 @@
-//! How large a reply may be.
+//! Limits for the size of a reply.
 
 use std::io;
 
 use serde::Serialize;
 
-/// A reply in one channel.
+/// The most bytes of a reply in one channel.
 pub const REPLY_BYTES_MAX: usize = 64 * 1024;
-/// The text of a reply that stands beside an embedded resource.
+/// The most bytes of text in a reply that also has an embedded resource.
 pub const TEXT_BESIDE_BYTES_MAX: usize = 16 * 1024;
-/// Rows that only the structured channel carries whole; the text of a row is never longer than the row.
+/// The most bytes of rows that only the structured channel contains whole; the text of a row is never longer
+/// than the row.
 pub const ROWS_BYTES_MAX: usize = 60 * 1024;
-/// Rows that stand in the text channel too, as an embedded resource beside the text.
+/// The most bytes of rows that the text channel contains too, as an embedded resource beside the text.
 pub const ROWS_EMBEDDED_BYTES_MAX: usize = REPLY_BYTES_MAX - TEXT_BESIDE_BYTES_MAX - 1024;
 
-/// Takes rows while they fit: a page ends early rather than grow too large. A row that is too large by itself
-/// goes through `cut` first, so at least one is taken.
+/// Takes rows while they fit, so a page ends early instead of growing too large. A row that is too large by
+/// itself is shortened by `cut` first, so at least one row is taken.
 pub fn take_rows<T: Serialize>(rows: Vec<T>, bytes_max: usize, cut: impl Fn(T) -> T) -> Vec<T> {
     let mut taken = Vec::with_capacity(rows.len());
     let mut bytes = 0;
@@ -34,7 +35,7 @@ pub fn take_rows<T: Serialize>(rows: Vec<T>, bytes_max: usize, cut: impl Fn(T) -
     taken
 }
 
-/// How many bytes a value takes as JSON. The JSON is counted, not kept.
+/// The size of a value as JSON. The JSON is counted while it is written, and not kept.
 pub fn json_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = ByteCounter(0);
     serde_json::to_writer(&mut counter, value).map_or(usize::MAX, |()| counter.0)
@@ -53,9 +54,9 @@ impl io::Write for ByteCounter {
     }
 }
 
-/// How much of each row's stored text a text of so many rows can show.
+/// How many bytes of each row's stored text fit into the text of a reply with this number of rows.
 pub fn excerpt_bytes(rows: usize) -> usize {
-    // What stands around an excerpt: the id, the number, line breaks.
+    // The bytes around an excerpt: the id, the number, line breaks.
     const AROUND: usize = 40;
     ((TEXT_BESIDE_BYTES_MAX - 1024) / rows.max(1)).saturating_sub(AROUND)
 }

@@ -1,15 +1,16 @@
-//! What a catalogue shows to people: an index of all that was found, and a card for each that is shown. Programs find them
-//! by markers, which are comments that nobody sees; stored text can't make one.
+//! The Markdown of a catalogue for people: an index of all matches, and a card for each one that is shown.
+//! Programs find these by markers, which are comments that people do not see; stored text can't contain a
+//! marker.
 
 use crate::text::{clean, cut, fence_as, fence_inline};
 
-/// What is shown; its name is in the markers.
+/// The kind of item that a catalogue shows; its name is part of the markers.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind(pub &'static str);
 
 pub const VERSION: &str = "v1";
 
-/// How many markers of each there are.
+/// The number of markers of each sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Markers {
     pub index: usize,
@@ -25,7 +26,7 @@ impl Kind {
         self.marker("card")
     }
 
-    /// Of the card for who found nothing.
+    /// The marker of the card that is shown when nothing was found.
     pub fn discovery_marker(self) -> String {
         self.marker("discovery")
     }
@@ -41,7 +42,8 @@ impl Kind {
 }
 
 impl Markers {
-    /// What is wrong where the markers, the ids of the cards and the first of all that was found do not agree.
+    /// Checks that the markers, the ids of the cards and the first matches agree; the error says what
+    /// differs.
     pub fn check(self, rendered: &[String], found: &[&str]) -> Result<(), String> {
         if self.cards != rendered.len() {
             return Err(format!("{} markers of cards for {} cards", self.cards, rendered.len()));
@@ -54,13 +56,13 @@ impl Markers {
     }
 }
 
-/// A short stored value in a line: between backticks, so that it is no more than text.
+/// A short stored value within a line: between backticks, so that it is never read as markup.
 pub fn value(text: &str) -> String {
     let line = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     fence_inline(&unmarked(&line))
 }
 
-/// The same, in so many bytes.
+/// Like `value`, cut to this number of bytes.
 pub fn short_value(text: &str, bytes_max: usize) -> String {
     let line = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     value(&cut(&line, bytes_max))
@@ -74,12 +76,12 @@ pub fn passage(text: &str, language: Option<&str>) -> String {
     fence_as(language.filter(is_word).unwrap_or("text"), unmarked(&clean(text)).trim_end())
 }
 
-/// A text that looks like a marker is no marker.
+/// Stored text in which nothing is read as a marker.
 pub fn unmarked(text: &str) -> String {
     text.replace("<!-- kind:", "<!-- kind :")
 }
 
-/// The list of what was found, from this number on; each line says what it takes to choose.
+/// The list of matches, numbered from `first`; each line has what a reader needs to choose.
 pub fn index<'a>(kind: Kind, first: u64, lines: impl Iterator<Item = &'a str>) -> String {
     let mut text = kind.index_marker();
     for (number, line) in (first..).zip(lines) {
@@ -88,7 +90,7 @@ pub fn index<'a>(kind: Kind, first: u64, lines: impl Iterator<Item = &'a str>) -
     text
 }
 
-/// One thing. `facts` are names and what they are, which is Markdown already, as are the `parts`.
+/// The card of one item. `facts` are names with values. The values and the `parts` are Markdown already.
 pub fn card(kind: Kind, level: usize, title: &str, facts: &[(&str, String)], parts: &[String]) -> String {
     let mut text = format!("{}\n{} {}", kind.card_marker(), "#".repeat(level), value(title));
     if !facts.is_empty() {

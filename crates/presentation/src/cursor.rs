@@ -1,4 +1,4 @@
-//! Cursors: where a listing goes on, sealed so that nobody can make one up.
+//! Cursors: the position at which a listing continues, sealed so that nobody can forge one.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kenning_model::TxId;
 use sha2::{Digest, Sha256};
 
-/// How long a cursor can be used.
+/// How long a cursor stays valid.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 const VERSION: u8 = 1;
@@ -14,12 +14,12 @@ const BODY_BYTES: usize = 1 + 4 * 8 + DIGEST_BYTES;
 const DIGEST_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
 
-/// Everything the next page needs: the transaction and the moment that the first page answered for, and how
-/// far it came.
+/// Everything the next page needs: the transaction and the time that the first page was answered for, and the
+/// position that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub at: TxId,
-    /// When the first page was asked for; validity of entries is judged at this moment on every page.
+    /// When the first page was asked for. On every page the validity of entries is judged at this time.
     pub asked_at: Timestamp,
     pub issued_at: Timestamp,
     pub offset: u64,
@@ -36,7 +36,8 @@ pub enum CursorError {
 }
 
 impl Cursor {
-    /// `listing` names the tool and its arguments: a cursor goes on only with the listing that it came from.
+    /// Seals the cursor. `listing` names the tool and its arguments: a cursor is accepted only for the
+    /// listing that it was made for.
     pub fn seal(&self, secret: &[u8; 32], listing: &str) -> String {
         let mut bytes = Vec::with_capacity(BODY_BYTES + MAC_BYTES);
         bytes.push(VERSION);

@@ -1,4 +1,4 @@
-//! Markdown for people, JSON for programs, or both.
+//! The formats of a reply: Markdown for people, JSON for programs, or both.
 
 use serde_json::Value;
 
@@ -38,7 +38,8 @@ impl Format {
         self != Format::Markdown
     }
 
-    /// The channel of blocks: what people read, what to do next, and the structured reply as it is, last.
+    /// The blocks of a reply: the text for people, the suggested next step, and last the structured reply as
+    /// JSON.
     pub fn blocks(self, markdown: Vec<String>, hint: Option<String>, structured: &Value) -> Vec<Block> {
         let mut blocks = Vec::new();
         if self.has_markdown() {

@@ -1,5 +1,5 @@
-//! How replies look: blocks of text and data, their budgets, cursors, and what is done to stored text on its way
-//! out. Knows no tool and no protocol.
+//! The form of replies: blocks of text and data, their size limits, cursors, and the treatment of stored text
+//! in replies. This crate knows no tool and no protocol.
 
 mod answer;
 mod ask;

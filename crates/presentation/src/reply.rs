@@ -1,4 +1,4 @@
-//! A reply, before a protocol gives it its form.
+//! A reply, independent of the protocol that carries it.
 
 use serde_json::{Map, Value};
 
@@ -7,25 +7,26 @@ use crate::budget::json_bytes;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The channel that people and text-only hosts read.
+    /// The channel for people and for hosts that show only text.
     pub blocks: Vec<Block>,
-    /// The channel that programs read; always there, and whole in itself.
+    /// The channel for programs; always present, and complete by itself.
     pub structured: Value,
-    /// What concerns the answer and is no part of it, for programs that look there.
+    /// Information about the answer that is not part of it, for programs that look there.
     pub meta: Map<String, Value>,
     pub is_error: bool,
-    /// What to ask people for, where that is possible; the reply is whole without it.
+    /// The question to ask people, if they can be asked; the reply is complete without it.
     pub ask: Option<Ask>,
-    /// How often something was left out because it was there already.
+    /// The number of rows or passages that were left out because they repeated earlier ones.
     pub duplicates: usize,
 }
 
-/// Which blocks a client gets beside the structured reply.
+/// The blocks that a client gets in addition to the structured reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Text alone, for clients that pass every block on to a model.
+    /// Text only, for clients that pass every block to a model.
     Text,
-    /// Also what programs keep or follow: embedded resources, links, what the columns of rows are.
+    /// Also blocks that programs keep or follow: embedded resources, links, descriptions of the columns of
+    /// rows.
     #[default]
     Full,
 }
@@ -33,33 +34,33 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Text(String),
-    /// For people.
+    /// Markdown for people.
     Markdown(String),
-    /// The structured reply, for clients that do not get that channel.
+    /// The structured reply as JSON text, for clients that do not get the structured channel.
     Json(String),
-    /// What went wrong, in a line.
+    /// An error in one line.
     Plain(String),
-    /// What a model may do next, which people need not see.
+    /// A suggestion of the next step for the model, which people need not see.
     Hint(String),
-    /// The structured reply, which a client may keep under this URI.
+    /// The structured reply as a resource, which a client may keep under this URI.
     Resource {
         uri: String,
         json: String,
     },
-    /// Where more can be read, for clients that want it.
+    /// A link to a resource with more to read, for clients that want it.
     Link(Link),
-    /// Where all rows are, as JSON.
+    /// A link to all rows of a result set as JSON.
     SetLink(Link),
 }
 
-/// What is kept for a while.
+/// A link to a resource that is kept for a limited time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     pub uri: String,
     pub name: String,
-    /// Where that is known.
+    /// The size, if it is known.
     pub bytes: Option<u64>,
-    /// RFC 3339.
+    /// The time of the last change, as RFC 3339.
     pub last_modified: String,
 }
 
@@ -77,7 +78,7 @@ impl Reply {
         texts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// What the channel of blocks takes.
+    /// The size of the channel of blocks in bytes.
     pub fn content_bytes(&self) -> usize {
         let bytes = |block: &Block| match block {
             Block::Text(text)
@@ -91,7 +92,8 @@ impl Reply {
         self.blocks.iter().map(bytes).sum()
     }
 
-    /// What the structured reply takes as JSON. Where a block has that JSON already, it is not written a second time.
+    /// The size of the structured reply as JSON. If a block contains that JSON already, it is not made a
+    /// second time.
     pub fn structured_bytes(&self) -> usize {
         let written = self.blocks.iter().find_map(|block| match block {
             Block::Resource { json, .. } | Block::Json(json) => Some(json.len()),

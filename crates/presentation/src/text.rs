@@ -1,17 +1,18 @@
-//! Stored text on its way out. It is data: it can't hide characters, move the cursor of a terminal, or close the
-//! fence that it stands in. The log keeps it as it came.
+//! Stored text in replies. It is treated as data: it can't hide characters, move the cursor of a terminal, or
+//! close the fence around it. The log keeps the text unchanged.
 
 pub use kenning_model::clean;
 
-/// A longer run of backticks is cut, or the fences around it would outgrow the text.
+/// The longest run of backticks that is kept, since the fences around a text must be longer than any run in
+/// it.
 const TICKS_MAX: usize = 32;
 
-/// The text between two lines of backticks, one more than any run of them inside.
+/// The text between two fences of backticks, which are longer than any run of backticks inside.
 pub fn fence(text: &str) -> String {
     fence_as("", text)
 }
 
-/// The same, with a word that says what it is.
+/// Like `fence`, with a word after the opening fence that names the language.
 pub fn fence_as(language: &str, text: &str) -> String {
     let mut longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let mut text = std::borrow::Cow::Borrowed(text);
@@ -23,7 +24,7 @@ pub fn fence_as(language: &str, text: &str) -> String {
     format!("{ticks}{language}\n{text}\n{ticks}")
 }
 
-/// A given value inside a line, between backticks that it can't close.
+/// A value within a line, between backticks that it can't close.
 pub fn fence_inline(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let ticks = "`".repeat(longest + 1);
@@ -37,7 +38,7 @@ pub fn quote(text: &str, bytes_max: usize) -> String {
     format!("\"{}\"", cut(&flat, bytes_max).replace('"', "'"))
 }
 
-/// At most so many bytes, cut between characters, with an ellipsis that says so.
+/// The text, cut between characters to at most this number of bytes, with an ellipsis if it was cut.
 pub fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

@@ -1,14 +1,15 @@
-//! Codes: two bits for each number of a vector, from which the cosine with a question is estimated. A question looks at the
-//! codes of all documents in sight, and at the vectors themselves only of the few that are nearest by their codes.
+//! Codes: two bits for each number of a vector, from which the cosine with a question is estimated. A
+//! question reads the codes of all documents in sight, but the full vectors only of the few that are nearest
+//! by their codes.
 //!
-//! A number `x` of a vector becomes one of the four levels -3, -1, 1 and 3, which stand for steps of the size that suits numbers
-//! with a normal distribution. A number of a question becomes one of the sixteen levels -15, -13 … 15. The bits of equal
-//! worth stand side by side in words of 64, so the product of two vectors takes an exclusive or and a count of bits for each pair
-//! of words.
+//! A number `x` of a vector becomes one of the four levels -3, -1, 1 and 3, which stand for steps of the best
+//! size for numbers with a normal distribution. A number of a question becomes one of the sixteen levels -15,
+//! -13 … 15. Bits of the same weight are stored next to each other in words of 64 bits, so the product of two
+//! vectors takes one exclusive or and one count of bits for each pair of words.
 //!
-//! Example, for vectors of two numbers: the document's levels 3 and -1 are the bits 11 and 01. A question's level is 2u - 15, and 13
-//! and -5 are u = 14 and 5, the bits 1110 and 0101. Two bits that are equal count 1 and others -1, times the worth of both:
-//! 3 * 13 = (2 + 1) * (8 + 4 + 2 - 1).
+//! Example, for vectors of two numbers: the document's levels 3 and -1 are the bits 11 and 01. A question's
+//! level is 2u - 15, and 13 and -5 are u = 14 and 5, the bits 1110 and 0101. A pair of equal bits counts 1
+//! and a pair of different bits -1, times the weights of both: 3 * 13 = (2 + 1) * (8 + 4 + 2 - 1).
 
 use crate::vectors::QuantisedVector;
 
@@ -23,7 +24,7 @@ const PRODUCT_MAX: i32 = 45;
 /// The best width of four equal steps for numbers with a normal distribution, in standard deviations.
 const STEP: f32 = 0.9957;
 
-/// How many words of 64 bits the code of a vector of `dim` numbers has.
+/// The number of 64-bit words in the code of a vector of `dim` numbers.
 const fn words(dim: usize) -> usize {
     BITS * dim.div_ceil(64)
 }
@@ -38,7 +39,8 @@ pub(crate) const fn code_bytes(dim: usize) -> usize {
 pub(crate) struct Codes {
     /// For each vector the words of the high bits, then those of the low bits.
     words: Vec<u64>,
-    /// An estimate is a product of levels times this and the scale of the question.
+    /// The scale of each vector. An estimate is the product of the levels, times this scale and the scale of
+    /// the question.
     scales: Vec<f32>,
 }
 
@@ -67,12 +69,12 @@ impl Codes {
             low[number / 64] |= (level & 1) << (number % 64);
             product += x * (2.0 * level as f32 - 3.0);
         }
-        // With this scale a vector's estimated product with itself is right, which makes the estimates of others right on
-        // average too.
+        // With this scale the estimated product of a vector with itself is exact, which makes other estimates
+        // correct on average too.
         self.scales.push(if product > 0.0 { 1.0 / product } else { 0.0 });
     }
 
-    /// Appends codes as they were written by `put`.
+    /// Appends codes that `put` has written.
     pub(crate) fn extend(&mut self, bytes: &[u8], dim: usize) {
         for code in bytes.chunks_exact(code_bytes(dim)) {
             let (words, scale) = code.split_at(code.len() - 4);
@@ -94,8 +96,8 @@ impl Codes {
         let words = BITS * question.words;
         let range = first..first + out.len();
         let (codes, scales) = (&self.words[range.start * words..range.end * words], &self.scales[range]);
-        // The instruction that counts bits is not in the oldest processors that programs are compiled for, so whether
-        // this one has it is asked when the program runs.
+        // The oldest supported processors lack the instruction that counts bits, so the program checks for it
+        // when it runs.
         pulp::Arch::new().dispatch(|| match question.words {
             4 => estimate::<4>(codes, scales, question, out),
             6 => estimate::<6>(codes, scales, question, out),
@@ -104,9 +106,9 @@ impl Codes {
     }
 }
 
-/// A question's vector by the bits of its numbers.
+/// The vector of a question, split into the bits of its numbers.
 pub(crate) struct QuestionCode {
-    /// The words of the highest bits, then those of the next ones.
+    /// The words of the highest bits, then those of the next lower ones.
     planes: [Vec<u64>; QUESTION_BITS],
     words: usize,
     dim: i32,
@@ -130,7 +132,7 @@ impl QuestionCode {
         QuestionCode { planes, words, dim: vector.len() as i32, scale }
     }
 
-    /// The estimated cosine, from the number of unequal bits, each counted by the worth of both.
+    /// The estimated cosine, from the weighted number of unequal bits.
     #[inline(always)]
     fn cosine(&self, unequal: u32, scale: f32) -> f32 {
         let product = PRODUCT_MAX * self.dim - 2 * unequal as i32;
@@ -138,7 +140,7 @@ impl QuestionCode {
     }
 }
 
-/// The number of unequal bits of two words, for each pair of a document's and a question's bit by its worth.
+/// The number of unequal bits of two words, each pair of bits counted by the product of their weights.
 #[inline(always)]
 fn unequal(high: u64, low: u64, planes: [u64; QUESTION_BITS]) -> u32 {
     let mut sum = 0;
@@ -148,7 +150,7 @@ fn unequal(high: u64, low: u64, planes: [u64; QUESTION_BITS]) -> u32 {
     sum
 }
 
-/// As `estimate_any`, for a number of words that the compiler knows, so that it can unroll the loops.
+/// Like `estimate_any`, for a number of words that the compiler knows, so that it can unroll the loops.
 #[inline(always)]
 fn estimate<const WORDS: usize>(codes: &[u64], scales: &[f32], question: &QuestionCode, out: &mut [f32]) {
     let planes: [[u64; QUESTION_BITS]; WORDS] =

@@ -22,7 +22,8 @@ use crate::pages::{Pages, PagesWriter};
 use crate::part::Place;
 use crate::segment::{Segment, Source, Span, TextLookup, write};
 
-/// Goes up with every change of the files or of the tokenizer. An index of another format is not read but built again.
+/// The version of the format, which is raised with every change of the files or of the tokenizer. An index of
+/// another format is not read but built again.
 const FORMAT: u64 = 8;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
@@ -113,7 +114,7 @@ impl Directory {
         Ok(!self.manifest()?.segments.iter().eq(known.0.iter().map(|segment| &segment.name)))
     }
 
-    /// Opens the vectors that another process has made since the segments were opened.
+    /// Opens vectors that another process has made after the segments were opened.
     pub fn attach_vectors(&self, known: &Known) -> Result<(), Error> {
         known.0.iter().try_for_each(|segment| segment.attach_vectors(&self.path, self.embedder.identity()))
     }
@@ -274,8 +275,8 @@ impl Writer<'_> {
     }
 }
 
-/// Which neighbours to merge: the newest `MERGED` segments whose sizes are at most one tier apart. So a document is
-/// written again only after its segment has grown several times over.
+/// Chooses the neighbours to merge: the newest `MERGED` segments whose sizes are at most one tier apart. So a
+/// document is written again only after its segment has grown several times over.
 ///
 /// Example: sizes 900, 60, 50, 40, 30 are in the tiers 4, 2, 2, 2, 2, so the last four become one segment of 180.
 fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
@@ -368,7 +369,7 @@ mod tests {
         let file = Pages::open(&path).expect("a segment");
         let example = file.read(0..file.len(), <[u8]>::to_vec).expect("readable");
         kenning_testkit::fuzz::run("segment", &[example], |input| {
-            // The checksums are right, so that the decoders see what was damaged.
+            // The file is written with valid checksums, so that the damage reaches the decoders.
             let mut pages = PagesWriter::create(&path).expect("writable");
             pages.write(input).and_then(|()| pages.finish()).expect("writable");
             if let Ok(segment) = Segment::open(dir.path(), &name, Embedder::Table.identity()) {

@@ -29,7 +29,7 @@ pub struct Prepared {
     /// Sorted by text, each term once.
     pub(crate) words: Vec<Word>,
     pub(crate) length: u32,
-    /// One for each passage; None until a slow embedder has made it.
+    /// One for each passage; `None` until a slow embedder has made it.
     pub(crate) vectors: Vec<Option<QuantisedVector>>,
 }
 

@@ -24,7 +24,7 @@ const ROW_BYTES: usize = DIM / 2;
 struct Rows {
     words: Vec<&'static str>,
     ids: FxHashMap<&'static str, Token>,
-    /// Where the rows begin in the table, after one scale for each row.
+    /// The offset of the first row in the table, which follows one scale for each row.
     first: usize,
 }
 
@@ -68,7 +68,7 @@ fn counted(mut ids: Vec<Token>) -> Vec<(Token, u32)> {
     counted
 }
 
-/// The tokens of a text in its order; words that the table does not know have none.
+/// The tokens of a text in its order; a word that the table does not have gives none.
 fn ids(text: &str) -> Vec<Token> {
     let mut ids = Vec::with_capacity(text.len() / 5);
     each_word(text, &mut |word| {

@@ -61,7 +61,8 @@ impl Embedder {
         }
     }
 
-    /// The cosine from which on the few nearest documents match, so that a question in other words finds something.
+    /// The lowest cosine at which one of the few nearest documents matches, so that a question in other words
+    /// than the documents finds something.
     pub(crate) fn floor_of_nearest(&self) -> f32 {
         match self {
             Embedder::Table => 0.15,
@@ -70,8 +71,9 @@ impl Embedder {
         }
     }
 
-    /// The cosine from which on a document without a word of the question matches. Measured on `tests/paraphrases.tsv`: the
-    /// table finds four in five answers and one in a hundred other entries, the encoder nine in ten and three in a hundred.
+    /// The lowest cosine at which a document without a word of the question matches. Measured on
+    /// `tests/paraphrases.tsv`: the table finds four in five answers and one in a hundred other entries, the
+    /// encoder nine in ten and three in a hundred.
     pub(crate) fn floor(&self) -> f32 {
         match self {
             Embedder::Table => 0.24,
@@ -80,8 +82,8 @@ impl Embedder {
         }
     }
 
-    /// The same for documents of many passages, whose best passage is near to many questions. Measured on the titles of a
-    /// catalogue of 300 patterns: one in a hundred others matches.
+    /// The same bound for documents of many passages, whose best passage is near to many questions. Measured
+    /// on the titles of a catalogue of 300 patterns: one in a hundred of the others matches.
     pub(crate) fn floor_of_many(&self) -> f32 {
         match self {
             Embedder::Table => 0.40,

@@ -1,5 +1,5 @@
-//! The sentences that answer a question, out of the texts that were found. No model: the same question and the same
-//! texts give the same quotes.
+//! Chooses the sentences that answer a question from the texts that a search found. It uses no model: the
+//! same question and the same texts give the same quotes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -8,23 +8,24 @@ use std::sync::Arc;
 use crate::question::weighted_words;
 use crate::{embed, lex};
 
-/// What a term counts that stands not in the span but beside it, or in the title.
+/// The weight of a term that is not in the span but next to it, or in the title.
 const BESIDE: f32 = 0.5;
-/// What the first of the texts has before the others.
+/// The bonus of the first text; later texts get less.
 const PRIOR: f32 = 0.15;
-/// A span of so many words is not taken for a scrap.
+/// A span with this number of words gets its full score; a shorter one may be a fragment.
 const WORDS_FULL: f32 = 16.0;
 
-/// A text that was found, best first.
+/// A text that a search found. Sources are given best first.
 #[derive(Default)]
 pub struct Source<'a> {
     pub title: &'a str,
     pub text: &'a str,
-    /// How well its passages fit the question, where a search has told that, from 0 to 1 for the best of all.
+    /// How well its passages fit the question according to the search, from 0 to 1 for the best of all; empty
+    /// if not known.
     pub fits: Vec<Fit>,
 }
 
-/// How well a stretch of a text fits a question.
+/// How well a part of a text fits a question.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub range: Range<usize>,
@@ -36,7 +37,8 @@ impl<'a> Source<'a> {
         Source { title, text, fits: Vec::new() }
     }
 
-    /// How well a stretch of the text fits by the search that found it, or by the rank of the source if none did.
+    /// How well a part of the text fits according to the search that found it, or according to the rank of
+    /// the source if the search did not say.
     fn prior(&self, rank: usize, range: &Range<usize>) -> f32 {
         if self.fits.is_empty() {
             return 1.0 / (1.0 + WINDOW_PRIOR_FALL * rank as f32);
@@ -46,14 +48,14 @@ impl<'a> Source<'a> {
         here.max(FIT_ELSEWHERE * best)
     }
 
-    /// Whether a stretch is in a passage that was found; true where no search told what it found.
+    /// Whether a part is in a passage that was found; true if the search did not say which passages it found.
     fn is_found_at(&self, range: &Range<usize>) -> bool {
         self.fits.is_empty() || self.fits.iter().any(|fit| fit.share_of(range) > 0.0)
     }
 }
 
 impl Fit {
-    /// How much of a stretch is in this one.
+    /// The share of the given range that lies within this one.
     fn share_of(&self, range: &Range<usize>) -> f32 {
         let common = self.range.end.min(range.end).saturating_sub(self.range.start.max(range.start));
         common as f32 / range.len().max(1) as f32
@@ -62,21 +64,21 @@ impl Fit {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quote {
-    /// Which of the sources it is from, and where it stands there.
+    /// The number of the source, and the range in its text.
     pub source: usize,
     pub range: Range<usize>,
     pub score: f32,
-    /// How much of the question it has, from 0 to 1.
+    /// The share of the question that the quote covers, from 0 to 1.
     pub share: f32,
 }
 
-/// How much is quoted at most.
+/// Upper bounds for what is quoted.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     pub quotes: usize,
-    /// Of one quote.
+    /// The most bytes in one quote.
     pub bytes: usize,
-    /// From how many of the sources.
+    /// The most sources that are quoted.
     pub sources: usize,
 }
 
@@ -122,48 +124,52 @@ pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Qu
     best(quotes, sources, most.quotes)
 }
 
-/// What a word counts at most that only means nearly the same as a term of the question, and how near it has to be.
-/// This constant and those below were measured on questions about real trees (`docs/figures.md`).
+/// The highest weight of a word that means nearly the same as a term of the question, and the least cosine
+/// for it. This constant and those below were measured on questions about real trees of documents
+/// (`docs/figures.md`).
 const NEAR: f32 = 0.8;
 const NEAR_MIN: f32 = 0.2;
-/// What a term counts that stands just before or behind a window, or in the title of its source.
+/// The weights of a term directly before or after a window, and of a term in the title of its source.
 const BESIDE_WINDOW: f32 = 0.5;
 const TITLE_OF_WINDOW: f32 = 0.7;
-/// What the search that found the sources says about a window counts so much, beside the words that the window has.
+/// The weight of the search's own score for a window, compared with the words that the window has.
 const WINDOW_PRIOR: f32 = 1.6;
-/// What a window counts of the best passage of its source, if no passage around the window itself was found.
+/// The share of the score of its source's best passage that a window gets, if no passage around the window
+/// itself was found.
 const FIT_ELSEWHERE: f32 = 0.85;
-/// Without a search, how quickly sources count for less than the first.
+/// If no search score is known, how quickly later sources count for less than the first.
 const WINDOW_PRIOR_FALL: f32 = 0.3;
-/// What the cosine of a window and the question counts.
+/// The weight of the cosine of a window and the question.
 const WINDOW_MEANING: f32 = 0.6;
-/// A full window is worth so much more than an empty one: the sentence that answers often stands beside the one that
-/// has the words of the question.
+/// The bonus of a full window over an empty one: the sentence that answers is often next to the one that has
+/// the words of the question.
 const FULL: f32 = 0.2;
-/// Each further window of one source counts so much less, so that a long section does not crowd out the others.
+/// The penalty for each further window from one source, so that a long section does not crowd out the others.
 const AGAIN: f32 = 0.05;
-/// A window that is worth less than this share of the best one is left out.
+/// A window whose score is below this share of the best one is left out.
 const WORTH_MIN: f32 = 0.6;
-/// A window is left out too if it has less than this share of what a window chosen before has of the question.
+/// A window is also left out if it covers less than this share of what the best chosen window covers of the
+/// question.
 const SHARE_MIN: f32 = 0.25;
-/// What a window of release notes counts, unless the question is about a release: they say that something came, and the
-/// pages on the matter say what it is.
+/// The factor for windows of release notes, unless the question is about a release: release notes only say
+/// that a feature was added, while the pages about it explain it.
 const RELEASE_NOTES: f32 = 0.85;
-/// How much more a name counts than another word, when it is judged whether a quote answers: what does not speak of
-/// Kubernetes says nothing about a Kubernetes probe, however many of the other words it has.
+/// The weight of a name, compared with other words, in judging whether a quote answers: a text that does not
+/// mention Kubernetes does not answer a question about a Kubernetes probe, however many of the other words it
+/// has.
 const NAME_WEIGHT: f32 = 2.0;
 
-/// A question made ready to be compared with pieces of text.
+/// A question, prepared to be compared with pieces of text.
 struct Likeness<'a> {
     terms: &'a [Rarity],
-    /// What each term means, as the table of vectors has it.
+    /// The vector of each term, if the table of vectors has one.
     meanings: Vec<Option<[f32; embed::DIM]>>,
-    /// What each word that was met so far counts for each term.
+    /// For each word seen so far, its credit for each term.
     known: HashMap<String, Vec<f32>>,
     /// The terms of the names in the question.
     names: HashSet<Arc<str>>,
     is_about_release: bool,
-    /// What the question means as a whole.
+    /// The vector of the whole question.
     vector: [f32; embed::DIM],
 }
 
@@ -185,7 +191,8 @@ impl<'a> Likeness<'a> {
         }
     }
 
-    /// For each term 1 where the text has it, and less where it has a word that means nearly the same.
+    /// The credit for each term: 1 if the text has it, less if the text has a word that means nearly the
+    /// same.
     fn credits(&mut self, text: &str) -> Vec<f32> {
         let has: HashSet<Arc<str>> = lex::terms(text).into_iter().collect();
         let mut credits = vec![0.0; self.terms.len()];
@@ -202,12 +209,12 @@ impl<'a> Likeness<'a> {
         credits
     }
 
-    /// How much of the question these credits are, from 0 to 1.
+    /// The share of the question that these credits cover, from 0 to 1.
     fn share(&self, credits: &[f32]) -> f32 {
         self.share_by(credits, |rarity| rarity.idf)
     }
 
-    /// As `share`, where names count for more.
+    /// Like `share`, with a higher weight for names.
     fn share_with_names(&self, credits: &[f32]) -> f32 {
         let weight = |rarity: &Rarity| if self.names.contains(&rarity.term) { NAME_WEIGHT } else { 1.0 };
         self.share_by(credits, |rarity| weight(rarity) * rarity.idf)
@@ -244,7 +251,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric())
 }
 
-/// Each credit is the best that is known for its term.
+/// Raises each credit to the other one, if that is higher.
 fn raise(credits: &mut [f32], others: &[f32], weight: f32) {
     for (credit, other) in credits.iter_mut().zip(others) {
         *credit = credit.max(other * weight);
@@ -282,8 +289,8 @@ fn is_about_release(question: &str) -> bool {
     words(&question.to_lowercase()).any(|word| WORDS.contains(&word))
 }
 
-/// Whether a title is that of release notes: it says so, or one of its headings has a version and a year, such as
-/// "Release 1.6.1 (released May 16, 2017)".
+/// Whether a title belongs to release notes: it says so, or one of its headings has a version and a year,
+/// such as "Release 1.6.1 (released May 16, 2017)".
 fn is_release_notes(title: &str) -> bool {
     const NAMES: [&str; 4] = ["changelog", "change log", "release notes", "release history"];
     let lower = title.to_lowercase();
@@ -296,8 +303,9 @@ fn is_release_notes(title: &str) -> bool {
     NAMES.iter().any(|name| lower.contains(name)) || title.split(" > ").any(has_release)
 }
 
-/// The best stretches of all sources, best first: sentences, list items, rows and code in a row, as many as fit into a
-/// quote. A list and the line that leads to it come together where they fit. What is far below the best is left out.
+/// The best windows of all sources, best first. A window is as many consecutive sentences, list items, table
+/// rows and code blocks as fit into a quote. A list stays together with the line that introduces it, if both
+/// fit. Windows that are much worse than the best are left out.
 pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let mut likeness = Likeness::new(question, terms);
     let mut windows = Vec::new();
@@ -311,7 +319,7 @@ pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: M
     chosen(windows, sources, most)
 }
 
-/// Every window of one source that has something of the question.
+/// Adds every window of one source that has at least one term of the question.
 fn windows_of(
     number: usize,
     source: &Source<'_>,
@@ -325,12 +333,13 @@ fn windows_of(
         units.iter().map(|range| likeness.credits(&source.text[range.clone()])).collect();
     let title_tokens = embed::tokens(source.title);
     let is_release_notes = is_release_notes(source.title);
-    // Only windows in passages that were found are compared by their meaning, so most units need no tokens.
+    // Only windows in passages that were found are compared by meaning, so the tokens of most units are never
+    // needed.
     let mut tokens: Vec<Option<Vec<(embed::Token, u32)>>> = vec![None; units.len()];
     for start in 0..units.len() {
         let fits = |unit: &&Range<usize>| unit.end - units[start].start <= bytes_max;
         let mut end = start + units[start..].iter().take_while(fits).count().max(1);
-        // A line that leads to a list goes with the list.
+        // A line that introduces a list belongs to the list, so it does not end a window.
         while end > start + 1 && source.text[units[end - 1].clone()].ends_with(':') {
             end -= 1;
         }
@@ -362,12 +371,13 @@ fn windows_of(
     }
 }
 
-/// The best of some windows, which come best first. Windows do not overlap, and what a better one says is not said again.
+/// Chooses from windows that are ordered best first. Chosen windows do not overlap, and none repeats the text
+/// of a better one.
 fn chosen(windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let mut chosen: Vec<Quote> = Vec::new();
     let mut said: HashSet<String> = HashSet::new();
-    // Of each source the windows that are left, best first and numbered as they came, and how many were chosen. Only the
-    // first of each can be the next.
+    // For each source the windows that are left, best first, numbered in the given order, and how many were
+    // chosen. Only the first of each can be chosen next.
     let mut left: Vec<(VecDeque<(usize, Quote)>, usize)> =
         sources.iter().map(|_| Default::default()).collect();
     for (number, window) in windows.into_iter().enumerate() {
@@ -380,7 +390,7 @@ fn chosen(windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote>
             let has_room = *many > 0 || quoted < most.sources;
             has_room.then_some((window.score - AGAIN * *many as f32, *number, window.source))
         });
-        // Of equals the one that came first.
+        // Of equal scores, the window that came first.
         let best = firsts.reduce(|best, next| {
             let is_better = next.0 > best.0 || (next.0 == best.0 && next.1 < best.1);
             if is_better { next } else { best }
@@ -410,8 +420,9 @@ fn chosen(windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote>
     chosen
 }
 
-/// The line before a place without which what stands there can't be understood: the head of a table for its rows, the
-/// line that ends in a colon for the items of a list, the term or directive for what is indented below it.
+/// The line above a position without which the text there can't be understood: the header of a table for its
+/// rows, the line that ends in a colon for the items of a list, the term or directive for the text indented
+/// below it.
 pub fn lead(text: &str, at: usize) -> Option<Range<usize>> {
     let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let first = text[start..].lines().next().unwrap_or_default();
@@ -446,9 +457,9 @@ pub fn lead(text: &str, at: usize) -> Option<Range<usize>> {
     lead
 }
 
-/// The measure of the specification, to the letter: how many of the words of the question, of three letters or more,
-/// stand in a span, whatever they are worth and also as a part of another word. Of equals the shorter comes first, then
-/// the earlier.
+/// The overlap score, exactly as the specification defines it: how many of the question's words of three or
+/// more letters occur in a span, each with the same weight, also as parts of other words. Of equal scores the
+/// shorter span comes first, then the earlier.
 pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
     let question = question.to_lowercase();
     let words: HashSet<&str> = words(&question).filter(|word| word.chars().count() >= 3).collect();
@@ -473,8 +484,8 @@ pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Qu
     quotes
 }
 
-/// Fenced code as a whole, and otherwise what stands between blank lines, bullets, and marks that end a sentence and have
-/// a blank behind them.
+/// Fenced code as a whole; other text is cut at blank lines, bullets, and marks that end a sentence and are
+/// followed by a blank.
 fn plain_spans(text: &str) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
     let mut push = |range: Range<usize>| {
@@ -496,7 +507,7 @@ fn plain_spans(text: &str) -> Vec<Range<usize>> {
             push(start..line_end);
             start = line_end;
         } else if !is_fence && !is_code {
-            // The number of a numbered item ends in a dot too, and is a bullet.
+            // The dot after the number of a numbered item is part of the bullet and ends no sentence.
             let bullet = line.len() - trimmed.len()
                 + if is_item(trimmed) { trimmed.find(' ').unwrap_or(0) } else { 0 };
             let ends = line.char_indices().zip(line.chars().skip(1).chain(['\n']));
@@ -514,8 +525,8 @@ fn plain_spans(text: &str) -> Vec<Range<usize>> {
     spans
 }
 
-/// The best first, of equals the shorter, then the earlier. What says the same as a better one is left out, and so is what
-/// has nothing of the question if there is one that has something.
+/// The best quotes, best first; of equal scores the shorter, then the earlier. A repetition of a better quote
+/// is left out. Quotes that share nothing with the question are left out if any quote shares something.
 fn best(mut quotes: Vec<Quote>, sources: &[Source<'_>], many: usize) -> Vec<Quote> {
     if quotes.iter().any(|quote| quote.share > 0.0) {
         quotes.retain(|quote| quote.share > 0.0);
@@ -546,11 +557,12 @@ pub fn sentences(text: &str) -> Vec<Range<usize>> {
     spans(text, usize::MAX)
 }
 
-/// Sentences, list items, rows of tables, and code as a whole, none longer than a quote may be.
+/// Sentences, list items, rows of tables, and code as a whole; each is cut so that it is no longer than a
+/// quote may be.
 fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut start = 0;
-    // What the code that a line stands in ends with.
+    // The fence of the code that the line is in, if it is in code.
     let mut in_code: Option<Fence> = None;
     let mut line_start = 0;
     for line in text.split_inclusive('\n') {
@@ -585,12 +597,12 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     spans
 }
 
-/// A line that begins code, or ends it.
+/// A line that begins or ends a block of code.
 #[derive(Clone, Copy)]
 struct Fence {
     mark: char,
     marks: usize,
-    /// Nothing else stands on the line.
+    /// Whether the line has nothing but the marks.
     is_bare: bool,
 }
 
@@ -602,7 +614,7 @@ impl Fence {
         (marks >= 3).then(|| Fence { mark, marks, is_bare: rest.trim().is_empty() })
     }
 
-    /// Code may show fences that are shorter than its own.
+    /// Whether this line ends the code that `open` began. A block of code may contain shorter fences.
     fn closes(&self, open: &Fence) -> bool {
         self.is_bare && self.mark == open.mark && self.marks >= open.marks
     }
@@ -614,7 +626,8 @@ fn is_item(line: &str) -> bool {
         || (number.len() < line.len() && (number.starts_with(". ") || number.starts_with(") ")))
 }
 
-/// Behind a mark that ends a sentence. `4.2.1` has no blank behind its dots, and `e.g. this` goes on.
+/// The positions after marks that end a sentence. The dots in `4.2.1` are followed by no blank, and
+/// `e.g. this` continues.
 fn sentence_ends(line: &str) -> Vec<usize> {
     const GO_ON: [&str; 16] = [
         "e.g.", "i.e.", "etc.", "vs.", "cf.", "Mr.", "Mrs.", "Dr.", "St.", "No.", "Fig.", "al.", "approx.",
@@ -630,7 +643,7 @@ fn sentence_ends(line: &str) -> Vec<usize> {
             continue;
         }
         let closed = line[end..].trim_start_matches(['"', '\'', ')', ']', '”', '’']);
-        // First, so that no word is read again for each of the marks in it.
+        // This is checked first, so that no word is read again for each of its marks.
         if !closed.starts_with(char::is_whitespace) {
             continue;
         }
@@ -646,8 +659,8 @@ fn sentence_ends(line: &str) -> Vec<usize> {
     ends
 }
 
-/// Without blanks around it, and in pieces where it is too long: at commas and the like if there are any, else
-/// between words.
+/// Adds a range without the blanks around it. A range that is too long is cut: after a comma, semicolon or
+/// line break if there is one in the later part, else between words.
 fn push(text: &str, range: Range<usize>, bytes_max: usize, spans: &mut Vec<Range<usize>>) {
     let blank = |side: &str| range.len() - side.len();
     let span = &text[range.clone()];
@@ -661,7 +674,7 @@ fn push(text: &str, range: Range<usize>, bytes_max: usize, spans: &mut Vec<Range
             let cut = |marks: &[char]| room.rfind(marks).filter(|at| *at > bytes_max / 3).map(|at| at + 1);
             end = cut(&[';', ',', '\n']).or_else(|| cut(&[' '])).unwrap_or(room.len());
         }
-        // A rule or a lonely mark says nothing.
+        // A piece without letters or digits, such as a horizontal rule, is left out.
         if piece[..end].contains(char::is_alphanumeric) {
             spans.push(rest.start..rest.start + piece[..end].trim_end().len());
         }
@@ -872,7 +885,7 @@ mod tests {
         assert_eq!(lead_of("Plain"), None);
         assert_eq!(lead_of("Rules"), None);
     }
-    /// With work by the square of the texts this would take minutes.
+    /// If the time grew with the square of the text, this test would take minutes.
     #[test]
     fn of_many_equal_windows_one_is_chosen_and_the_best_of_the_others() {
         let equal = "A port. ".repeat(60_000);

@@ -1,4 +1,4 @@
-//! The best parts of a long text: its sentences around what a question asks for.
+//! The best parts of a long text: the sentences around the words of a question.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use crate::evidence::{Rarity, sentences};
 use crate::lex;
 
-/// Stands where something was left out.
+/// Marks a place where text was left out.
 pub const GAP: &str = "[…]";
-/// What a term counts that stands in a neighbouring sentence.
+/// The weight of a term in a neighbouring sentence.
 const BESIDE: f32 = 0.5;
-/// What the first sentence counts in any case: it most often says what the text is about.
+/// The bonus of the first sentence, which most often says what the text is about.
 const FIRST: f32 = 0.05;
 
-/// The best parts of a text in its order, at most so many bytes long, with `[…]` where something is missing. A text that
-/// fits is given whole.
+/// The best parts of a text in their order, together at most `bytes_max` long, with `[…]` where text is
+/// missing. A text that fits is returned whole.
 pub fn excerpt(question: &[Rarity], text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();
     }
     let spans: Vec<Range<usize>> = sentences(text);
     let mut chosen: Vec<usize> = Vec::new();
-    // The gaps at both ends, and one beside each chosen sentence.
+    // Room for the gaps at both ends, and for one beside each chosen sentence.
     let gap = GAP.len() + 2;
     let mut room = bytes_max.saturating_sub(gap);
     for at in ranked(question, text, &spans) {
@@ -40,8 +40,8 @@ pub fn excerpt(question: &[Rarity], text: &str, bytes_max: usize) -> String {
     written(text, &spans, &chosen)
 }
 
-/// The sentences, best first. A sentence is as good as the words that it and its neighbours have; those around the best
-/// sentence come before weaker ones elsewhere.
+/// The sentences, best first. The score of a sentence comes from its own words and those of its neighbours,
+/// so sentences around the best one come before weaker ones elsewhere.
 fn ranked(question: &[Rarity], text: &str, spans: &[Range<usize>]) -> Vec<usize> {
     let terms: Vec<HashSet<Arc<str>>> =
         spans.iter().map(|span| lex::terms(&text[span.clone()]).into_iter().collect()).collect();
@@ -82,7 +82,7 @@ fn written(text: &str, spans: &[Range<usize>], chosen: &[usize]) -> String {
         if *at > next && !shown.is_empty() {
             shown.push(' ');
         }
-        // What stands between two neighbours is kept, line breaks too.
+        // The text between two neighbours is kept, including line breaks.
         shown.push_str(&text[from..spans[*at].end]);
         next = at + 1;
     }

@@ -1,4 +1,4 @@
-//! Where a text has what a question asks for.
+//! Finds the places in a text that match the words of a question.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::lex;
 
-/// The stretches of a text that have a term of the question, in order and apart from each other. Of an identifier the part
-/// that has the term is meant, if one part has it.
+/// The ranges of a text that have a term of the question, in order and without overlap. Of an identifier only
+/// the part with the term is marked, if a single part has it.
 ///
 /// `blue-green deploys` for the question "deploying green things" gives `green` and `deploys`.
 pub fn highlight(question: &str, text: &str) -> Vec<Range<usize>> {

@@ -1,4 +1,4 @@
-//! The index: segments on the disk, oldest first, and behind them the tail in memory.
+//! The index: segments on the disk, oldest first, followed by the tail in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,12 +19,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index with nothing in it.
+    /// An index without documents.
     pub fn empty(embedder: Arc<Embedder>) -> Index {
         Index { embedder, ..Index::default() }
     }
 
-    /// An index of these segments, oldest first, with nothing behind them.
+    /// An index of these segments, oldest first, with an empty tail.
     pub(crate) fn new(
         segments: Vec<Arc<Segment>>,
         next_place: Place,
@@ -39,8 +39,9 @@ impl Index {
         Ok(index)
     }
 
-    /// Applies one change of the text `key` at transaction `at`; changes must come in the order of the log. `ends` says
-    /// that a version was live before; `after` is the version that is live from now on, or none after a deletion.
+    /// Applies one change of the text `key` at transaction `at`; changes must come in the order of the log.
+    /// `ends` says that a version was live before; `after` is the version that is live from now on, or `None`
+    /// after a deletion.
     pub fn change(&mut self, at: u64, key: u64, ends: bool, after: Option<Version>) -> Result<(), Error> {
         if self.tail.change(at, key, ends, after) {
             self.end(key, at)?;
@@ -57,7 +58,7 @@ impl Index {
         Err(damaged("a text that ended is not there"))
     }
 
-    /// The versions that no segment has yet.
+    /// The tail: the versions that are in no segment yet.
     pub fn tail(&self) -> &Memory {
         &self.tail
     }
@@ -66,13 +67,13 @@ impl Index {
         Known(self.segments.iter().map(|open| open.segment.clone()).collect())
     }
 
-    /// How many versions there are.
+    /// The number of versions.
     pub fn versions(&self) -> u64 {
         let written = self.segments.iter().map(|open| u64::from(open.segment.totals.docs)).sum::<u64>();
         written + self.tail.rows.len() as u64
     }
 
-    /// How many versions are live.
+    /// The number of live versions.
     pub fn live(&self) -> u64 {
         (self.segments.iter().map(OpenSegment::live).sum::<usize>() + self.tail.live()) as u64
     }

@@ -17,7 +17,7 @@ pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
 
 /// How many of the numbers are above the bar.
 pub(crate) fn count_above(numbers: &[f32], bar: f32) -> u64 {
-    // A chunk is so short that the count of no lane overflows.
+    // A chunk is short enough that no lane's count overflows.
     numbers.chunks(1 << 20).map(|numbers| u64::from(count_some(numbers, bar))).sum()
 }
 
@@ -35,7 +35,7 @@ fn count_some(numbers: &[f32], bar: f32) -> u32 {
 /// The sum of the numbers above the bar, each rounded to whole units. Whole numbers add up to the same sum in every
 /// order, so the result does not depend on which segment a document is in.
 pub(crate) fn sum_above(numbers: &[f32], bar: f32, units: f32) -> i64 {
-    // A chunk is so short that the sum of no lane overflows.
+    // A chunk is short enough that no lane's sum overflows.
     numbers.chunks(4096).map(|numbers| i64::from(sum_some(numbers, bar, units))).sum()
 }
 

@@ -156,10 +156,11 @@ pub fn written_words(text: &str) -> Vec<QuestionWord> {
     written
 }
 
-/// For how many words a thread remembers the term. Ordinary texts of a language use fewer.
+/// The most words whose terms a thread caches. Ordinary texts of a language use fewer.
 const KNOWN_MAX: usize = 100_000;
 
-/// The term of a word; none for a stop word. The same words occur again and again, so their terms are remembered.
+/// The term of a word; `None` for a stop word. The same words occur again and again, so their terms are
+/// cached.
 fn term(word: &str) -> Option<Arc<str>> {
     thread_local! {
         static KNOWN: RefCell<FxHashMap<String, Option<Arc<str>>>> = RefCell::default();
@@ -177,8 +178,8 @@ fn term(word: &str) -> Option<Arc<str>> {
     })
 }
 
-/// Passes each place of a text to `found` that has a word, with the words that the place has: the parts of an identifier, or the
-/// whole of it with the words that none of its parts has by itself.
+/// Passes each place of a text that has words to `found`, with those words. A place is a part of an
+/// identifier, or the whole identifier with the words that none of its parts has by itself.
 pub(crate) fn each_word_range(text: &str, mut found: impl FnMut(Range<usize>, &[String])) {
     let words_of = |run: &str| {
         let mut words = Vec::new();
@@ -433,7 +434,7 @@ mod tests {
         check("What does `!=` mean, or \"->\"?", "!= mean ->");
         check("if a != b && c", "!= b && c");
         check("``|`` joins", "| join");
-        // Prose, lists, tables, rules and drawings have marks that are none.
+        // Marks in prose, lists, tables, rules and drawings are not operators.
         check("- one - two\n* three\n# four\n> five\n| six | seven |", "one two three four five six seven");
         check("really ? \nyes ?", "realli yes");
         check("a ==== b ----> c ... `x=1`", "b c x 1");

@@ -1,4 +1,5 @@
-//! The tail: the newest versions, which no segment has yet, in memory. A new segment is written from a tail.
+//! The tail: the newest versions, which are in no segment yet, in memory. A new segment is written from a
+//! tail.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::vectors::QuantisedVector;
 pub struct Version {
     pub group: u32,
     pub limits: Limits,
-    /// Numbers by which a caller finds texts that have some of them in common; the index does not know what they mean.
+    /// Numbers by which a caller finds texts that share some of them; the index does not interpret them.
     pub marks: Vec<u32>,
     pub prepared: Prepared,
 }
@@ -32,10 +33,12 @@ pub struct Memory {
     live: FxHashMap<u64, Doc>,
     codes: Codes,
     vectors_missing: usize,
-    /// Keys of texts in older parts that ended during the transactions of this tail, and when.
+    /// Keys of texts in older parts that ended during the transactions of this tail, with the transaction at
+    /// which each ended.
     pub(crate) closings: Vec<(u64, u64)>,
     pub(crate) next_place: Place,
-    /// The last transaction of the segments before it, if it is to be written behind them.
+    /// The last transaction of the segments that this tail follows, if it is to be written as the next
+    /// segment.
     pub(crate) begun_at: u64,
 }
 
@@ -49,7 +52,7 @@ pub(crate) struct TailRow {
     pub limits: Limits,
     pub marks: Vec<u32>,
     first_passage: u32,
-    /// One vector for each passage; none until a slow embedder has made it.
+    /// One vector for each passage; `None` until a slow embedder has made it.
     pub passages: Box<[Option<QuantisedVector>]>,
 }
 
@@ -60,7 +63,7 @@ pub(crate) struct TailTerm {
 }
 
 impl Memory {
-    /// An empty tail behind older parts.
+    /// An empty tail that follows older parts.
     pub(crate) fn after(next_place: Place) -> Memory {
         Memory { next_place, ..Memory::default() }
     }
@@ -131,7 +134,7 @@ impl Memory {
         row.passages[(number - row.first_passage) as usize].as_ref()
     }
 
-    /// How many versions are live.
+    /// The number of live versions.
     pub(crate) fn live(&self) -> usize {
         self.live.len()
     }

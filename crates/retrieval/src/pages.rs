@@ -122,7 +122,7 @@ impl Pages {
         thread_local! {
             static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
-        // The buffer is taken out of its cell, so that `then` may itself call `read`.
+        // The buffer is taken out of its cell, so that `then` itself may call `read`.
         let mut buffer = BUFFER.take();
         let done = self.read_into(range, &mut buffer).map(then);
         if buffer.capacity() <= BUFFER_MAX {

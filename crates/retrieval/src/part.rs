@@ -1,5 +1,5 @@
-//! An index consists of parts: segments on the disk, and the tail in memory. The trait `Part` is what a question needs
-//! from each of them.
+//! An index consists of parts: segments on the disk, and the tail in memory. A question reads each of them
+//! through the trait `Part`.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::postings::Frequency;
 /// log, however the versions are spread over segments. It decides between documents of equal score: the newest first.
 pub type Place = u32;
 
-/// What a question may see: the versions that were live at one transaction, in some groups.
+/// The versions that a question may see: those that were live at one transaction, in some groups.
 #[derive(Clone, Copy)]
 pub struct Sight<'a> {
     /// The transaction as of which the question is answered.
@@ -112,7 +112,7 @@ impl DocRanges {
     }
 }
 
-/// Where a part keeps a term; only the part knows what the number means.
+/// The place where a part keeps a term; only the part knows the meaning of the number.
 #[derive(Clone, Copy)]
 pub(crate) struct Term(pub u64);
 
@@ -141,10 +141,10 @@ pub(crate) trait Part {
         each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
     ) -> Result<(), Error>;
 
-    /// The estimated cosine of the question and the best passage of each document in the ranges. False when there are no
-    /// vectors.
+    /// Estimates the cosine of the question and the best passage of each document in the ranges. False if
+    /// there are no vectors.
     fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error>;
-    /// The cosine of the question and the best passage of each of these documents, which are in order.
+    /// The cosine of the question and the best passage of each of these documents, which must be in order.
     fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error>;
 
     /// All documents of the part.

@@ -1,18 +1,20 @@
-//! Long texts are compared by their best passage, since the meaning of a whole page is the meaning of nothing.
+//! Cuts long texts into passages. A text is compared by its best passage, because the vector of a whole page
+//! mixes many subjects and is near to none of them.
 
 use std::ops::Range;
 
 use crate::lex::is_unspaced;
 
-/// About what the table of vectors was made for.
+/// The longest passage, about the length of text that the table of vectors was made for.
 const WORDS_MAX: usize = 160;
 
-/// Cuts at the ends of sentences, or between words where a sentence is too long by itself.
+/// The passages of a text. It is cut at the ends of sentences, or between words where a single sentence is
+/// too long.
 pub fn passages(text: &str) -> Vec<&str> {
     passage_ranges(text).into_iter().map(|range| &text[range]).collect()
 }
 
-/// Where the passages of a text stand in it.
+/// The ranges of the passages in their text.
 pub fn passage_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut start, mut words) = (0, 0);
@@ -26,7 +28,8 @@ pub fn passage_ranges(text: &str) -> Vec<Range<usize>> {
             let cut = start + words_end(&text[start..sentence.end], WORDS_MAX);
             ranges.push(start..cut);
             start = cut;
-            // Whether there are more than fit is all that matters, so a long sentence is not read to its end at each cut.
+            // Only whether more words follow than fit matters, so a long sentence is not counted to its end
+            // at each cut.
             words = words_up_to(&text[start..sentence.end], WORDS_MAX + 1);
         }
     }
@@ -40,7 +43,8 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim().len()
 }
 
-/// Sentences and how many words each has. A mark ends one only before a blank, so `4.2.1` and `e.g.x` hold together.
+/// The sentences, each with its number of words. A mark ends a sentence only before a blank, so `4.2.1` and
+/// `e.g.x` are not cut.
 fn sentences(text: &str) -> Vec<(Range<usize>, usize)> {
     let mut sentences = Vec::new();
     let mut start = 0;
@@ -58,15 +62,15 @@ fn sentences(text: &str) -> Vec<(Range<usize>, usize)> {
     sentences
 }
 
-/// A character of a script without blanks counts as a word.
+/// The number of words. Each character of a script without blanks counts as a word.
 fn words_in(text: &str) -> usize {
     words_up_to(text, usize::MAX)
 }
 
-/// As `words_in`, but counts no further than `most`.
+/// Like `words_in`, but stops counting at `most`.
 fn words_up_to(text: &str, most: usize) -> usize {
     let mut words = 0;
-    // How many characters of such a script the word has that is being read.
+    // The number of characters of such a script in the current word.
     let mut unspaced: Option<usize> = None;
     for c in text.chars() {
         if c.is_whitespace() {
@@ -81,7 +85,7 @@ fn words_up_to(text: &str, most: usize) -> usize {
     words + unspaced.map_or(0, |many| many.max(1))
 }
 
-/// Where the first so many words end.
+/// The position after the first `many` words.
 fn words_end(text: &str, many: usize) -> usize {
     let mut end = text.len();
     let mut words = 0;

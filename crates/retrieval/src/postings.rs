@@ -1,5 +1,5 @@
-//! The posting list of a term, as it is on the disk: for each document that has the term, how often, and by which terms
-//! it is followed there (bigrams).
+//! The posting list of a term as it is on the disk: for each document that has the term, its frequency there,
+//! and the terms that follow it there (bigrams).
 //!
 //! A list is cut into blocks of 128 postings. If there are several blocks, a table in front says for each the last
 //! document and where the block ends, so that a question reads only the blocks with documents in its sight.
@@ -136,20 +136,20 @@ impl Postings {
 
 /// The table of a posting list: which block to read for which documents.
 pub(crate) struct Table {
-    /// The last document of each block, and where the block ends.
+    /// The last document of each block, and the offset where the block ends.
     rows: Vec<(u32, u32)>,
     many: usize,
 }
 
 impl Table {
-    /// How many bytes the table of a list of `many` postings takes.
+    /// The size in bytes of the table of a list of `many` postings.
     pub(crate) fn bytes(many: usize) -> usize {
         let blocks = many.div_ceil(BLOCK);
         if blocks > 1 { ROW * blocks } else { 0 }
     }
 
-    /// `bytes` is the table, and `whole` the size of all blocks together. Each block ends behind the one before it and
-    /// within `whole`, so whoever reads blocks can rely on their places.
+    /// Decodes and checks the table `bytes`; `whole` is the size of all blocks together. After this, each
+    /// block ends after the one before it and within `whole`, so callers can rely on the offsets.
     pub(crate) fn decode(bytes: &[u8], many: usize, whole: u32) -> Result<Table, Error> {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
         let mut rows: Vec<(u32, u32)> =
@@ -218,7 +218,8 @@ impl Table {
             if 2 * sum(bigram_counts) > bigrams.len() {
                 return Err(short());
             }
-            // Callers look for the documents of a range by binary search, in the table and then in the block.
+            // This is checked because callers find the documents of a range by binary search, in the table
+            // and then in the block.
             let docs = &docs[..many];
             let follows = block == 0 || self.rows[block - 1].0 < docs[0];
             let ends_as_said = self.rows.len() == 1 || docs.last() == Some(&self.rows[block].0);
@@ -322,8 +323,8 @@ mod tests {
         assert_eq!((most.title(), most.body(), most.neighbour()), (7, 31, 5));
     }
 
-    /// Lists of one block, of several, and of several with a short one at the end, as they lie on the disk. A number in
-    /// front says how many texts each has.
+    /// Lists of one block, of several, and of several with a short one at the end, in their format on the
+    /// disk. A number in front says how many postings each has.
     #[test]
     fn any_postings_are_read_or_refused() {
         let examples = [3, 128, 300].map(|many| {
@@ -347,7 +348,7 @@ mod tests {
         });
     }
 
-    /// Reads a list as a segment does: the whole of it, then single blocks with and without links.
+    /// Reads a list as a segment does: the whole of it, then single blocks, with and without bigrams.
     fn read_all(bytes: &[u8]) -> Result<Vec<u32>, Error> {
         let short = || damaged("no list");
         let (many, bytes) = bytes.split_first_chunk().ok_or_else(short)?;

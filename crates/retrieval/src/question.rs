@@ -32,8 +32,8 @@ const RELATED_MAX: usize = 8;
 const MEANINGFUL_SHARE: f32 = 0.5;
 /// Lookalikes are searched for at most this many words of a question, because each search goes through every term.
 const LOOKALIKES_FOR_MAX: usize = 8;
-/// A word that this share of the documents has does not tell which of them is meant. It only adds to the score of a
-/// document that matches by another word.
+/// A word that this share of the documents has does not help to choose among them. It only adds to the score
+/// of a document that matches by another word.
 const EVERYWHERE_SHARE: f32 = 0.7;
 /// A lookalike with at least this likeness is taken for the same word, mistyped or inflected.
 const SAME_WORD_MIN: f32 = 0.6;
@@ -46,7 +46,7 @@ const EVERYWHERE_TEXTS_MIN: i64 = 20;
 pub(crate) struct Survey {
     pub parts: Vec<PartSurvey>,
     pub population: Population,
-    /// The caller waits no longer than until then.
+    /// The time after which the caller no longer waits.
     deadline: Option<Instant>,
 }
 
@@ -123,7 +123,8 @@ impl Survey {
                     if surveyed.is_absent(local) {
                         return;
                     }
-                    // The document frequency leaves out documents that have the term only in the text before them.
+                    // Documents that have the term only in the text before them do not count in the document
+                    // frequency.
                     found.df += i64::from(frequency.title() + frequency.body() > 0);
                     if counted(frequency, title_only) > 0.0 {
                         occurrences.postings.push(Posting { local, length: part.length(doc), frequency });
@@ -179,13 +180,14 @@ impl PartPostings {
 /// One side of a question: the words to find in the title, or those to find anywhere.
 pub(crate) struct QuestionSide {
     pub title_only: bool,
-    /// The words that have a posting in sight, each once; those that nearly every document has come last.
+    /// The words that have a posting in sight, each once. Words that nearly every document has come last.
     pub words: Vec<SearchWord>,
     /// The sum of the weights of all words.
     pub weight: f32,
     pub vector: Vec<f32>,
     pub code: QuestionCode,
-    /// The vector in which words count that no document in sight has, if it is another one and was asked for.
+    /// The vector that also counts the words that no document in sight has, if it differs from `vector` and
+    /// was asked for.
     pub with_unknown: Option<(Vec<f32>, QuestionCode)>,
     /// Whether the embedder knows enough of the words to judge a document that has none of them.
     pub is_meaningful: bool,
@@ -198,7 +200,7 @@ pub(crate) struct SearchWord {
     pub bigrams: Vec<TermWeight>,
     /// The share of the word in the weight of the question.
     pub share: f32,
-    /// Whether nearly every document has the word, so that it is no reason to match.
+    /// Whether nearly every document has the word. Such a word alone does not make a document match.
     pub is_everywhere: bool,
 }
 
@@ -214,9 +216,9 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VariantKind {
     Itself,
-    /// Spelt nearly the same, for a word that may be mistyped.
+    /// A word with nearly the same spelling, for a word that may be mistyped.
     Lookalike,
-    /// Means nearly the same.
+    /// A word with nearly the same meaning.
     Related,
 }
 
@@ -237,7 +239,7 @@ impl SearchWord {
     }
 }
 
-/// A word in the title counts for more than one in the body.
+/// The weight of the field that a word is in: the title counts for more than the body.
 pub(crate) fn title_share(frequency: Frequency) -> f32 {
     if frequency.title() > 0 { TITLE_SHARE } else { 1.0 }
 }
@@ -270,7 +272,7 @@ impl Index {
         let population = survey.population;
         let mut words = Vec::new();
         let (mut looked_alike, mut weight) = (0, 0.0);
-        // The weight of each word, and whether it counts although it may be unknown.
+        // The weight of each word, and whether the word counts although it may be unknown.
         let mut meanings: Vec<(&QuestionWord, f32, bool)> = Vec::new();
         let mut distinct: Vec<&QuestionWord> = sequence.iter().collect();
         distinct.sort_by(|one, other| one.term.cmp(&other.term));
@@ -398,7 +400,8 @@ impl Index {
         variants: &mut Vec<Variant>,
     ) -> Result<(), Error> {
         const CHARS_MIN: usize = 4;
-        /// A word that is in sight is not mistyped, so only its other forms are wanted, which are more alike.
+        /// A word in sight is not mistyped, so only its other forms are wanted, whose spelling is more
+        /// similar.
         const DICE_MIN_KNOWN: f32 = 0.6;
         const DICE_MIN: f32 = 0.45;
         const MANY: usize = 4;
@@ -411,7 +414,8 @@ impl Index {
         let likeness_min = if variants.is_empty() { DICE_MIN } else { DICE_MIN_KNOWN };
         let (asked, bits) = (trigrams(term), trigram_bits(term));
         let asked_bits: Vec<u64> = asked.iter().map(trigram_bit).collect();
-        // Words that are alike share trigrams, and so bits; the bar is half of that, since several trigrams can have one bit.
+        // Similar words share trigrams, and so bits; the bound is half of that, since several trigrams can
+        // have one bit.
         let bits_min = (DICE_MIN * asked.len() as f32 / 2.0) as u32;
         let mut alike: Vec<(f32, Arc<str>)> = Vec::new();
         let mut look = |known: &str, known_bits: u64| {
@@ -421,7 +425,8 @@ impl Index {
             {
                 return;
             }
-            // Nearly all terms of the index come here, so most are ruled out by their bits, without their trigrams.
+            // Nearly all terms of the index are checked here, so most are ruled out by their bits before
+            // their trigrams are made.
             let is_near =
                 known.len().abs_diff(term.len()) <= 2 && dice_max(&asked_bits, known_bits) >= likeness_min;
             let spelling = if is_near { dice(&asked, &trigrams(known)) } else { 0.0 };

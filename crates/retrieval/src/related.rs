@@ -1,5 +1,5 @@
-//! Which words are related to a word: `deploy` to `rollout`, `bill` to `invoice`. The list was made once from the table of
-//! word vectors (`cargo run --release -p kenning-retrieval --example related`) and is compiled in.
+//! Words related to a word: `rollout` to `deploy`, `invoice` to `bill`. The list was made once from the table
+//! of word vectors (`cargo run --release -p kenning-retrieval --example related`) and is compiled in.
 //!
 //! Layout, little endian: the number of words as u32; for each word, in the order of its row, the row as u16 and the number
 //! of pairs up to the end of its own as u32; then the pairs, nearest first: the other row as u16, the cosine times 255 as u8.

@@ -5,7 +5,7 @@ use crate::postings::Frequency;
 
 /// BM25: how quickly further occurrences of a term stop adding to the score.
 const K1: f32 = 1.2;
-/// BM25: how much a long document is expected to have more occurrences.
+/// BM25: how strongly the length of a document reduces the weight of an occurrence.
 const B: f32 = 0.75;
 /// Shorter documents count as this long. Otherwise an entry of five words would win over everything that has the same term.
 const LENGTH_MIN: f32 = 30.0;
@@ -16,16 +16,16 @@ pub const BIGRAM_WEIGHT: f32 = 0.3;
 /// The share of the meaning in a score; the words have the rest.
 pub const DENSE_WEIGHT: f32 = 0.40;
 
-/// What an occurrence in the text before a document counts, compared with one in its body. Fitted on conversations
-/// (`docs/figures.md`).
+/// The weight of an occurrence in the text before a document, compared with one in its body. Fitted on
+/// conversations (`docs/figures.md`).
 pub const NEIGHBOUR_WEIGHT: f32 = 0.3;
-/// The words of a document get the full score from this share of the question's weight on. Without this bar one chance
-/// word in a small store would get the same score as a document that has every word.
+/// The share of the question's weight at which the words of a document get the full score. Without this bound
+/// a single chance word in a small store would get the same score as a document that has every word.
 pub const LEXICAL_FULL: f32 = 0.6;
 /// A related word counts this much, times the cosine of the two words.
 pub const RELATED_WEIGHT: f32 = 0.7;
 
-/// `Population::rarity` takes smaller stores to be this large.
+/// `Population::rarity` treats a smaller store as if it had this many documents.
 const RARITY_MANY: i64 = 500;
 
 /// The share of a question's weight that a match needs in words under `Least::Half`.
@@ -46,14 +46,14 @@ impl Population {
         (1.0 + (self.many as f32 - df + 0.5) / (df + 0.5)).ln()
     }
 
-    /// As `idf`, for a word of a question. A word that no document in sight has counts a little more than one that a
-    /// single document has, not twice as much.
+    /// Like `idf`, for a word of a question. A word that no document in sight has counts a little more than
+    /// one that a single document has, not twice as much.
     pub fn idf_of(self, df: i64) -> f32 {
         if df == 0 { (1.0 + self.many as f32).ln() } else { self.idf(df as f32) }
     }
 
-    /// As `idf`, for a document that is judged by itself and not compared with others. In a store of three documents no
-    /// word would be rare, so the store is taken to be larger.
+    /// Like `idf`, for a document that is judged by itself and not compared with others. In a store of three
+    /// documents no word would be rare, so a larger store is assumed.
     pub fn rarity(self, df: f32) -> f32 {
         Population { many: self.many.max(RARITY_MANY), ..self }.idf(df)
     }
@@ -71,7 +71,7 @@ pub struct TermWeight {
 }
 
 impl TermWeight {
-    /// For a term that `df` of the documents have.
+    /// The weight of a term that `df` of the documents have.
     pub fn new(df: f32, weight: f32, population: Population) -> TermWeight {
         TermWeight {
             idf: weight * population.idf(df) * (K1 + 1.0),
@@ -79,7 +79,7 @@ impl TermWeight {
         }
     }
 
-    /// What the term adds to the score of a document of this length in which it occurs this often.
+    /// The score that the term adds to a document of this length in which it occurs with this frequency.
     pub fn of(&self, frequency: f32, length: u32) -> f32 {
         let length = (length as f32).max(LENGTH_MIN);
         self.idf * frequency / (frequency + K1 * (1.0 - B) + self.per_length * length)
@@ -100,13 +100,13 @@ const UNITS: f32 = 262_144.0;
 /// Cosines that differ by less than this differ by little more than rounding.
 const APART_MIN: f64 = 0.01;
 
-/// Marks a document that is not in sight. It is below -1, so it is no cosine.
+/// Marks a document that is not in sight. It is below -1, so no cosine equals it.
 pub(crate) const HIDDEN: f32 = -4.0;
 /// Every real cosine is above this, and `HIDDEN` is below it.
 const SEEN_MIN: f32 = -2.0;
 
-/// Statistics of the scores of all documents that were searched. Those of the meaning are of estimates, but for the nearest
-/// documents.
+/// Statistics of the scores of all searched documents. Their cosines are estimates, except those of the
+/// nearest documents.
 #[derive(Clone, Copy)]
 pub struct Spread {
     many: u64,
@@ -125,7 +125,7 @@ impl Spread {
         }
     }
 
-    /// The same with the cosine of a document in the place of its estimate.
+    /// Replaces the estimate of a document by its cosine.
     pub fn replace(&mut self, estimate: f32, cosine: f32) {
         self.sum += (cosine * UNITS) as i64 - (estimate * UNITS) as i64;
     }
@@ -138,8 +138,9 @@ impl Spread {
         }
     }
 
-    /// `nearest` is the cosine of the nearest document, and `weight` the sum of the weights of all words of the
-    /// question. Without vectors (`with_dense`) the words alone decide.
+    /// Makes the function that combines the scores. `nearest` is the cosine of the nearest document, and
+    /// `weight` the sum of the weights of all words of the question. If `with_dense` is false, because there
+    /// are no vectors, words alone decide.
     pub fn fusion(&self, nearest: f32, with_dense: bool, weight: f32) -> Fusion {
         let mean = self.sum as f64 / self.many.max(1) as f64 / f64::from(UNITS);
         // If all documents are equally near, the meaning does not distinguish them.

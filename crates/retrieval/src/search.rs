@@ -21,21 +21,24 @@ const RESCORED: usize = 64;
 const NEAREST: usize = 5;
 /// This many documents match by their meaning alone, at most.
 const NEAR_MAX: usize = 100;
-/// So many of the documents that are nearest by estimate get their cosine at a time, and so many at most. The first ones are
-/// more than can match by their meaning; further ones are looked at while one of them may be among the ten nearest.
+/// The number of documents, nearest by estimate, whose cosines are computed at a time, and the most in all.
+/// The first batch has more than can match by their meaning; further ones follow while one of them may be
+/// among the ten nearest.
 const COMPARED: usize = 128;
 const COMPARED_MAX: usize = 1_024;
 const NEAREST_TO_FIND: usize = 10;
-/// Estimates are rarely off by more than this, which is three times their standard deviation.
+/// Estimates are rarely wrong by more than this, which is three times their standard deviation.
 const ESTIMATE_ERROR: f32 = 0.07;
 /// The score of a document that does not match.
 const NO_MATCH: f32 = -1.0;
 /// How many documents are scored at a time, so that their scores fit into the second-level cache of a processor. Tests
 /// have few documents, and use small shares to have several of them.
 const SHARE: u32 = if cfg!(debug_assertions) { 5 } else { 131_072 };
-/// So many documents are compared with all vectors that are asked together: a quarter of a megabyte, which fits into the cache.
+/// The number of documents that are compared with all vectors of the question before the next ones: a quarter
+/// of a megabyte, which fits into the cache.
 const COMPARED_TOGETHER: u32 = if cfg!(debug_assertions) { 3 } else { 1_024 };
-/// So many documents, counted once for each text, are scored together; they take up to twelve bytes each, about 48 MB in all.
+/// The most documents, counted once for each text, that are scored together. Each takes up to twelve bytes,
+/// so all take about 48 MB.
 const SCORES_TOGETHER: usize = if cfg!(debug_assertions) { 40 } else { 4_000_000 };
 /// Below this number of documents, starting threads costs more than it saves.
 const THREAD_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 65_536 };
@@ -72,7 +75,7 @@ pub enum Least {
     Half,
 }
 
-/// What documents are ranked by.
+/// The criteria by which documents are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     WordsAndMeaning,
@@ -85,11 +88,12 @@ pub struct Hit {
     pub place: Place,
     pub key: u64,
     pub score: f32,
-    /// The cosine of the question and the document, from -1 to 1; of documents far down the list, its estimate.
+    /// The cosine of the question and the document, from -1 to 1; for documents far down the list only its
+    /// estimate.
     pub cosine: f32,
     /// Whether the document has a word of the question that is not in nearly every document.
     pub has_word: bool,
-    /// Only if the question has `explain` set and a text to rank by.
+    /// Present only if the question has `explain` set and a text to rank by.
     pub why: Option<Why>,
 }
 
@@ -103,20 +107,20 @@ pub struct Why {
     pub matched: Vec<String>,
 }
 
-/// One page of the matches, best first and the newest first among equals, and the number of all matches.
+/// One page of the matches, best first, newest first among equal scores, and the number of all matches.
 pub struct Results {
     pub hits: Vec<Hit>,
     pub total: u64,
-    /// The question asks for the meaning, but some vectors are not made yet.
+    /// Whether the question asks for the meaning, but some vectors are not made yet.
     pub is_degraded: bool,
     /// Whether a document without a word of the question can be judged by its meaning.
     pub is_meaningful: bool,
 }
 
-/// What one of several texts finds that are asked together.
+/// The results for one of several texts that are searched together.
 pub struct TextResults {
     pub by_both: Results,
-    /// Words count here that no document in sight has.
+    /// The results by meaning alone. Words that no document in sight has count in these.
     pub by_meaning: Results,
 }
 
@@ -131,7 +135,7 @@ struct ShareScores {
 }
 
 impl ShareScores {
-    /// Takes the scores of the last side away, as those of a question with that side alone.
+    /// Removes the scores of the last side and returns them as the scores of a question with that side alone.
     fn split_last(&mut self) -> ShareScores {
         ShareScores {
             part: self.part,
@@ -152,19 +156,20 @@ impl ShareScores {
 /// Scores by local number. A document that is not in sight has 0 for words and `HIDDEN` as its cosine.
 struct SideScores {
     lexical: Vec<f32>,
-    /// Estimates; those of the documents that may be on the page are replaced by the cosines themselves.
+    /// The estimates. Those of documents that may be on the page are replaced by the cosines themselves.
     cosines: Vec<f32>,
     /// The local numbers of the documents that match by their meaning, in order.
     near: Vec<u32>,
     /// The share of the question's weight that each document has in words; empty unless a match needs it.
     shares: Vec<f32>,
     spread: Spread,
-    /// The estimates for the other vector of the question, if it has one, and their spread.
+    /// The estimates for the second vector of the question (`with_unknown`), if there is one, and their
+    /// spread.
     with_unknown: Option<(Vec<f32>, Spread)>,
 }
 
 impl SideScores {
-    /// From here on these are scores by meaning alone.
+    /// Turns these scores into scores by meaning alone.
     fn leave_meaning(&mut self) {
         self.lexical.clear();
         match self.with_unknown.take() {
@@ -178,11 +183,11 @@ impl SideScores {
 /// A document that may be on the page, and the part it is in.
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// What candidates are ordered by.
+    /// The score by which candidates are ordered.
     score: f32,
     place: Place,
     part: u32,
-    /// Which of the `ShareScores` has the document, and its local number there.
+    /// The position of the document's `ShareScores`, and its local number in it.
     scored: u32,
     local: u32,
     doc: Doc,
@@ -224,7 +229,7 @@ impl Index {
         self.search_until(question, page, None)
     }
 
-    /// As `search`, but ends with `Error::OutOfTime` soon after the deadline.
+    /// Like `search`, but ends with `Error::OutOfTime` soon after the deadline.
     pub fn search_until(
         &self,
         question: &Question<'_>,
@@ -242,8 +247,9 @@ impl Index {
         self.results(question, &asks, &nearest, &mut scored, page)
     }
 
-    /// Answers several texts in one pass over the documents: for each, the best by words and meaning together and the best by meaning
-    /// alone. The results are those of a question each; `text` and `by` of the question are ignored.
+    /// Searches for several texts in one pass over the documents: for each, the best by words and meaning
+    /// together and the best by meaning alone. The results are the same as those of separate questions;
+    /// `text` and `by` of the question are ignored.
     pub fn search_texts_until(
         &self,
         texts: &[&str],
@@ -260,7 +266,7 @@ impl Index {
             let ask = |text: &&str| self.ask(text, false, &by_both, &survey, true);
             let asks = texts.iter().map(ask).collect::<Result<Vec<QuestionSide>, Error>>()?;
             let mut together = self.score_all(&by_both, &survey, &asks)?;
-            // Last first, so that each takes its scores from the end.
+            // The last text comes first, because each takes its scores from the end.
             let mut of_texts = Vec::with_capacity(asks.len());
             for mut ask in asks.into_iter().rev() {
                 survey.check_time()?;
@@ -283,7 +289,8 @@ impl Index {
         Ok(found)
     }
 
-    /// One page of the documents that match, from the scores of all and the nearest documents of each side.
+    /// One page of the documents that match, from the scores of all documents and the nearest documents of
+    /// each side.
     fn results(
         &self,
         question: &Question<'_>,
@@ -322,7 +329,8 @@ impl Index {
             .iter()
             .map(|candidate| self.hit(&judge, scored, candidate, question.explain))
             .collect();
-        // Whoever asks by meaning alone next begins with the estimates, as somebody who asks nothing else.
+        // The estimates are restored, so that a following search by meaning alone starts from the same
+        // numbers as a separate one.
         for ((side, number, local), estimate) in replaced {
             scored[number as usize].sides[side].cosines[local as usize] = estimate;
         }
@@ -360,7 +368,7 @@ impl Index {
         }
         let mut each: Vec<Vec<_>> = (0..*THREADS).map(|_| Vec::new()).collect();
         for share in shares {
-            // Each share goes to the thread that has the fewest documents so far.
+            // Each share goes to the thread with the fewest documents so far.
             let burden = |shares: &Vec<Share<'_>>| shares.iter().map(|share| share.within.many).sum::<u32>();
             let least = (0..each.len()).min_by_key(|at| burden(&each[*at])).unwrap_or(0);
             each[least].push(share);
@@ -381,7 +389,7 @@ impl Index {
         })
     }
 
-    /// The nearest documents of each side, or none without vectors.
+    /// The nearest documents of each side; empty if there are no vectors.
     fn nearest_of_all(
         &self,
         question: &Question<'_>,
@@ -420,7 +428,7 @@ impl Index {
 
     /// The cosines of some documents, in their order.
     fn cosines(&self, candidates: &[Candidate], vector: &[f32]) -> Result<Vec<f32>, Error> {
-        // Each part reads what lies side by side together.
+        // Each part reads neighbouring vectors together.
         let mut order: Vec<usize> = (0..candidates.len()).collect();
         order.sort_unstable_by_key(|at| (candidates[*at].part, candidates[*at].doc));
         let mut found = vec![0.0; candidates.len()];
@@ -434,7 +442,8 @@ impl Index {
         Ok(found)
     }
 
-    /// Notes which documents match one side by their meaning: the nearest, down to the floor for this question.
+    /// Notes the documents that match one side by their meaning: the nearest ones, down to the floor for this
+    /// question.
     fn mark_near(
         &self,
         ask: &QuestionSide,
@@ -444,7 +453,7 @@ impl Index {
         question: &Question<'_>,
     ) {
         scored.iter_mut().for_each(|scored| scored.sides[side].near.clear());
-        // By meaning alone everything in sight matches anyway.
+        // By meaning alone all documents in sight match anyway.
         let is_alone = question.by == By::Meaning && question.least == Least::Some;
         if !ask.is_meaningful || ask.title_only || is_alone {
             return;
@@ -463,7 +472,7 @@ impl Index {
         scored.iter_mut().for_each(|scored| scored.sides[side].near.sort_unstable());
     }
 
-    /// The best documents, enough for the page and for the second comparison, and the number of all matches.
+    /// The best documents, enough for the page and for rescoring, and the number of all matches.
     fn candidates(&self, judge: &Judge<'_>, scored: &[ShareScores], wanted: u64) -> (Vec<Candidate>, u64) {
         let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(RESCORED);
         let (mut best, total) =
@@ -474,8 +483,9 @@ impl Index {
         (best, total)
     }
 
-    /// The `keep` documents with the highest scores, the newest first among equals, and the number of all that have a
-    /// score above the bar. `scores` gives the scores of some documents and the bar.
+    /// The `keep` documents with the highest scores, newest first among equal scores, and the number of all
+    /// documents with a score above the bar. `scores` writes the scores of some documents and returns the
+    /// bar.
     fn best_by(
         &self,
         scored: &[ShareScores],
@@ -529,8 +539,8 @@ impl Index {
         (best, total)
     }
 
-    /// Compares the best documents again by their cosines. Their number does not depend on the page, so that pages
-    /// neither repeat nor skip a document.
+    /// Computes the scores of the best documents again, with their cosines in place of the estimates. Their
+    /// number does not depend on the page, so pages neither repeat nor skip a document.
     fn rescore(
         &self,
         judge: &Judge<'_>,
@@ -580,7 +590,7 @@ impl Index {
     }
 }
 
-/// Puts the cosine of a document in the place of its estimate.
+/// Replaces the estimate of a document by its cosine, and remembers the estimate.
 fn replace(
     scored: &mut [ShareScores],
     side: usize,
@@ -593,7 +603,8 @@ fn replace(
     replaced.insert((side, candidate.scored, candidate.local), estimate);
 }
 
-/// The cosine of the nearest document; without any, one that tells nothing apart.
+/// The cosine of the nearest document. If there is none, `HIDDEN`, with which meaning does not distinguish
+/// documents.
 fn first_cosine(nearest: &[Near]) -> f32 {
     nearest.first().map_or(HIDDEN, |near| near.cosine)
 }
@@ -630,7 +641,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whether documents can be ordered by the scores of their words as they are, without combining anything.
+    /// Whether documents can be ordered by the scores of their words alone, without combining anything.
     fn is_by_words(&self) -> bool {
         self.by == By::Words && self.asks.len() == 1 && self.least == Least::Some
     }
@@ -688,7 +699,7 @@ impl Judge<'_> {
                     *out = if *lexical > 0.0 { fusion.total(*lexical, 0.0) } else { NO_MATCH };
                 }
             }
-            // By meaning alone, everything in sight is near to some degree.
+            // By meaning alone, every document in sight matches with the score of its cosine.
             (true, _) => {
                 for (out, cosine) in out.iter_mut().zip(&cosines[all]) {
                     *out = if *cosine > HIDDEN { fusion.total(0.0, *cosine) } else { NO_MATCH };
@@ -781,8 +792,9 @@ fn score(
     Ok(ShareScores { part: number, within, first, sides, has_vectors })
 }
 
-/// Compares all vectors of a question with some documents before it goes on to the next ones, so that the bytes of a document are
-/// read from memory once, however many texts are asked together. False when there are no vectors.
+/// Compares all vectors of a question with a few documents before the next ones, so that the bytes of a
+/// document are read from memory once, however many texts are searched together. False if there are no
+/// vectors.
 fn score_meaning(
     part: &impl Part,
     within: &DocRanges,

@@ -1,9 +1,10 @@
-//! How alike two words are spelt, by the trigrams that they share (the Dice coefficient).
+//! The similarity of the spelling of two words, by the trigrams that they share (the Dice coefficient).
 //!
 //! Example: "banane" and "banana", each with a blank on both sides, have the trigrams " ba", "ban", "ana", "nan", "ane",
 //! "ne " and " ba", "ban", "ana", "nan", "na ". They share four, so the coefficient is 2 * 4 / (6 + 5) = 0.73.
 
-/// A bit set of the trigrams of a word. Comparing two bit sets tells quickly that two words can't be spelt alike.
+/// A bit set of the trigrams of a word. Comparing two bit sets shows quickly that two words can't be spelt
+/// alike.
 pub(crate) fn trigram_bits(word: &str) -> u64 {
     trigrams(word).iter().map(trigram_bit).fold(0, |bits, bit| bits | bit)
 }
@@ -30,9 +31,9 @@ pub(crate) fn dice(a: &[[char; 3]], b: &[[char; 3]]) -> f32 {
     2.0 * shared as f32 / (a.len() + b.len()).max(1) as f32
 }
 
-/// An upper bound of `dice` from bits alone. `asked` has the bit of each trigram of one word, `known_bits` the bit set of
-/// another. At most those trigrams of the first are shared whose bit is set, and the other word has at least as many
-/// trigrams as it has bits, and as it shares.
+/// An upper bound of `dice`, computed from bits alone. `asked` has the bit of each trigram of one word,
+/// `known_bits` the bit set of the other. The first word shares at most those trigrams whose bit is set, and
+/// the other word has at least as many trigrams as it has bits, and as it shares.
 pub(crate) fn dice_max(asked: &[u64], known_bits: u64) -> f32 {
     let shared = asked.iter().filter(|bit| known_bits & **bit != 0).count();
     let many = shared.max(known_bits.count_ones() as usize);

@@ -1,5 +1,5 @@
-//! Vectors quantised to two bytes for each number, with one scale each. So the cosine with a question is as exact as with the
-//! numbers themselves.
+//! Vectors quantised to two bytes for each number, with one scale for each vector. That is precise enough
+//! that the rounding does not matter for the cosine with a question.
 
 /// A vector as bytes: number = (high + low / 256) * scale. All bytes of the zero vector are zero.
 ///
@@ -8,7 +8,7 @@
 #[derive(Clone, Debug)]
 pub struct QuantisedVector {
     pub(crate) high: Box<[i8]>,
-    /// What rounding to the high byte leaves over, in steps 256 times finer.
+    /// The remainder after rounding to the high byte, in steps that are 256 times finer.
     pub(crate) low: Box<[i8]>,
     pub(crate) scale: f32,
 }

@@ -4,7 +4,7 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// BERT does not look up longer words.
+/// The longest word that BERT looks up.
 const WORD_CHARS_MAX: usize = 100;
 
 /// Cuts as BERT does: lower case, without accents, at blanks, punctuation and CJK characters.

@@ -1,6 +1,6 @@
-//! What counts as a match, measured: `paraphrases.tsv` has questions and the entries that answer them without sharing
-//! a word. The answer must come by its meaning; the other entries are chaff, and must not, though many share a word
-//! like "do" or "the" with the question.
+//! Measures what counts as a match: `paraphrases.tsv` has questions, and entries that answer them without
+//! sharing a word. The answer must be found by its meaning; the other entries must not, though many share a
+//! word like "do" or "the" with the question.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use kenning_retrieval::{
     By, Document, Embedder, Index, Least, Limits, Prepared, Question, Sight, Version, lex,
 };
 
-/// The five nearest come if they are near at all, which is a sixth of the entries here; in a larger store it is next to
-/// nothing.
+/// The five nearest entries match if they are near at all. They are a sixth of the entries here; in a larger
+/// store they are a tiny share.
 #[test]
 fn paraphrases_come_and_little_chaff_does() {
     measure(Embedder::Table, 0.92, 0.09);
 }
 
-/// However many documents are near, those that match by their meaning alone are the best hundred, with or without a word of the
-/// question.
+/// However many documents are near, only the best hundred match by their meaning alone, with or without a
+/// word of the question.
 #[test]
 fn a_hundred_match_by_their_meaning_alone() {
     let embedder = Arc::new(Embedder::Table);
@@ -60,7 +60,7 @@ fn with_the_real_encoder_too() {
     let vectors = |texts: Vec<&str>| model.embed(&texts).expect("vectors");
     let questions = vectors(pairs().iter().map(|(question, _)| *question).collect());
     let entries = vectors(pairs().iter().map(|(_, entry)| *entry).collect());
-    // What other floors would do.
+    // The results with other floors.
     for floor in [0.20, 0.25, 0.30, 0.35, 0.40] {
         let near = |(one, other): (usize, usize)| {
             let cosine = questions[one].iter().zip(&entries[other]).map(|(a, b)| a * b).sum::<f32>();
@@ -80,8 +80,8 @@ fn pairs() -> Vec<(&'static str, &'static str)> {
     include_str!("paraphrases.tsv").lines().filter_map(|line| line.split_once('\t')).collect()
 }
 
-/// Of the paraphrases, at least the one share is found without a common word; of all pairs of a question and an entry
-/// that does not answer it, at most the other passes for a match.
+/// At least the share `found_min` of the paraphrases must be found without a common word; and of all pairs of
+/// a question and an entry that does not answer it, at most `chaff_max` may match.
 fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
     let embedder = Arc::new(embedder);
     let pairs = pairs();

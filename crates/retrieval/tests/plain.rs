@@ -1,5 +1,5 @@
-//! The index beside a plain scorer that reads every text for every question: the same matches, the same scores, however
-//! the versions are spread over segments and memory.
+//! The index compared with a simple scorer that reads every text for every question: both find the same
+//! matches with the same scores, however the versions are distributed over segments and memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const WORDS: [&str; 14] = [
 ];
 const LAST: u64 = 40;
 
-/// A version of a text, and what follows it.
+/// A version of a text, and when it was live.
 #[derive(Clone, Debug)]
 struct Told {
     key: u64,
@@ -48,7 +48,7 @@ fn text(words: std::ops::Range<usize>) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(&WORDS[..]), words).prop_map(|words| words.join(" "))
 }
 
-/// The lives of one text, one after the other, some with a gap, the last perhaps without an end.
+/// The versions of one text, one after the other, some with a gap, the last perhaps without an end.
 fn lives() -> impl Strategy<Value = Vec<Told>> {
     let texts = (text(0..4), text(0..40), text(0..4), text(0..6));
     let life = (texts, 0..3u32, any::<[bool; 3]>(), 1..12u64, 0..3u64);
@@ -122,13 +122,14 @@ impl Told {
         Version { group: self.group, limits, marks: Vec::new(), prepared: self.prepared() }
     }
 
-    /// Whether an answer may show it. What is suppressed or has no label still counts in the statistics of its group.
+    /// Whether an answer may show the version. A suppressed version, or one without the label, still counts
+    /// in the statistics of its group.
     fn is_seen(&self, asked: &Asked) -> bool {
         (self.is_labelled || !asked.labelled) && (!self.is_suppressed || asked.with_suppressed)
     }
 }
 
-/// What the log says of one moment.
+/// Passes on the changes at one transaction.
 fn each_change(
     told: &[Told],
     moment: u64,
@@ -148,7 +149,8 @@ fn each_change(
     Ok(())
 }
 
-/// BM25 and fusion as the notes on search define them, by reading everything. Gives key and score.
+/// BM25 and fusion as the notes on search define them, computed by reading every text. Returns keys and
+/// scores.
 fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
     let is_live = |v: &&Told| v.from <= asked.at && asked.at < v.to && asked.groups.contains(&v.group);
     let live: Vec<&Told> = told.iter().filter(is_live).collect();
@@ -166,11 +168,12 @@ fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
     Some(found)
 }
 
-/// None when rounding decides whether meaning says anything, or about what is a match.
+/// The score of each version, `None` for a version that does not match. The whole result is `None` if
+/// rounding decides about a match, or about whether meaning counts.
 fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -> Option<Vec<Option<f64>>> {
     let terms_of = |v: &Told| {
         let (title, body, context) = (lex::terms(&v.title), lex::terms(&v.body), lex::terms(&v.context));
-        // In the title, in all, and in the text itself.
+        // The counts of each term in the title, in everything, and in the text itself.
         let mut counts: HashMap<String, [f64; 3]> = HashMap::new();
         for (terms, add) in [
             (&title, [3.0, 3.0, 1.0]),
@@ -262,10 +265,10 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     }
     let best = seen.iter().map(|at| lexical[*at]).fold(0.0, f64::max);
     let full = best.max(0.6 * weight);
-    // A store of few texts is judged as if it had 500.
+    // A store of few texts is treated as if it had 500.
     let rarity = |term: &String| (1.0 + (many.max(500.0) - df(term) + 0.5) / (df(term) + 0.5)).ln();
     let all: f64 = terms.iter().map(rarity).sum();
-    // In the title it says more.
+    // A word in the title counts for more.
     let has = |at: usize, term: &String| match read[at].0.get(term) {
         Some([title, ..]) if *title > 0.0 => 1.4 * rarity(term),
         Some([_, whole, _]) if !title_only && *whole > 0.0 => rarity(term),
@@ -282,7 +285,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
         (true, true) => 0.40,
         (true, false) => fifth.clamp(0.15, 0.24),
     };
-    // Bytes instead of floats may decide about what is exactly at the bar.
+    // Quantised vectors may give another result for a text that is exactly at the bound.
     let is_close = |one: f64, other: f64| (one - other).abs() < 0.01;
     let at_bar = |at: &usize| {
         (!title_only && is_close(cosines[*at], floor) && cosines[*at] != fifth)
@@ -304,7 +307,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     Some(scores)
 }
 
-/// What is done to the directory at a moment: nothing, written to it, or written and merged.
+/// The change to the directory at a transaction: none, a write, or a write and a merge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Stay,
@@ -321,7 +324,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
         text: asked.text.as_deref(),
         sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
         by: By::WordsAndMeaning,
-        // Related words and lookalikes have tests of their own.
+        // Related words and lookalikes have their own tests.
         as_written: true,
         known_words_only: false,
         least: if asked.half { Least::Half } else { Least::Some },
@@ -333,7 +336,7 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
     results.hits.iter().map(|hit| (hit.key, hit.score)).collect()
 }
 
-/// Texts that are asked together find what each finds by itself.
+/// Texts that are searched together give the results of separate searches.
 fn search_together(index: &Index, asked: &[Asked]) {
     let texts: Vec<&str> = asked.iter().filter_map(|asked| asked.text.as_deref()).collect();
     let Asked { groups, at, with_suppressed, .. } = &asked[0];
@@ -362,7 +365,7 @@ fn search_together(index: &Index, asked: &[Asked]) {
     }
 }
 
-/// One index that was never written to the disk, and one as it is found there after all the steps.
+/// An index that was never written to the disk, and one that was opened from the disk after all the steps.
 fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     let dir = tempfile::tempdir().expect("a directory");
     let directory = Directory::new(dir.path().to_owned(), Arc::default());
@@ -422,7 +425,7 @@ proptest! {
             found.sort_by_key(|(key, _)| *key);
             expected.sort_by_key(|(key, _)| *key);
             let keys = |hits: &[(u64, f64)]| hits.iter().map(|(key, _)| *key).collect::<Vec<_>>();
-            // Bytes instead of floats may move a text that is exactly at the floor; none of these words is.
+            // Quantised vectors may exclude a text that is exactly at the floor; none of these words is.
             prop_assert_eq!(keys(&found), keys(&expected), "{:?}", asked);
             for ((_, found), (key, expected)) in found.iter().zip(&expected) {
                 prop_assert!((found - expected).abs() < 0.02, "{}: {} and {}", key, found, expected);

@@ -1,7 +1,9 @@
-//! The audit log: who called what, which ids it was about and how it ended. It has nothing of what is stored.
+//! The audit log: who called which tool, the ids that the call was about, and how it ended. Stored content
+//! never gets into it.
 //!
-//! Each line begins with a hash over the line itself and the hash of the line before, so a line that was changed, removed or
-//! put in is found. Lines cut off at the end are not; whoever keeps the last hash elsewhere finds them too.
+//! Each line begins with a hash over the line itself and the hash of the line before, so a line that was
+//! changed, removed or inserted is detected. Lines cut off at the end are detected only by somebody who has
+//! kept the last hash elsewhere.
 //!
 //! ```text
 //! {"chain":"5f0c…","at":"2026-11-18T20:00:00Z","what":"began","after":"0000…"}
@@ -21,15 +23,15 @@ use sha2::{Digest, Sha256};
 const HASH_DIGITS: usize = 64;
 const BEFORE_HASH: &str = "{\"chain\":\"";
 const AFTER_HASH: &str = "\",";
-/// How many ids one record names.
+/// The most ids that one record names.
 const IDS_MAX: usize = 20;
-/// What a client says of itself is cut after so many characters.
+/// The name of a client, which the client chooses itself, is cut after this number of characters.
 const NAME_CHARS_MAX: usize = 128;
 
-/// One call, or one attempt to make one.
+/// A record of one call, or of one attempt to make a call.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Record<'a> {
-    /// The method, such as `tools/call`, or what the server did itself.
+    /// The method, such as `tools/call`, or an event of the server, such as `began`.
     pub(crate) what: &'a str,
     /// The principal's subject, which names the credential.
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -60,7 +62,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Takes from a reply what it was about: ids and numbers, and no text.
+    /// Takes from a reply the ids and numbers that the call was about, and no text.
     pub(crate) fn about(mut self, structured: &Value) -> Self {
         let id = |value: &Value| value.as_str().filter(|id| is_id(id)).map(str::to_owned);
         let mut ids: Vec<String> = id(&structured["id"]).into_iter().collect();
@@ -84,14 +86,14 @@ impl Record<'_> {
     }
 }
 
-/// Ids are short words, so nothing else can get into the log by their place.
+/// Ids are short words. The check keeps other text that stands in the place of an id out of the log.
 fn is_id(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// A log that records are appended to. One process at a time has it.
+/// A log that records are appended to. One process at a time holds its lock.
 pub struct AuditLog {
     path: PathBuf,
     open: Mutex<Open>,
@@ -100,7 +102,8 @@ pub struct AuditLog {
 struct Open {
     file: File,
     last: String,
-    /// A record could not be written: calls that write are refused until one can.
+    /// The last record could not be written. Calls that write are refused until a record can be written
+    /// again.
     is_failing: bool,
 }
 
@@ -122,7 +125,7 @@ impl AuditLog {
         let last = last_hash(path).map_err(unusable)?;
         let last = match last {
             Some(last) => {
-                // The line before may have been cut short by a crash.
+                // A crash may have cut the last line short, so the next record begins on a line of its own.
                 file.write_all(b"\n").map_err(unusable)?;
                 last
             }
@@ -131,7 +134,7 @@ impl AuditLog {
         Ok(AuditLog { path: path.to_owned(), open: Mutex::new(Open { file, last, is_failing: false }) })
     }
 
-    /// Appends a record. Whether it is there is also what `is_writable` says next.
+    /// Appends a record. If that fails, `is_writable` tells the next caller.
     pub(crate) fn write(&self, record: &Record<'_>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let written = open.append(&self.path, record);
@@ -153,7 +156,7 @@ impl AuditLog {
 
 impl Open {
     fn append(&mut self, path: &Path, record: &Record<'_>) -> io::Result<()> {
-        // Whoever keeps old logs moves the file away; the records go on in a new one.
+        // If the file was moved away to be archived, the records continue in a new one.
         if !is_same(&self.file.metadata()?, path) {
             let mut file = opened(path)?;
             self.last = match last_hash(path)? {
@@ -194,7 +197,7 @@ fn append(file: &mut File, last: &str, record: &Record<'_>) -> io::Result<String
     let at = Timestamp::now();
     let rest = format!("\"at\":\"{at}\",{}", &serde_json::to_string(record)?[1..]);
     let hash = chained(last, &rest);
-    // One write, so that a reader never sees half a line of a log that is in order.
+    // A single write, so that a reader never sees half a line of an intact log.
     file.write_all(format!("{BEFORE_HASH}{hash}{AFTER_HASH}{rest}\n").as_bytes())?;
     Ok(hash)
 }
@@ -203,7 +206,7 @@ fn chained(last: &str, rest: &str) -> String {
     data_encoding::HEXLOWER.encode(&Sha256::digest(format!("{last}\n{rest}").as_bytes()))
 }
 
-/// The hash of a line and what it is over. A line that was cut short by a crash is no record.
+/// The hash of a line and the text that it covers. A line that was cut short by a crash is not a record.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix(BEFORE_HASH)?;
     let (hash, rest) = line.split_at_checked(HASH_DIGITS)?;
@@ -221,21 +224,22 @@ fn last_hash(path: &Path) -> io::Result<Option<String>> {
     Ok(last)
 }
 
-/// What a check of an audit log has found.
+/// The result of checking an audit log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Audited {
     pub records: u64,
-    /// The hash of the last record; to be kept elsewhere by whoever wants to find out that the end was cut off.
+    /// The hash of the last record. Somebody who keeps it elsewhere can later detect that the end was cut
+    /// off.
     pub last: String,
-    /// The numbers of lines that are no records, as a crash leaves them.
+    /// The numbers of lines that are not records, such as a line that a crash cut short.
     pub torn: Vec<u64>,
-    /// The number of the first line that is not what was written after the line before it.
+    /// The number of the first line that was not written directly after the line before it.
     pub broken_at: Option<u64>,
-    /// Whether the hash that was asked for is that of some record.
+    /// Whether some record has the hash that was asked for.
     pub has: Option<bool>,
 }
 
-/// Checks a log from its first line to its last, and whether it has a hash that was kept.
+/// Checks a log from its first line to its last, and whether it contains the hash `kept`.
 pub fn verify(path: &Path, kept: Option<&str>) -> io::Result<Audited> {
     let (torn, has) = (Vec::new(), kept.map(|_| false));
     let mut audited = Audited { records: 0, last: String::new(), torn, broken_at: None, has };
@@ -301,7 +305,7 @@ mod tests {
             std::fs::write(&path, &forged).expect("writable");
             assert_eq!(verify(&path, None).expect("readable").broken_at, Some(at), "{forged}");
         }
-        // Moved away by whoever keeps old logs.
+        // The log is moved away, as somebody who archives old logs does.
         let kept = dir.path().join("kept.jsonl");
         std::fs::write(&path, &text).expect("writable");
         std::fs::rename(&path, &kept).expect("movable");

@@ -1,33 +1,34 @@
-//! Batches, which revision 2025-03-26 of the protocol has and no other: an array of messages on one line, answered by an
-//! array of responses on one line once all of its requests have their answers.
+//! JSON-RPC batches, which exist only in revision 2025-03-26 of the protocol: an array of messages on one
+//! line, answered by an array of responses on one line once all of its requests have their answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
 
-/// How many messages a batch may have: half of the requests that may be under way, so that a second batch can be let in
-/// while the answers of the first are still collected.
+/// The most messages that a batch may have: half of the requests that may be under way, so that a second
+/// batch can be read while the answers of the first are still collected.
 pub(crate) const MESSAGES_MAX: usize = crate::stdio::UNDER_WAY_MAX / 2;
 
-/// A batch under way. `T` is what each answer takes up until it is written.
+/// A batch under way. `T` is the permit that each answer holds until it is written.
 pub(crate) struct Batch<T>(Mutex<Answers<T>>);
 
 struct Answers<T> {
     lines: Vec<Vec<u8>>,
     held: Vec<T>,
-    /// How many requests have no answer yet; while the batch is read there is one more.
+    /// The number of requests without an answer, plus one while the batch itself is still being read.
     open: usize,
 }
 
-/// All answers of a batch as one line, with what they take up.
+/// All answers of a batch as one line, with the permits that they hold.
 pub(crate) struct Answered<T> {
     pub(crate) line: Vec<u8>,
     pub(crate) _held: Vec<T>,
 }
 
 impl<T> Batch<T> {
-    /// It stays open until `close` is called for the reading of it, and for each request that was begun.
+    /// A new batch stays open until `close` is called once for the end of its reading, and once for each
+    /// request that was begun.
     pub(crate) fn new() -> Batch<T> {
         Batch(Mutex::new(Answers { lines: Vec::new(), held: Vec::new(), open: 1 }))
     }
@@ -36,15 +37,15 @@ impl<T> Batch<T> {
         self.answers().open += 1;
     }
 
-    /// An answer to one of its messages.
+    /// Adds an answer to one of the messages of the batch.
     pub(crate) fn add(&self, line: Vec<u8>, held: Option<T>) {
         let mut answers = self.answers();
         answers.lines.push(line);
         answers.held.extend(held);
     }
 
-    /// A request has its answer or will get none, or all messages were read. The last one gets what is to be written, if
-    /// anything is: a batch of notifications has no answer.
+    /// Says that a request has its answer or will get none, or that all messages were read. The last such
+    /// call returns the line to be written, if there is any: a batch of notifications has no answer.
     pub(crate) fn close(&self) -> Option<Answered<T>> {
         let mut answers = self.answers();
         answers.open -= 1;
@@ -61,7 +62,7 @@ impl<T> Batch<T> {
     }
 }
 
-/// Which requests belong to a batch.
+/// Maps the id of a request to the batch that it belongs to.
 pub(crate) struct Batches<T>(Mutex<HashMap<RequestId, Arc<Batch<T>>>>);
 
 impl<T> Default for Batches<T> {
@@ -76,7 +77,7 @@ impl<T> Batches<T> {
         self.requests().insert(id, batch);
     }
 
-    /// The batch of a request that is answered or cancelled; the caller closes it.
+    /// Removes a request that is answered or cancelled, and returns its batch, which the caller must close.
     pub(crate) fn settle(&self, id: &RequestId) -> Option<Arc<Batch<T>>> {
         self.requests().remove(id)
     }

@@ -13,27 +13,27 @@ pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Notifications that came while an answer was waited for.
+    /// Notifications that arrived while the client waited for an answer.
     notices: VecDeque<Value>,
     next_id: u64,
     era: Era,
     name: String,
-    /// What it says that it can do.
+    /// The capabilities that the client declares.
     capabilities: Value,
 }
 
 /// How a client introduces itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
-    /// 2026-07-28: every request says who asks.
+    /// 2026-07-28: every request carries the name and the capabilities of the client.
     Modern,
-    /// Up to 2025-11-25: an `initialize` first.
+    /// Up to 2025-11-25: an `initialize` comes first.
     Legacy,
 }
 
 #[derive(Debug)]
 pub enum ClientError {
-    /// The server is gone or did not answer in time; whether it did what was asked is not known.
+    /// The server is gone or did not answer in time. It is not known whether it carried out the request.
     Lost(String),
     /// A JSON-RPC error.
     Refused { code: i64, message: String },
@@ -53,12 +53,12 @@ impl std::error::Error for ClientError {}
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Starts the server and, for older clients, shakes hands.
+    /// Starts the server and, for an older client, performs the handshake.
     pub fn start(command: Command, era: Era, name: &str) -> Result<Client, ClientError> {
         Client::start_with(command, era, name, json!({}))
     }
 
-    /// The same for a client that can be asked for something.
+    /// Like `start`, for a client with capabilities, such as that of being asked questions (elicitation).
     pub fn start_with(
         command: Command,
         era: Era,
@@ -79,7 +79,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Starts the server and says nothing yet.
+    /// Starts the server and sends nothing yet.
     pub fn start_raw(mut command: Command, era: Era, name: &str) -> Result<Client, ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(lost)?;
@@ -98,12 +98,12 @@ impl Client {
         Ok(Client { child, input, lines, notices, next_id: 1, era, name, capabilities })
     }
 
-    /// Calls a tool and gives its `structuredContent`, also for an error result.
+    /// Calls a tool and returns its `structuredContent`, also for an error result.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, ClientError> {
         Ok(self.call_whole(tool, arguments)?["structuredContent"].take())
     }
 
-    /// Calls a tool and gives the whole result.
+    /// Calls a tool and returns the whole result.
     pub fn call_whole(&mut self, tool: &str, arguments: Value) -> Result<Value, ClientError> {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
@@ -129,14 +129,15 @@ impl Client {
         }
     }
 
-    /// Sends a request and does not wait for its answer, which a long-lived `subscriptions/listen` never gets.
+    /// Sends a request and does not wait for its answer, which the long-lived request `subscriptions/listen`
+    /// never gets.
     pub fn begin(&mut self, method: &str, params: Value) -> Result<u64, ClientError> {
         let (id, message) = self.message(method, params);
         self.send(&message)?;
         Ok(id)
     }
 
-    /// A request as this client would send it, for who sends several in one piece.
+    /// A request as this client would send it, for a caller that sends several in one piece.
     pub fn message(&mut self, method: &str, mut params: Value) -> (u64, Value) {
         let id = self.next_id;
         self.next_id += 1;
@@ -150,7 +151,7 @@ impl Client {
         (id, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
-    /// The next message that is not an answer, or `None` if none comes in time.
+    /// The next message that is not an answer, or `None` if there is none within the given time.
     pub fn notice(&mut self, within: Duration) -> Result<Option<Value>, ClientError> {
         if let Some(notice) = self.notices.pop_front() {
             return Ok(Some(notice));
@@ -162,12 +163,12 @@ impl Client {
         }
     }
 
-    /// The messages that came before the last answer and are not answers themselves.
+    /// The messages that arrived before the last answer and are not answers themselves.
     pub fn earlier_notices(&mut self) -> Vec<Value> {
         self.notices.drain(..).collect()
     }
 
-    /// One raw line, for what no proper client would send.
+    /// Sends one raw line, also one that no correct client would send.
     pub fn send_line(&mut self, line: &[u8]) -> Result<(), ClientError> {
         let lost = |error: io::Error| ClientError::Lost(error.to_string());
         let input = self.input.as_mut().ok_or_else(|| ClientError::Lost("its input is closed".into()))?;
@@ -182,19 +183,19 @@ impl Client {
         }
     }
 
-    /// The server's process, for who wants to kill it while it works.
+    /// The id of the server's process, for tests that kill it while it works.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// As `kill -9`: no goodbye, nothing flushed.
+    /// Kills the server as `kill -9` does: it flushes nothing and sends nothing.
     pub fn kill(&mut self) {
-        // A process that is gone already is what was wanted.
+        // An error means that the process has ended already, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Ends the input and waits for the server to go; gives its exit code and how long it took.
+    /// Closes the input and waits until the server has ended; returns its exit code and how long that took.
     pub fn finish(mut self) -> Result<(Option<i32>, Duration), ClientError> {
         drop(self.input.take());
         let since = Instant::now();

@@ -1,8 +1,8 @@
-//! `serve --connect`: a server on standard streams for hosts that only start commands. Everything that its client sends goes to
-//! a remote server over HTTP, and everything that comes back goes to the client.
+//! `serve --connect`: a server on standard streams for hosts that can only start commands. It sends every
+//! message of its client to a remote server over HTTP, and every message of the remote server to the client.
 //!
-//! Calls that a client sends without waiting take effect in the order in which they came: a write starts when everything before
-//! it has its answer, and everything after a write waits for the write's answer.
+//! Calls that a client sends without waiting take effect in the order in which they came: a write starts when
+//! every earlier request has its answer, and every later request waits for the write's answer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -24,24 +24,26 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::views;
 
-/// A longer line is refused, as the remote server would.
+/// A longer line is refused, as the remote server would refuse it.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// No message of a server is longer.
+/// The longest message that is accepted from the server; no Kenning server sends a longer one.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Less than the remote server lets one credential have under way.
+/// Fewer than the remote server allows one credential to have under way.
 const UNDER_WAY_MAX: usize = 32;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Servers send a comment on a quiet stream every 15 seconds, and answer a call within a minute.
+/// Longer than any silence of a working server: servers send a comment on a quiet stream every 15 seconds,
+/// and answer a call within a minute.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
-/// How long a request waits for a server that was there before and is not now: it may be starting again.
+/// How long a request waits for a server that was reached before and can't be reached now: it may be
+/// restarting.
 const AWAY_MAX: Duration = Duration::from_secs(8);
-/// The same for a server that was never there, so that a wrong address is told soon.
+/// The same wait for a server that was never reached. It is short, so that a wrong address is reported soon.
 const NEVER_THERE_MAX: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest wait that a server may ask for before a request is tried again.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
-/// What is under way when the input ends gets this long.
+/// How long requests may still take after the input has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -54,12 +56,12 @@ const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
 const INTERNAL_ERROR: i64 = -32603;
 
-/// The server that is connected to, and what it is shown.
+/// The server that is connected to, and the credential that it is shown.
 #[derive(Clone)]
 pub struct Remote {
     pub url: String,
     pub token: RemoteToken,
-    /// The network between is trusted with the token.
+    /// Whether the token may be sent over unencrypted HTTP, because the network between is trusted.
     pub allows_plain_http: bool,
 }
 
@@ -67,7 +69,7 @@ pub struct Remote {
 pub enum RemoteToken {
     None,
     Text(String),
-    /// Read again for each request, so that a new token can be put into it.
+    /// A file that is read again for each request, so that a new token can be put into it.
     File(PathBuf),
 }
 
@@ -103,7 +105,8 @@ pub async fn connect(
             }
         };
         let Some(method) = message["method"].as_str() else {
-            // An answer to something that the server has asked, often by a call that holds its place in the order.
+            // The message is an answer to a request of the server, which often comes from a call that holds
+            // its place in the order. So the answer must not wait for that call.
             let bridge = bridge.clone();
             tasks.spawn(async move { bridge.pass_on(&message).await });
             continue;
@@ -113,7 +116,7 @@ pub async fn connect(
         }
         let Ok(place) = room.clone().acquire_owned().await else { break };
         let mut turn = Box::pin(Turn::take(order.clone(), Turn::is_alone(&message)));
-        // Polled here once, because places in the order are given by the first poll.
+        // The future is polled here once, because the lock gives places in the order of the first poll.
         let at_once = (&mut turn).now_or_never();
         let id = message.get("id").cloned();
         let (working, key) = (bridge.clone(), id.as_ref().map(Value::to_string));
@@ -124,7 +127,7 @@ pub async fn connect(
                 Some(turn) => turn,
                 None => turn.await,
             };
-            // A subscription lasts, so it may not keep a place from calls.
+            // A subscription lasts, so it must not keep a place that calls need.
             let place = (!lasts).then_some(place);
             working.serve(message, turn).await;
             drop(place);
@@ -146,7 +149,8 @@ pub async fn connect(
     Ok(())
 }
 
-/// The next line without its end; none at the end of the input. A line that is too long comes cut, and is no JSON then.
+/// The next line without its end, or `None` at the end of the input. A line that is too long is cut, so it
+/// fails to parse as JSON.
 async fn next_line<R: AsyncRead + Unpin>(input: &mut BufReader<R>) -> Option<Vec<u8>> {
     loop {
         let mut line = Vec::new();
@@ -156,7 +160,7 @@ async fn next_line<R: AsyncRead + Unpin>(input: &mut BufReader<R>) -> Option<Vec
         }
         let is_cut = line.last() != Some(&b'\n') && read == LINE_BYTES_MAX;
         if is_cut {
-            // The rest of it is read and dropped.
+            // The rest of the line is read and dropped.
             loop {
                 let mut rest = Vec::new();
                 let more =
@@ -183,7 +187,7 @@ fn parse(line: &[u8]) -> Result<Value, (Value, i64, &'static str)> {
     }
 }
 
-/// What a message may run beside: reads beside reads, a write and a handshake beside nothing.
+/// The place of a message in the order: reads run beside other reads; a write or a handshake runs alone.
 enum Turn {
     Shared { _place: OwnedRwLockReadGuard<()> },
     Alone { _place: OwnedRwLockWriteGuard<()> },
@@ -204,13 +208,13 @@ impl Turn {
     }
 }
 
-/// The tool that a message calls, if it is one that this program knows.
+/// The tool that a message calls, if this program knows the tool.
 fn tool_of(message: &Value) -> Option<&'static Definition> {
     let name = message["params"]["name"].as_str().filter(|_| message["method"] == "tools/call")?;
     find(views::tool_named(name))
 }
 
-/// Why a request has no answer of the server.
+/// The reasons why the server gave no answer to a request.
 enum Failure {
     /// The request did not reach a server, so nothing was done.
     Away(String),
@@ -219,7 +223,7 @@ enum Failure {
     /// The server does not let this client in.
     Refused(String),
     Limited,
-    /// The server answers otherwise than a Kenning server does.
+    /// The server does not answer as a Kenning server does.
     Strange(String),
 }
 
@@ -241,27 +245,28 @@ struct Bridge {
     output: tokio::sync::Mutex<Box<dyn AsyncWrite + Send + Unpin>>,
     state: Mutex<State>,
     was_there: AtomicBool,
-    /// One renewal of the session at a time.
+    /// Allows one renewal of the session at a time.
     renewing: tokio::sync::Mutex<()>,
-    /// By the id of the request.
+    /// The requests under way, by the id of the request as JSON text.
     under_way: Mutex<HashMap<String, Running>>,
 }
 
 struct Running {
     task: AbortHandle,
-    /// It is a subscription.
+    /// The request is a subscription.
     lasts: bool,
     writes: bool,
 }
 
-/// What a client before 2026-07-28 has said, so that it can be said again to a server that was restarted.
+/// The handshake and the subscriptions of a client of a revision before 2026-07-28. They are repeated to a
+/// server that was restarted.
 #[derive(Default)]
 struct State {
     session: Option<Session>,
-    /// The parameters of its `initialize`.
+    /// The parameters of the client's `initialize`.
     hello: Option<Value>,
     subscribed: BTreeSet<String>,
-    /// The stream of what the server sends unasked.
+    /// The task that reads the stream of messages that the server sends without a request.
     stream: Option<AbortHandle>,
 }
 
@@ -288,7 +293,7 @@ impl Bridge {
         if url.scheme() == "http" && !is_here && has_token && !remote.allows_plain_http {
             return Err(ConnectError::Unencrypted { url: remote.url.clone() });
         }
-        // A token is for the server that it was given for, wherever that one would like to send it.
+        // Redirects are not followed: a token is only for the server that it was given for.
         let mut http = Client::builder()
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_MAX)
@@ -317,7 +322,7 @@ impl Bridge {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries one request or notification of the client out, and answers it.
+    /// Carries out one request or notification of the client, and answers it.
     async fn serve(self: &Arc<Self>, mut message: Value, turn: Turn) {
         if message.get("id").is_none() {
             self.pass_on(&message).await;
@@ -326,7 +331,8 @@ impl Bridge {
             }
             return;
         }
-        // With a key of its own a write can be sent again when its answer is lost, and is still carried out once.
+        // With an idempotency key a write can be sent again when its answer is lost, and is still carried out
+        // once.
         if tool_of(&message).is_some_and(|tool| tool.effect.writes()) {
             let arguments = &mut message["params"]["arguments"];
             if arguments.is_null() {
@@ -347,7 +353,7 @@ impl Bridge {
         drop(turn);
     }
 
-    /// Sends a request and passes on all that is answered, up to its result.
+    /// Sends a request and passes on every message of the response, up to the result.
     async fn exchange(&self, message: &Value) -> Result<(), Failure> {
         let mut is_again = false;
         loop {
@@ -376,7 +382,8 @@ impl Bridge {
         if is_modern || message["method"] == "initialize" { None } else { self.state().session.clone() }
     }
 
-    /// The session that the server has opened for this `initialize`. Its version is known once the answer was read.
+    /// Keeps the session that the server has opened for this `initialize`. Its protocol version is known
+    /// after the answer was read.
     fn note_session(&self, message: &Value, response: &Response) {
         let id = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
         let mut state = self.state();
@@ -385,7 +392,7 @@ impl Bridge {
         state.subscribed.clear();
     }
 
-    /// Introduces the client again, with what it has said before.
+    /// Opens a new session for the client: repeats its `initialize` and its resource subscriptions.
     async fn renew(&self, old: &Session) -> Result<(), Failure> {
         let _one = self.renewing.lock().await;
         let (current, hello) = {
@@ -416,24 +423,26 @@ impl Bridge {
             let again = json!({"jsonrpc": "2.0", "id": format!("connect {uri}"), "method": "resources/subscribe", "params": {"uri": uri}});
             let mut messages = Messages::of(self.post(&again, Some(&session)).await?);
             while messages.next().await?.is_some() {}
-            // What was written in between was told to nobody, so the client had better look.
+            // The changes since the session was lost were reported to nobody, so the client is told to read
+            // the resource again.
             let look = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}});
             self.write(&look).await;
         }
         Ok(())
     }
 
-    /// Passes a message on that gets no answer.
+    /// Passes on a message that gets no answer.
     async fn pass_on(&self, message: &Value) {
         let session = self.state().session.clone();
-        // Since 2026-07-28 no client notification is for the server; cancelling was done here.
+        // Since 2026-07-28 no notification of a client is meant for the server; cancellation is handled in
+        // this process.
         let Some(session) = session else { return };
         if let Err(failure) = self.post(message, Some(&session)).await {
             tracing::warn!("a notification was not passed on: {}", self.text_of(&failure));
         }
     }
 
-    /// Passes on what the server sends in answer to a request.
+    /// Passes on the messages that the server sends in answer to a request.
     async fn pass_answer(&self, request: &Value, response: Response) -> Result<(), Failure> {
         let (id, method) = (&request["id"], &request["method"]);
         let status = response.status();
@@ -482,14 +491,14 @@ impl Bridge {
         }
     }
 
-    /// A subscription of 2026-07-28. It is renewed when its stream breaks, until the client cancels it.
+    /// Runs a subscription of 2026-07-28. It is renewed when its stream breaks, until the client cancels it.
     async fn listen(&self, message: Value, turn: Turn) {
         let mut turn = Some(turn);
         let (mut pause, mut is_renewed) = (FIRST_PAUSE, false);
         loop {
             match self.post(&message, None).await {
                 Ok(response) if response.status().is_success() => {
-                    // Calls that came later need not wait for the end of a subscription.
+                    // Later calls need not wait for the end of a subscription.
                     drop(turn.take());
                     pause = FIRST_PAUSE;
                     match self.pass_notices(&message, response, is_renewed).await {
@@ -517,7 +526,8 @@ impl Bridge {
         let mut messages = Messages::of(response);
         while let Ok(Some(message)) = messages.next().await {
             let is_answer = message.get("method").is_none();
-            // A server that stops ends its subscriptions with a result. The next one takes them over.
+            // A server that stops ends its subscriptions with a result. That result is not passed on, since
+            // the subscription is renewed at the next server.
             if is_answer && message["error"].is_null() {
                 break;
             }
@@ -537,7 +547,8 @@ impl Bridge {
         if is_renewed { Heard::Acknowledged } else { heard }
     }
 
-    /// What was written while the stream was broken was told to nobody, so the client had better look at everything.
+    /// Tells the client to read every subscribed resource again, since changes made while the stream was
+    /// broken were reported to nobody.
     async fn resynchronize(&self, request: &Value, acknowledged: &Value) {
         let meta = json!({SUBSCRIPTION_KEY: request["id"]});
         let accepted = &acknowledged["params"]["notifications"];
@@ -552,7 +563,8 @@ impl Bridge {
         }
     }
 
-    /// Opens the stream of what the server sends unasked, and opens it again when it breaks.
+    /// Opens the stream of messages that the server sends without a request, and opens it again when it
+    /// breaks.
     fn listen_unasked(self: &Arc<Self>) {
         let bridge = self.clone();
         let task = tokio::spawn(async move {
@@ -570,7 +582,8 @@ impl Bridge {
                     }
                     Ok(response) if response.status() == StatusCode::NOT_FOUND => {
                         last = None;
-                        // A call that comes may renew it first; the next round sees.
+                        // A call may renew the session first, so an error is ignored here; the next iteration
+                        // reads the current session.
                         let _ = bridge.renew(&session).await;
                     }
                     Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => return,
@@ -597,7 +610,7 @@ impl Bridge {
         sent.map_err(|error| Failure::Away(said(&error)))
     }
 
-    /// Sends a message, again if need be, until a server has answered it with some status.
+    /// Sends a message, repeatedly if necessary, until the server has answered it with a status.
     async fn post(&self, message: &Value, session: Option<&Session>) -> Result<Response, Failure> {
         let body = message.to_string();
         let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
@@ -653,13 +666,14 @@ impl Bridge {
         Ok(headers)
     }
 
-    /// Ends a request of a client that wants its answer no more. Clients before 2026-07-28 tell the server itself.
+    /// Ends a request whose answer the client no longer wants. Clients before 2026-07-28 tell the server
+    /// themselves.
     fn cancel(&self, id: &Value) -> bool {
         if self.state().session.is_some() {
             return false;
         }
         let mut under_way = self.under_way();
-        // A write is not given up half way: its answer says what has become of it.
+        // A write is not aborted half way, because its answer says whether it was applied.
         if under_way.get(&id.to_string()).is_some_and(|running| !running.writes)
             && let Some(running) = under_way.remove(&id.to_string())
         {
@@ -683,13 +697,13 @@ impl Bridge {
         insert(&mut headers, SESSION_HEADER, &session.id);
         insert(&mut headers, VERSION_HEADER, &session.version);
         let gone = self.http.request(Method::DELETE, self.url.clone()).headers(headers).send();
-        // The server ends it by itself, if later.
+        // If this request fails, the server ends the idle session by itself later.
         let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
     }
 
     fn text_of(&self, failure: &Failure) -> String {
         let mut place = self.url.clone();
-        // An address may have a password in it.
+        // The address may contain a password.
         let _ = place.set_password(None);
         match failure {
             Failure::Away(why) => format!("there is no Kenning server at {place} right now: {why}"),
@@ -700,7 +714,8 @@ impl Bridge {
         }
     }
 
-    /// Answers a request that the server did not answer: a call as a tool would, since models read that.
+    /// Answers a request that the server did not answer. A call gets the reply of a tool that failed, because
+    /// models read tool replies.
     async fn fail(&self, request: &Value, failure: Failure) {
         let text = self.text_of(&failure);
         tracing::warn!("{text}");
@@ -738,25 +753,25 @@ impl Bridge {
             output.flush().await
         }
         .await;
-        // A client that does not read any more ends the input too.
+        // The error is only logged: a client that no longer reads closes the input too.
         if let Err(error) = written {
             tracing::debug!("the client does not read: {error}");
         }
     }
 }
 
-/// What a stream of notices has had.
+/// The result of reading a stream of notices.
 enum Heard {
     Nothing,
     Acknowledged,
-    /// The request was refused.
+    /// The server has refused the request.
     Answer,
 }
 
 /// Whether a request may reach the server twice.
 fn is_repeatable(message: &Value) -> bool {
     match message["method"].as_str() {
-        // Writes have a key by which the server knows them again.
+        // The server recognises a repeated write by its idempotency key.
         Some("tools/call") => {
             let has_key = message["params"]["arguments"][IDEMPOTENCY_KEY].is_string();
             tool_of(message).is_some_and(|tool| has_key || !tool.effect.writes())
@@ -765,7 +780,7 @@ fn is_repeatable(message: &Value) -> bool {
     }
 }
 
-/// Says in headers what the protocol wants to be said there too.
+/// Sets the headers in which the protocol repeats parts of the message.
 fn describe(headers: &mut HeaderMap, message: &Value, session: Option<&Session>) {
     if let Some(session) = session {
         insert(headers, SESSION_HEADER, &session.id);
@@ -787,7 +802,8 @@ fn describe(headers: &mut HeaderMap, message: &Value, session: Option<&Session>)
     }
 }
 
-/// A header; a value that no header may have is sent in the encoding that the protocol has for it.
+/// Sets a header. A value that is not allowed in a header is sent in the encoding that the protocol defines
+/// for it.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     let is_plain = value.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         && value.trim() == value
@@ -801,7 +817,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
-/// Why a server does not serve a request, if its status says that it does not.
+/// The reason why a server does not serve a request, if its status says so.
 fn refusal(response: &Response) -> Option<Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED => Some(Failure::Refused(
@@ -833,7 +849,7 @@ fn strange(response: &Response) -> Failure {
     Failure::Strange(format!("it answers `initialize` with status {}", response.status()))
 }
 
-/// The last of the causes says most: "Connection refused".
+/// The text of the innermost cause, which is the most specific: "Connection refused".
 fn said(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -842,12 +858,12 @@ fn said(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The messages of a response, whether it is one or a stream of them.
+/// The messages of a response, which is a single message or a stream of events.
 struct Messages {
     response: Response,
     is_stream: bool,
     read: Vec<u8>,
-    /// How much of `read` has been looked through.
+    /// The number of bytes at the start of `read` in which no end of a line was found.
     looked: usize,
     data: Vec<u8>,
     last_event: Option<String>,
@@ -886,7 +902,7 @@ impl Messages {
         }
     }
 
-    /// The next whole event with data, as far as it was read.
+    /// The next event with data that was read completely.
     fn next_event(&mut self) -> Option<Value> {
         while let Some(end) = self.read[self.looked..].iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.read.drain(..self.looked + end + 1).collect();
@@ -894,13 +910,13 @@ impl Messages {
             let line = line.trim_ascii_end();
             if line.is_empty() {
                 let data = std::mem::take(&mut self.data);
-                // Events without a message say how a stream is to be resumed.
+                // An event without a message only gives the event id from which a stream can be resumed.
                 if let Ok(message) = serde_json::from_slice(&data) {
                     return Some(message);
                 }
             } else if let Some(data) = line.strip_prefix(b"data:") {
                 self.data.extend_from_slice(data);
-                // Lines of one event are parts of one JSON text, between which there is space.
+                // The lines of one event are parts of one JSON text, in which a line break is white space.
                 self.data.push(b' ');
             } else if let Some(id) = line.strip_prefix(b"id:") {
                 self.last_event = String::from_utf8(id.trim_ascii().to_vec()).ok();

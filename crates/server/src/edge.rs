@@ -1,4 +1,5 @@
-//! What an edge adds to each call of one caller: its limits, the audit log, and the numbers for operators.
+//! The additions of the server to each call of one caller: its limits, the audit log, and the numbers for
+//! operators.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::audit::{AuditLog, Record};
 use crate::http::limits::{Held, Meter};
 use crate::http::metrics::Metrics;
 
-/// Nothing on standard streams, where the caller is the owner.
+/// All fields are `None` on standard streams, where the caller is the owner.
 #[derive(Clone, Default)]
 pub(crate) struct Edge {
     pub(crate) meter: Option<Arc<Meter>>,
@@ -24,7 +25,7 @@ pub(crate) struct Edge {
 pub(crate) struct Peer(pub(crate) std::net::SocketAddr);
 
 impl Edge {
-    /// Why a call may not be made now.
+    /// The reason why a call may not be made now.
     pub(crate) fn refusal(&self, tool: &Definition) -> Option<Stop> {
         if !tool.effect.writes() {
             return None;
@@ -45,7 +46,8 @@ impl Edge {
         None
     }
 
-    /// Room for a subscription of the caller: an error if there is none, nothing where there is no limit.
+    /// Takes a place for a subscription of the caller: an error if all places are taken, `None` if there is
+    /// no limit.
     pub(crate) fn subscription(&self) -> Result<Option<Held>, &'static str> {
         match &self.meter {
             None => Ok(None),
@@ -78,7 +80,7 @@ impl Edge {
         audit.write(&record.named(by.name).about(&reply.structured));
     }
 
-    /// A request other than a call, by its method; `outcome` is `ok` or the error's code.
+    /// Records a request other than a call, by its method; `outcome` is `ok` or the code of the error.
     pub(crate) fn record(&self, by: Caller<'_>, what: &str, outcome: String) {
         let Some(audit) = &self.audit else { return };
         let from = by.from.map(|peer| peer.0.ip().to_string());
@@ -86,7 +88,7 @@ impl Edge {
     }
 }
 
-/// Who made a call, as far as the audit log says it.
+/// The caller of a request, as the audit log names it.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) subject: &'a str,

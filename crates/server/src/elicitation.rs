@@ -1,5 +1,6 @@
-//! Asking people for what a reply needs: as a result that the client answers with a second call (2026-07-28), or as a
-//! request to the client (before). Whoever can't be asked gets the reply as it is, which says what is needed.
+//! Asking people for values that a reply needs: with a result that the client answers by a second call
+//! (2026-07-28), or with a request to the client (earlier revisions). A client that can't be asked gets the
+//! reply unchanged; its text says which values are needed.
 
 use std::time::Duration;
 
@@ -12,25 +13,25 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value, json};
 
-/// The one question of a call, by which its answer is found.
+/// The key of the one question of a call, under which the client sends the answer.
 const KEY: &str = "kenning";
-/// How long people may think about it.
+/// How long people may think about the question.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 const STATE_TTL: Duration = Duration::from_secs(600);
 
 /// How the client of a request can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// With a result that it answers.
+    /// With a result, which the client answers with a second call.
     Result,
-    /// With a request.
+    /// With a request to the client.
     Request,
     Not,
 }
 
 pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
     let declared = context.client_capabilities().and_then(|client| client.elicitation);
-    // Who names no mode can show a form.
+    // A client that names no elicitation mode can show a form.
     let has_form = declared.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
     match (has_form, context.meta.protocol_version().is_some()) {
         (false, _) => Way::Not,
@@ -39,7 +40,8 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
     }
 }
 
-/// A call, as the sealed state of a question is bound to it: nobody can answer another question than the one they got.
+/// The caller and the call that the sealed state of a question is bound to, so that nobody can answer a
+/// question that was put to another caller.
 pub(crate) struct Bound(Vec<u8>);
 
 impl Bound {
@@ -49,17 +51,17 @@ impl Bound {
     }
 }
 
-/// What came back with a second call.
+/// The answer that came back with a second call.
 pub(crate) enum Answer {
-    /// The fields that were asked for, as far as they were filled in.
+    /// The requested fields that were filled in.
     Given(Map<String, Value>),
-    /// People would rather not say.
+    /// The people who were asked declined to answer.
     Declined,
-    /// The client says nothing about it: it is asked again.
+    /// The second call has no answer to the question, so the question is put again.
     Missing,
 }
 
-/// The question as a result. None where the state can't be sealed.
+/// The question as a result, or `None` if the state can't be sealed.
 pub(crate) fn question(engine: &Engine, ask: &Ask, bound: &Bound) -> Option<InputRequiredResult> {
     let names: Vec<&str> = ask.fields.iter().map(|field| field.name).collect();
     let sealed = SealOptions::new().associated_data(&bound.0).ttl(STATE_TTL);
@@ -68,7 +70,8 @@ pub(crate) fn question(engine: &Engine, ask: &Ask, bound: &Bound) -> Option<Inpu
     Some(InputRequiredResult::new(Some(InputRequests::from([(KEY.to_owned(), request)])), Some(state)))
 }
 
-/// What a second call brings. An error if its state is not one that was given out for this call, or is too old.
+/// The answer that a second call brings. It is an error if its state was not issued for this call, or is too
+/// old.
 pub(crate) fn answer(
     engine: &Engine,
     state: &str,
@@ -89,12 +92,12 @@ pub(crate) fn answer(
     Ok(given(result, &asked))
 }
 
-/// Asks with a request, and waits. None where there is no answer.
+/// Asks with a request and waits for the answer; `None` if none comes.
 pub(crate) async fn ask(context: &RequestContext<RoleServer>, ask: &Ask) -> Option<Answer> {
     let asked: Vec<String> = ask.fields.iter().map(|field| field.name.to_owned()).collect();
     let request = context.peer.create_elicitation_with_timeout(form(ask)?, Some(ANSWER_MAX));
     tokio::select! {
-        // Nobody waits for the reply any more.
+        // The client has cancelled the call, so nobody waits for the reply any more.
         () = context.ct.cancelled() => None,
         result = request => match result {
             Ok(result) => Some(given(result, &asked)),
@@ -109,7 +112,7 @@ pub(crate) async fn ask(context: &RequestContext<RoleServer>, ask: &Ask) -> Opti
 fn given(result: ElicitResult, asked: &[String]) -> Answer {
     match (result.action, result.content) {
         (ElicitationAction::Accept, Some(Value::Object(mut content))) => {
-            // A form may send more than it was asked for.
+            // A form may send fields that were not asked for.
             content.retain(|name, _| asked.contains(name));
             Answer::Given(content)
         }

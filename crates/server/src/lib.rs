@@ -40,36 +40,37 @@ pub use mcp::tool_list;
 pub use rows::RowsListener;
 pub use toolsets::{Toolsets, listed_families};
 
-/// How the server was started.
+/// The settings with which the server was started.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub access: Access,
     pub tool_names: ToolNames,
     pub toolsets: Toolsets,
-    /// The name in the log; else the client's, else `local`.
+    /// The name in the log; if there is none, the client's name, else `local`.
     pub actor: Option<String>,
-    /// Who all calls are made for. The name in the log is that of `actor` or of the client.
+    /// The principal that all calls are made for. The name in the log comes from `actor` or from the client.
     pub principal: Arc<Principal>,
-    /// Where the scope is looked for of calls that name none.
+    /// The settings that decide in which scope a call works that names none.
     pub project: ProjectSettings,
     pub has_graph: bool,
-    /// Which blocks replies have; else the client's name decides.
+    /// The kinds of blocks that replies have; if not given, the name of the client decides.
     pub content: Option<Content>,
-    /// Where it is noted what was given to whom; none where nobody wants that.
+    /// The log of which entries were given to whom; `None` if it is turned off.
     pub recall: Option<Arc<Recorder>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolNames {
-    /// `kb_search`: several hosts drop a whole server over one dot.
+    /// `kb_search`: several hosts reject a whole server because of one dot in a tool name.
     Portable,
     /// `kb.search`
     Dotted,
 }
 
-/// What is still under way when the input ends, calls aside, ends within this.
+/// How long requests other than calls may continue after the input has ended.
 const GRACE: Duration = Duration::from_millis(800);
-/// Whoever pipes a call in and closes the pipe wants its reply: running calls get this long.
+/// How long calls may continue after the input has ended. A script that pipes a call in and closes the pipe
+/// still wants its reply.
 const CALL_GRACE: Duration = Duration::from_secs(5);
 
 /// Serves one client on the standard streams until they end.
@@ -82,7 +83,7 @@ pub async fn serve_stdio(
     serve(engine, options, rows, input, output).await
 }
 
-/// Serves one client on the standard streams from a remote server.
+/// Serves one client on the standard streams by passing its messages on to a remote server.
 pub async fn serve_remote(remote: connect::Remote) -> Result<(), connect::ConnectError> {
     let (input, output) = rmcp::transport::io::stdio_pipes();
     connect::connect(remote, input, output).await
@@ -107,7 +108,7 @@ pub async fn serve(
     }
     let running = match (mcp::Service { server, listening }).serve(transport).await {
         Ok(running) => running,
-        // A client that only looked whether we start.
+        // The client only checked that the server starts.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(error),
     };

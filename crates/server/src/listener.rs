@@ -1,5 +1,6 @@
-//! Accepts HTTP connections within bounds: how many there are at once, how long the head of a request may take, how long a
-//! client may read nothing, how long a connection may last, and what each may take up of memory.
+//! Accepts HTTP connections within bounds: how many are open at once, how long the head of a request may
+//! take, how long a client may read nothing, how long a connection may last, and how much memory each
+//! connection uses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,25 +24,28 @@ use tower::ServiceExt;
 use crate::edge::Peer;
 use crate::http::tls::Tls;
 
-/// The pause after the system has refused a connection.
+/// The pause after the system failed to accept a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long requests that are under way may go on after the server was asked to stop.
+/// How long requests under way may continue after the server was asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// The head of a request and what hyper reads ahead of it. Heads that are longer are refused with status 431.
+/// The buffer for the head of a request and for the bytes that hyper reads ahead. A longer head is refused
+/// with status 431.
 const READ_BUFFER_MAX: usize = 32 * 1024;
-/// What the system keeps for each direction of a connection, so that a client that does not read shows soon.
+/// The system's buffer for each direction of a connection. It is small, so that the server soon notices a
+/// client that does not read.
 const SOCKET_BUFFER_BYTES: u32 = 256 * 1024;
-/// Connections that wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) connections_max: usize,
-    /// How long the head of a request may take to arrive, also of the next request on an idle connection.
+    /// How long the head of a request may take to arrive; on an idle connection also how long until the next
+    /// request has arrived.
     pub(crate) header_max: Duration,
-    /// For how long a client may read nothing of what is sent to it.
+    /// How long a client may read nothing of the data that is sent to it.
     pub(crate) stalled_max: Duration,
-    /// How long a connection may last; none for connections that carry subscriptions.
+    /// How long a connection may last; `None` for connections that carry subscriptions.
     pub(crate) connection_max: Option<Duration>,
 }
 
@@ -49,7 +53,7 @@ pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, Socket
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
-    // Connections take the sizes over from the socket that accepts them.
+    // An accepted connection inherits these sizes from the listening socket.
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.bind(address)?;
@@ -58,16 +62,16 @@ pub(crate) async fn bind(address: SocketAddr) -> io::Result<(TcpListener, Socket
     Ok((listener, address))
 }
 
-/// What connections are served by.
+/// The application, limits and TLS settings of the connections of a listener.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) app: Router,
-    /// The limits as they are when a connection begins.
+    /// Returns the current limits; they are asked for when a connection begins.
     pub(crate) limits: Arc<dyn Fn() -> ConnectionLimits + Send + Sync>,
     pub(crate) tls: Option<Arc<Tls>>,
 }
 
-/// Serves until `stop`, then lets the requests that are under way end.
+/// Serves until `stop` is cancelled, then lets the requests under way finish.
 pub(crate) async fn serve(listener: TcpListener, served: Served, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new((served.limits)().connections_max));
     let connections = TaskTracker::new();
@@ -81,10 +85,11 @@ pub(crate) async fn serve(listener: TcpListener, served: Served, stop: Cancellat
         };
         connections.spawn(serve_connection(connection, peer, place, served.clone(), stop.clone()));
     }
-    // Nobody is to wait for a server that accepts nothing any more.
+    // Closing the socket refuses new clients at once, instead of letting them wait for a server that is
+    // stopping.
     drop(listener);
     connections.close();
-    // Connections that do not end in time end with the process; nothing on them was acknowledged.
+    // A connection that does not end in time ends with the process; no result was acknowledged on it.
     let _ = tokio::time::timeout(STOP_GRACE, connections.wait()).await;
 }
 
@@ -92,12 +97,12 @@ async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
 ) -> Option<(TcpStream, Peer, OwnedSemaphorePermit)> {
-    // Further connections wait in the queue of the system.
+    // When all places are taken, further connections wait in the queue of the system.
     let place = room.clone().acquire_owned().await.ok()?;
     loop {
         match listener.accept().await {
             Ok((connection, peer)) => return Some((connection, Peer(peer), place)),
-            // There may be no file handles left, and there will be again.
+            // The process may have run out of file handles, which become free again later.
             Err(error) => {
                 tracing::warn!("a connection was not taken: {error}");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -114,7 +119,7 @@ async fn serve_connection(
     stop: CancellationToken,
 ) {
     let limits = (served.limits)();
-    // Small messages of an event stream would otherwise wait 40 ms for each other.
+    // Without this option small messages of an event stream would wait up to 40 ms to be sent together.
     if let Err(error) = connection.set_nodelay(true) {
         tracing::debug!("a connection can't be set to send at once: {error}");
     }
@@ -123,7 +128,7 @@ async fn serve_connection(
         Some(tls) => {
             match tokio::time::timeout(limits.header_max, tls.acceptor().accept(connection)).await {
                 Ok(Ok(stream)) => serve_stream(stream, peer, served.app, limits, stop).await,
-                // A scanner, or a client that speaks plain HTTP.
+                // The client is a scanner, or speaks plain HTTP.
                 Ok(Err(error)) => tracing::debug!("a connection has no TLS: {error}"),
                 Err(_) => {}
             }
@@ -156,7 +161,7 @@ async fn serve_stream(
         }
     };
     tokio::select! {
-        // A client that breaks off is its own affair.
+        // An error only means that the client has closed the connection.
         _ = served.as_mut() => {}
         () = too_long => {}
         () = stop.cancelled() => {
@@ -166,11 +171,11 @@ async fn serve_stream(
     }
 }
 
-/// A stream whose client may be slow, but not for ever: it must take something of what is sent to it within a while.
+/// A stream that ends with an error when its client has accepted none of the sent data for too long.
 struct Patient<S> {
     stream: S,
     stalled_max: Duration,
-    /// Runs while the client takes nothing.
+    /// The timer that runs while the client accepts no data.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -179,7 +184,7 @@ impl<S> Patient<S> {
         Patient { stream, stalled_max, stalled: None }
     }
 
-    /// Lets a write go on, or ends it when the client has taken nothing for too long.
+    /// Passes on the result of a write, or fails it when the client has accepted no data for too long.
     fn judged<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

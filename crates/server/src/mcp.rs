@@ -1,4 +1,4 @@
-//! The MCP handler: lists what there is and hands calls to `tools`.
+//! The MCP handler: answers lists and hands calls to `tools`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,11 +30,12 @@ use crate::subscriptions::{self, Started, Subscription, Watcher};
 use crate::toolsets::{Told, listed_families};
 use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
-/// How long a call may take before the client gets an answer without it.
+/// How long a call may take; after that the client gets an error while the work may still go on.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// What a subscription gets to end by itself when the input has ended.
+/// How long a subscription may take to end by itself after the input has ended.
 const LISTEN_GRACE: Duration = Duration::from_millis(50);
-/// Lists change with the program, but for families that come with their content: clients may keep them for a while.
+/// How long clients may keep a list. Lists change only with the program, except for families of tools that
+/// are listed once the store has content for them.
 const LIST_TTL_MS: u64 = 300_000;
 
 const READ_INSTRUCTIONS: &str = "Kenning is long-term memory, kept by scope (`namespace:scope`); a scope also sees what its \
@@ -51,7 +52,7 @@ with (variants, technologies, concepts, uses). What every task must see is `pinn
 with `follows`. Correct with `update`, link with `relate`. If the project has no scope yet: `get_namespaces`, then `create_namespace` or \
 `create_scope`, then the line `scope: NAMESPACE:SCOPE` in its CLAUDE.md or AGENTS.md. Every write returns a tx_id that `undo` takes back.";
 
-/// For clients with roots, until these are known.
+/// The part of the instructions about scopes, for a client with roots until its roots are known.
 const ROOTS_INSTRUCTIONS: &str = "Calls that name no `scope` go to the scope that the project in the client's roots names with a line \
 `scope: NAMESPACE:SCOPE` in its CLAUDE.md or AGENTS.md, else to `global:default`, which every project sees; the reply to a write says \
 which it was. A scope of another project, or different scopes in several roots, are not followed, and writes then need a `scope`.";
@@ -64,13 +65,14 @@ pub(crate) const VERSIONS: &[ProtocolVersion] = &[
     ProtocolVersion::V_2026_07_28,
 ];
 
-/// So many resources may a client before 2026-07-28 be subscribed to, and a later one in one subscription: each reads
-/// the log on its own.
+/// The most resources in one subscription, and the most that a client before 2026-07-28 may be subscribed to.
+/// The number is bounded because every such subscription reads the log by itself.
 const SUBSCRIBED_MAX: usize = 100;
 
 /// The first revision with structured content, output schemas, titles and links to resources.
 const FIRST_STRUCTURED: ProtocolVersion = ProtocolVersion::V_2025_06_18;
-/// How long a call is silent before its client hears that it goes on, and then again.
+/// How long a call may take before its client gets a progress notification, and the time between further
+/// ones.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Server {
@@ -78,22 +80,23 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     /// Subscriptions of clients before 2026-07-28, by URI.
     subscribed: Mutex<HashMap<String, Subscription>>,
-    /// The list of tools of a client before 2026-07-28.
+    /// The list of tools that a client before 2026-07-28 was given.
     told: Arc<Told>,
-    /// What was found for the client and may be read piece by piece.
+    /// The passages that searches found for the client, which it may read in pieces.
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
     pub(crate) usage: Arc<Usage>,
     /// The scopes that the client has named in its calls.
     named_scopes: Arc<NamedScopes>,
-    /// Whether a reply has said that no scope is configured.
+    /// Whether a reply has already said that no scope is configured.
     told_no_scope: Arc<AtomicBool>,
-    /// The scope of calls that name none, as the project has it at each moment.
+    /// Finds the scope of calls that name none. The files of the project are looked at again, so a change
+    /// takes effect while the server runs.
     finder: Arc<ScopeFinder>,
     roots: Roots,
-    /// The places of reads that run at the same time.
+    /// Permits for the reads that run at the same time.
     reads: Arc<Semaphore>,
-    /// The newest transaction when the client asked to subscribe, where the transport could not note it.
+    /// The newest transaction when the client asked to subscribe, if the transport could not note it.
     asked_to_listen_at: OnceLock<TxId>,
     ended: CancellationToken,
     edge: Edge,
@@ -109,7 +112,7 @@ impl Server {
     ) -> Server {
         let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
         let named_scopes = Arc::default();
-        // Whoever may only read writes no file either.
+        // A server with read access writes no file either.
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let rest = rows_url.map(|base_url| SetsOverHttp { base_url, reader: options.principal.clone() });
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rest));
@@ -135,8 +138,8 @@ impl Server {
         }
     }
 
-    /// A handler for another session or request of the same principal: what was found for it is shared, what it subscribes
-    /// to is its own.
+    /// A handler for another session or request of the same principal. It shares the passages and result sets
+    /// of the principal, and has its own subscriptions.
     pub(crate) fn sibling(&self) -> Server {
         Server {
             engine: self.engine.clone(),
@@ -157,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Who calls, for the audit log.
+    /// The caller as the audit log names it.
     fn by<'a>(&'a self, context: &RequestContext<RoleServer>) -> edge::Caller<'a> {
         let request = context.extensions.get::<axum::http::request::Parts>();
         edge::Caller {
@@ -167,7 +170,8 @@ impl Server {
         }
     }
 
-    /// Who calls. The scope is found when the call runs, because calls before it may change what it is.
+    /// The caller as `tools` needs it. The scope is filled in when the call runs, because earlier calls may
+    /// change it.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         let name = context.client_info().map(|client| client.name);
         let content = self.options.content;
@@ -189,7 +193,8 @@ impl Server {
         }
     }
 
-    /// What a model reads about this server first. The scope of a client with roots is not known before it has told them.
+    /// The instructions about this server that a model reads first. The scope of a client with roots is
+    /// unknown until the client has sent its roots.
     fn instructions(&self, has_unknown_roots: bool) -> String {
         let principal = &self.options.principal;
         let scope = match has_unknown_roots {
@@ -202,14 +207,15 @@ impl Server {
         }
     }
 
-    /// The scope of what a client subscribes to, which stays as it is now.
+    /// The scope of a subscription, which stays fixed after it began.
     async fn scope(&self, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
         self.roots.ready(context).await;
         let (finder, principal) = (self.finder.clone(), self.options.principal.clone());
         self.blocking(move |engine| finder.find(engine, &principal).0.scope()).await
     }
 
-    /// Asks a client that has introduced itself with `initialize`; newer ones are asked with their first call.
+    /// Asks a client that has sent `initialize` for its roots; newer clients are asked in the answer to their
+    /// first call.
     fn ask_for_roots(&self, peer: Peer<RoleServer>) {
         let capabilities = peer.peer_info().map(|client| client.capabilities.clone());
         if declares_roots(capabilities.as_ref()) {
@@ -217,7 +223,7 @@ impl Server {
         }
     }
 
-    /// Runs a tool, if need be without waiting for its end.
+    /// Runs a tool. The client gets an error if the tool takes too long, even though its work may go on.
     async fn run(
         &self,
         context: &RequestContext<RoleServer>,
@@ -232,7 +238,7 @@ impl Server {
         self.in_time(context, tool, format, work).await
     }
 
-    /// Runs it again with what people have answered.
+    /// Runs a tool again with the values that people have entered.
     async fn answered(
         &self,
         context: &RequestContext<RoleServer>,
@@ -303,7 +309,7 @@ impl Server {
         format: Format,
         work: impl FnOnce(&Engine) -> Reply + Send + 'static,
     ) -> Result<Reply, ErrorData> {
-        // What the work itself does after the deadline is for nobody; searches look at it and end.
+        // The result of work after the deadline goes to nobody, so searches check the deadline and stop.
         let deadline = Instant::now() + CALL_MAX;
         let work = move |engine: &Engine| work(&engine.until(deadline));
         let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
@@ -313,7 +319,7 @@ impl Server {
         }
     }
 
-    /// Runs store work when the calls before it let it, on the store as it is to them.
+    /// Runs store work after the calls that must come before it, on the store as of those calls.
     async fn in_turn<T: Send + 'static>(
         &self,
         admission: Option<Arc<Admission>>,
@@ -323,8 +329,8 @@ impl Server {
         if let Some(ticket) = &admission.ticket {
             ticket.may_run().await;
         }
-        // Waiting for a place counts towards the time of the call. Writes have no part in it, so that they never wait
-        // for a crowd of slow reads.
+        // Waiting for a permit counts towards the time of the call. Writes need no permit, so they never wait
+        // for many slow reads.
         let is_read = admission.ticket.as_ref().is_some_and(|ticket| !ticket.is_write());
         let place = match is_read {
             true => self.reads.clone().acquire_owned().await.ok(),
@@ -334,7 +340,7 @@ impl Server {
             let _place = place;
             match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
                 Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
-                // A store that does not answer is for the call itself to report.
+                // If the store does not answer, the call itself reports the error.
                 None | Some(Ok(None) | Err(_)) => work(engine),
             }
         })
@@ -353,7 +359,7 @@ impl Server {
     }
 }
 
-/// More reads at once would not end sooner, and would leave writes no processor.
+/// The most reads at once. More would not finish sooner, and would leave no processor to writes.
 fn reads_at_once() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -361,7 +367,8 @@ fn reads_at_once() -> usize {
 /// The tools of the graph that walk facts as well as documents.
 const OF_TRIPLES: [&str; 2] = ["graph.expand", "graph.paths"];
 
-/// What a request may do at the same time as others, for those that ask the store.
+/// The kind of a request, which decides what it may run beside; `None` for a request that does not use the
+/// store.
 pub(crate) fn call_kind(request: &ClientRequest) -> Option<CallKind> {
     match request {
         ClientRequest::CallToolRequest(call) => {
@@ -376,14 +383,14 @@ pub(crate) fn call_kind(request: &ClientRequest) -> Option<CallKind> {
     }
 }
 
-/// Whether the client's revision has structured content; without it the text stands alone.
+/// Whether the client's revision has structured content. If not, the client gets the text only.
 fn has_structured(context: &RequestContext<RoleServer>) -> bool {
-    // Revisions are dates, so their order is that of their texts.
+    // Revisions are dates written as text, so comparing the texts compares the dates.
     context.protocol_version().is_none_or(|version| version.as_str() >= FIRST_STRUCTURED.as_str())
 }
 
-/// Waits for work and tells a client that asked for it, again and again, that its call goes on. Each notice is
-/// written before the work is looked at again, so none can come after the answer.
+/// Waits for work, and sends a progress notification once a second to a client that asked for progress. Each
+/// notification is written before the work is polled again, so none is sent after the answer.
 async fn told<T>(context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
     let Some(token) = context.meta.get_progress_token() else { return work.await };
     let mut work = pin!(work);
@@ -395,12 +402,12 @@ async fn told<T>(context: &RequestContext<RoleServer>, work: impl Future<Output 
         }
         seconds += PROGRESS_EVERY.as_secs_f64();
         let notice = ProgressNotificationParam::new(token.clone(), seconds).with_message("still at work");
-        // A client that can't be reached any more has no use for it.
+        // An error means that the client can't be reached, so it does not need the notification.
         let _ = context.peer.notify_progress(notice).await;
     }
 }
 
-/// What the transport gave a request when it let it in.
+/// The admission that the transport gave a request when it accepted it.
 fn admission(context: &RequestContext<RoleServer>) -> Option<Arc<Admission>> {
     context.extensions.get::<Arc<Admission>>().cloned()
 }
@@ -414,7 +421,7 @@ pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
             Family::Graph => !options.has_graph || (has_triples_only && !OF_TRIPLES.contains(&tool.name)),
             _ => tool.effect.writes() && options.access == Access::ReadOnly,
         };
-        // What replies of these name is read with a tool of another family.
+        // The result sets in replies of these families are read with `read_rows`, a tool of another family.
         let has_sets = families.iter().any(|family| matches!(family, Family::Kb | Family::Patterns));
         let is_listed = families.contains(&tool.family) || (has_sets && tool.name == "read_rows");
         is_listed && !is_off
@@ -422,7 +429,8 @@ pub fn tool_list(options: &Options, families: &[Family]) -> Vec<Tool> {
     definitions().iter().filter(listed).map(|tool| listed_tool(tool, options.tool_names)).collect()
 }
 
-/// A tool as clients see it. All lists share one copy of the schemas, because many may wait for a slow client.
+/// A tool as clients see it. All lists share one copy of the schemas, because many lists may wait for a slow
+/// client.
 pub(crate) fn listed_tool(tool: &Definition, names: ToolNames) -> Tool {
     static TOOLS: OnceLock<HashMap<&'static str, Tool>> = OnceLock::new();
     let tools = TOOLS.get_or_init(|| definitions().iter().map(|tool| (tool.name, described(tool))).collect());
@@ -505,7 +513,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
-        // A store that can't be opened lists what an empty one does; each call says what is wrong.
+        // If the store can't be opened, the tools for an empty store are listed, and each call then reports
+        // the error.
         let principal = self.options.principal.clone();
         let look = move |engine: &Engine| engine.content(&principal, None).unwrap_or_default();
         let content = self.in_turn(admission(&context), look).await?;
@@ -521,7 +530,7 @@ impl ServerHandler for Server {
             }
         }
         let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
-        // Newer clients ask to be told.
+        // Newer clients subscribe to changes of the list.
         if context.meta.protocol_version().is_none() {
             self.told.listed(families, &self.engine, &self.options, context.peer);
         }
@@ -562,7 +571,7 @@ impl ServerHandler for Server {
                     let reply = self.run(&context, tool, caller, arguments).await?;
                     return Ok(call_result(reply, &context).into());
                 }
-                // It is asked again below.
+                // The question is put again below.
                 Answer::Missing => {}
             }
         }
@@ -588,8 +597,8 @@ impl ServerHandler for Server {
         }
     }
 
-    /// Nothing is sent to clients that they could want more or less of, but older ones set a level all the same. rmcp
-    /// calls it deprecated, which it is since 2026-07-28.
+    /// Accepts the level and ignores it, since no log messages are sent to clients; older clients set a level
+    /// nevertheless. rmcp marks the method as deprecated, which it is since 2026-07-28.
     #[expect(deprecated)]
     async fn set_level(
         &self,
@@ -641,7 +650,8 @@ impl ServerHandler for Server {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // Before the acknowledgement, so that nothing that is committed after it is missed.
+        // The newest transaction is read before the acknowledgement, so that no commit after the
+        // acknowledgement is missed.
         if let Ok(head) = self.engine.head() {
             let _ = self.asked_to_listen_at.set(head);
         }
@@ -679,7 +689,8 @@ impl ServerHandler for Server {
             ));
         };
         let mut subscribed = self.subscribed.lock().await;
-        // A second one would repeat what the first is about to tell, or skip it.
+        // A second subscription to one resource would repeat or skip changes that the first is about to
+        // report.
         if subscribed.get(&request.uri).is_some_and(Subscription::is_running) {
             return Ok(());
         }
@@ -744,7 +755,7 @@ impl ServerHandler for Server {
         self.in_turn(admission, complete).await?
     }
 
-    /// rmcp takes a known method with malformed params for a custom one.
+    /// rmcp treats a known method with malformed params as a custom request.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -758,7 +769,7 @@ impl ServerHandler for Server {
             "completion/complete",
             "subscriptions/listen",
         ];
-        /// Since 2026-07-28 these are no methods any more, whatever their params.
+        /// Since 2026-07-28 these methods no longer exist, whatever their params are.
         const KNOWN_BEFORE: [&str; 2] = ["resources/subscribe", "resources/unsubscribe"];
         let method = request.method;
         let before = context.meta.protocol_version().is_none();
@@ -776,8 +787,8 @@ impl ServerHandler for Server {
     }
 }
 
-/// The handler, with the store's newest transaction noted before a subscription is acknowledged: what is committed
-/// after the acknowledgement is then never before the subscription.
+/// The handler. It notes the newest transaction before a subscription is acknowledged, so every commit after
+/// the acknowledgement is reported.
 pub(crate) struct Service {
     pub(crate) server: Server,
     pub(crate) listening: Arc<Listening>,
@@ -796,8 +807,8 @@ impl rmcp::Service<RoleServer> for Service {
         let done = match self.server.in_turn(admission(&context), Engine::head).await {
             Ok(Ok(head)) => {
                 context.extensions.insert(Started(head));
-                // At the end of the input rmcp leaves its own queue unread, and an acknowledgement that is under way
-                // then waits for ever.
+                // At the end of the input rmcp no longer reads its own queue, so an acknowledgement that is
+                // being sent would wait forever.
                 let stuck = async {
                     self.server.ended.cancelled().await;
                     tokio::time::sleep(LISTEN_GRACE).await;
@@ -860,7 +871,7 @@ fn call_result(reply: Reply, context: &RequestContext<RoleServer>) -> CallToolRe
     result
 }
 
-/// A text block can't say what it is, but for its `_meta`.
+/// A text block has no field for its MIME type, so the type is put into `_meta`.
 fn typed(text: String, mime_type: &str) -> TextContent {
     let meta = Map::from_iter([("io.kenning/mimeType".to_owned(), json!(mime_type))]);
     TextContent::new(text).with_meta(MetaObject(meta))
@@ -880,7 +891,7 @@ fn timed_out(tool: &Definition) -> Stop {
     }
 }
 
-/// Every list fits on one page, so there is no cursor that we could have given out.
+/// Refuses any cursor: every list fits on one page, so the server never gave out a cursor.
 fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor) {
         Some(_) => Err(ErrorData::invalid_params("there is only one page; leave `cursor` out", None)),

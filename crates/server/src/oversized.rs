@@ -1,9 +1,9 @@
-//! The id of a message that is too long to be kept: read as it passes by, so that its sender learns which of its
-//! requests was refused.
+//! The id of a message that is too long to be kept in memory. It is found while the bytes are read and
+//! dropped, so that the sender learns which of its requests was refused.
 
 use serde_json::Value;
 
-/// The longest key or id that is looked at; what is longer is neither.
+/// The most bytes of a key or id that are kept; anything longer can be neither.
 const TOKEN_BYTES_MAX: usize = 256;
 
 /// Looks for the `id` of a JSON object whose bytes are given piece by piece.
@@ -12,10 +12,10 @@ const TOKEN_BYTES_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct IdSearch {
     depth: usize,
-    /// Inside a text, and whether the next byte of it is escaped.
+    /// Whether the position is inside a string.
     in_text: bool,
     is_escaped: bool,
-    /// At depth one: what stands after the colon is a value, until the next comma.
+    /// At depth one: the position is between a colon and the next comma, where a value stands.
     in_value: bool,
     /// The bytes of the key or value that is being read.
     token: Vec<u8>,
@@ -29,7 +29,7 @@ impl IdSearch {
         bytes.iter().for_each(|byte| self.read_byte(*byte));
     }
 
-    /// The id, if it could be read and is one.
+    /// The id, or null if none was found or it is neither a string nor a number.
     pub(crate) fn found(self) -> Value {
         self.id.filter(|id| id.is_string() || id.is_number()).unwrap_or(Value::Null)
     }
@@ -52,7 +52,7 @@ impl IdSearch {
             }
             b'{' | b'[' => {
                 self.depth += 1;
-                // A value that is a list or an object is no id.
+                // A list or an object can't be an id.
                 self.is_long |= self.depth > 1;
             }
             b'}' | b']' => {

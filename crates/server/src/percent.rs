@@ -1,10 +1,10 @@
-//! Percent-encoded text, decoded strictly. The crate `percent-encoding` passes a bad escape through as it is; an address
-//! that a client spelt wrong is refused here instead.
+//! Strict decoding of percent-encoded text. The crate `percent-encoding` leaves a malformed escape unchanged;
+//! this module refuses an address that contains one.
 
 use percent_encoding::percent_decode_str;
 
-/// The text that `%20` and the like stand for; none if an escape lacks its two hexadecimal digits, or if the result is not
-/// UTF-8. Example: `a%20b` is `a b`; `a%2`, `a%+f` and `%ff` are refused.
+/// The decoded text, or `None` if an escape lacks its two hexadecimal digits or the result is not UTF-8.
+/// Example: `a%20b` is `a b`; `a%2`, `a%+f` and `%ff` are refused.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let has_digits = |escape: &str| escape.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     if !text.split('%').skip(1).all(has_digits) {

@@ -1,10 +1,10 @@
-//! What a client does with a reply, by the name that it gives itself. Hosts and agent frameworks pass every block of
-//! `content` on to a model, which pays for an embedded copy of the reply and can't follow a link; some SDK helpers even
-//! fail on such blocks. Programs and clients that nobody has looked at get everything.
+//! Chooses the blocks of a reply by the name of the client. Hosts and agent frameworks pass every block of
+//! `content` to a model, which pays for an embedded copy of the reply and can't follow a link; some SDK
+//! helpers even fail on such blocks. Programs and unknown clients get all blocks.
 
 use kenning_presentation::Content;
 
-/// Names in lower case; one that ends in `*` stands for all that begin so.
+/// Names in lower case; a name that ends in `*` matches every name with that beginning.
 const TEXT_ALONE: &[&str] = &[
     // Hosts.
     "claude-code*",
@@ -66,7 +66,7 @@ const TEXT_ALONE: &[&str] = &[
     "semantic-kernel*",
     "spring-ai*",
     "strands*",
-    // What the SDKs call a client that has no name of its own.
+    // Names that the SDKs give to a client without a name of its own.
     "mcp",
     "mcp-client",
     "mcp client",
@@ -74,7 +74,7 @@ const TEXT_ALONE: &[&str] = &[
     "fastmcp*",
 ];
 
-/// What a proxy adds to the name of the client that it speaks for, as in `claude-ai (via mcp-remote 0.1.29)`.
+/// Marks the text that a proxy appends to the name of its client, as in `claude-ai (via mcp-remote 0.1.29)`.
 const PROXIED: &str = " (via ";
 
 pub(crate) fn content_for(client: &str) -> Content {

@@ -1,6 +1,6 @@
-//! The client's roots, which say in which project a session works. Clients before 2026-07-28 are asked with a request
-//! while the first call waits a little; later ones with the result of the first call, which they answer by themselves.
-//! No person is ever asked.
+//! The client's roots, which say in which project a session works. A client before 2026-07-28 gets a request
+//! for them while its first call waits a little. A newer client gets the question as the result of its first
+//! call, and answers it without asking a person.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,23 +17,23 @@ use tokio::task::JoinSet;
 
 use crate::percent;
 
-/// A call waits this long for roots that were asked for.
+/// How long a call waits for roots that were asked for.
 const CALL_WAIT: Duration = Duration::from_millis(500);
-/// An answer that comes later than this is not waited for by anybody.
+/// How long the answer of an older client is waited for.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// From the first question on, calls of newer clients are answered with it for this long. Calls that were sent together
-/// are all asked, and a client that never answers can work all the same.
+/// For how long after the first question the calls of newer clients are answered with it. Several calls that
+/// were sent together all get the question, and a client that never answers can still work afterwards.
 const ASKING_MAX: Duration = Duration::from_secs(2);
-/// More roots than this are no project.
+/// The most roots that are used; a longer list is not a project.
 const ROOTS_MAX: usize = 32;
-/// The question for roots, by which its answer is found.
+/// The key of the question for roots, under which the client sends the answer.
 const KEY: &str = "kenning-roots";
 
 pub(crate) struct Roots {
     finder: Arc<ScopeFinder>,
-    /// Whether an answer is waited for.
+    /// Whether an answer is being waited for.
     pending: Arc<watch::Sender<bool>>,
-    /// The number of the newest question; the answer to an older one is out of date.
+    /// The number of the newest question; the answer to an older one is ignored.
     newest: Arc<AtomicU64>,
     asking: Mutex<JoinSet<()>>,
     /// Whether a newer client has answered.
@@ -41,7 +41,7 @@ pub(crate) struct Roots {
     first_asked: OnceLock<Instant>,
 }
 
-/// Whether a client says that it has roots.
+/// Whether a client declares the capability of having roots.
 pub(crate) fn declares_roots(capabilities: Option<&ClientCapabilities>) -> bool {
     capabilities.is_some_and(|client| client.roots.is_some())
 }
@@ -58,13 +58,13 @@ impl Roots {
         }
     }
 
-    /// Whether the roots decide about the scope and no client has told them yet.
+    /// Whether the roots decide the scope and no newer client has sent them yet.
     pub(crate) fn are_awaited(&self, capabilities: Option<&ClientCapabilities>) -> bool {
         let is_told = self.is_answered.load(Ordering::Relaxed);
         declares_roots(capabilities) && !self.finder.is_named() && !is_told
     }
 
-    /// Asks an older client, which has said that it has roots.
+    /// Asks an older client, which has declared that it has roots.
     pub(crate) fn ask(&self, peer: Peer<RoleServer>) {
         if self.finder.is_named() {
             return;
@@ -96,7 +96,7 @@ impl Roots {
         });
     }
 
-    /// Waits until an older client has told its roots, but not for long.
+    /// Waits a short time until an older client has sent its roots.
     pub(crate) async fn ready(&self, context: &RequestContext<RoleServer>) {
         let is_newer = context.meta.protocol_version().is_some();
         if is_newer || !self.are_awaited(context.client_capabilities().as_ref()) {
@@ -106,12 +106,13 @@ impl Roots {
         let mut pending = self.pending.subscribe();
         let answered = pending.wait_for(|pending| !pending);
         if tokio::time::timeout(CALL_WAIT, answered).await.is_err() {
-            // The next call does not wait again. An answer is still taken when it comes.
+            // The next call does not wait again. A later answer is still used when it arrives.
             self.pending.send_replace(false);
         }
     }
 
-    /// What a newer client has sent with its call, or the question that its call is answered with.
+    /// Takes the roots that a newer client has sent with its call, or returns the question that its call is
+    /// answered with.
     pub(crate) fn question(
         &self,
         context: &RequestContext<RoleServer>,
@@ -130,14 +131,15 @@ impl Roots {
         if self.first_asked.get_or_init(Instant::now).elapsed() > ASKING_MAX {
             return None;
         }
-        // A request without params can only be made from its wire form, since its type is deprecated.
+        // The type of this request is deprecated, so the request is parsed from JSON instead of constructed.
         let request = serde_json::from_value(Value::from_iter([("method", "roots/list")])).ok()?;
         let request = InputRequest::ListRoots(request);
         Some(InputRequiredResult::new(Some(InputRequests::from([(KEY.to_owned(), request)])), None))
     }
 }
 
-/// What the client answers; none if it can't. Roots are deprecated since 2026-07-28, and these clients are older.
+/// The roots of the client; `None` if it can't tell them. Roots are deprecated since 2026-07-28, and these
+/// clients are older.
 #[expect(deprecated)]
 async fn list(peer: Peer<RoleServer>) -> Option<Vec<PathBuf>> {
     match peer.list_roots().await {
@@ -149,17 +151,17 @@ async fn list(peer: Peer<RoleServer>) -> Option<Vec<PathBuf>> {
     }
 }
 
-/// The directories that roots name; other addresses than those of files are none.
+/// The directories that roots name; addresses other than those of files are skipped.
 fn dirs<'a>(uris: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
     uris.filter_map(path).take(ROOTS_MAX).collect()
 }
 
-/// `file:///home/me/my%20project` is `/home/me/my project`.
+/// The path of a `file:` address: `file:///home/me/my%20project` gives `/home/me/my project`.
 fn path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
     let path = percent::decode(rest.strip_prefix('/').map(|_| rest)?)?;
-    // `/C:/project` is how an address spells a drive of Windows.
+    // A Windows drive is written `/C:/project` in such an address.
     let path = if cfg!(windows) { path.trim_start_matches('/') } else { path.as_str() };
     Some(PathBuf::from(path))
 }

@@ -1,4 +1,5 @@
-//! Rows over HTTP, for people and programs beside the model: on this machine only, and only for who knows the id of a set.
+//! Result sets over HTTP, for people and programs beside the model: only on this machine, and only for a
+//! caller that knows the id of a set.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,15 +20,15 @@ use crate::listener::{self, ConnectionLimits, Served};
 pub(crate) const PATH: &str = "/resources";
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
-    // A viewer needs one or two.
+    // A viewer needs one or two connections.
     connections_max: 64,
     header_max: Duration::from_secs(10),
     stalled_max: Duration::from_secs(30),
-    // A million rows take a few seconds.
+    // Sending a million rows takes a few seconds.
     connection_max: Some(Duration::from_secs(120)),
 };
 
-/// A place where rows can be asked for.
+/// A bound port from which rows can be read.
 pub struct RowsListener {
     listener: TcpListener,
     address: SocketAddr,
@@ -39,14 +40,14 @@ impl RowsListener {
         Ok(RowsListener { listener, address })
     }
 
-    /// What the addresses of sets begin with.
+    /// The beginning of the addresses of result sets.
     pub fn base_url(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Until the process ends.
+    /// Serves until the process ends.
     pub(crate) async fn serve(self, sets: Arc<ResultSets>) {
-        // Opens files, and may make them.
+        // Making the router opens files and may create them, so it runs on a thread that may block.
         let router = tokio::task::spawn_blocking(move || sets.router()).await;
         let Ok(Some(rows)) = router else { return };
         let guard = middleware::from_fn_with_state(self.address, only_from_here);
@@ -56,7 +57,8 @@ impl RowsListener {
     }
 }
 
-/// A page that somebody opens in a browser must not reach them, under whatever name it knows this machine.
+/// Refuses requests of web pages, whatever host name they use for this machine: Host and Origin must be this
+/// server's own.
 async fn only_from_here(State(address): State<SocketAddr>, request: Request, next: Next) -> Response {
     match is_from_here(address, request.headers()) {
         true => next.run(request).await,

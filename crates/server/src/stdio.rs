@@ -1,4 +1,4 @@
-//! JSON-RPC on lines. Every line gets an answer: what can't be understood gets an error instead of silence.
+//! JSON-RPC messages, one on each line. A line that can't be understood gets an error instead of silence.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -22,14 +22,16 @@ use crate::oversized::IdSearch;
 
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many requests may be under way before reading stops: those whose work or whose answer is not done.
+/// The most requests that may be under way before reading stops. A request is under way until its work is
+/// done and its answer is written.
 pub(crate) const UNDER_WAY_MAX: usize = 128;
-/// Subscriptions are under way until the client ends them, so they may not take all of the room.
+/// The most subscriptions. They stay under way until the client ends them, so they must not take all places.
 const LISTENING_MAX: usize = 64;
-/// How many bytes may wait for a client that does not read before it is not read either.
+/// The most bytes of answers that may wait for a client that does not read. Beyond that the server stops
+/// reading from the client.
 const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How many bytes the requests under way may have had as lines before reading stops. A parsed line takes some times its
-/// length, and a cancelled request keeps it until its work has ended.
+/// The most bytes that the lines of the requests under way may have before reading stops. A parsed message
+/// takes several times the memory of its line, and a cancelled request keeps it until its work has ended.
 const UNDER_WAY_BYTES_MAX: usize = 8 * 1024 * 1024;
 const COMPLAINTS_MAX: usize = 64;
 
@@ -39,49 +41,50 @@ const INVALID_PARAMS: i32 = -32602;
 
 pub(crate) struct Stdio<R, W> {
     input: BufReader<R>,
-    /// The line read so far. It outlives a cancelled `receive`, which rmcp polls inside a `select!`.
+    /// The part of the line that was read so far. It is a field because rmcp polls `receive` inside a
+    /// `select!` and may drop it half way.
     line: Vec<u8>,
-    /// The line has passed its cap: it is read and dropped, but for its id.
+    /// Set once the line is longer than its cap: the line is read and dropped, except for its id.
     oversized: Option<IdSearch>,
     output: Arc<Mutex<W>>,
-    /// Answers to lines that never became messages.
+    /// Tasks that write answers to lines that never became messages.
     complaints: JoinSet<()>,
-    /// Until a client has chosen its protocol era, rmcp can't bear anything but a request.
+    /// Whether the client has chosen its protocol era. Until then rmcp accepts requests only.
     begun: bool,
-    /// Told at the end of the input, so that open subscriptions end too.
+    /// Cancelled at the end of the input, so that open subscriptions end too.
     ended: CancellationToken,
     listening: Arc<Listening>,
-    /// One for each request that may be under way.
+    /// One permit for each request that may be under way.
     room: Arc<Semaphore>,
-    /// The room for the next request. It outlives a cancelled `receive` like `line`.
+    /// The permit for the next request. It is a field for the same reason as `line`.
     taken: Option<OwnedSemaphorePermit>,
     unanswered: Arc<Unanswered>,
     unread: Arc<Backlog>,
-    /// The lines of the requests under way.
+    /// The bytes of the lines of the requests under way.
     under_way: Arc<Backlog>,
-    /// How long the line was that is being read, or the share of each message of a batch in it.
+    /// The length of the line that is being read; in a batch, the length divided by the number of messages.
     message_bytes: usize,
     order: Arc<Order>,
-    /// Whether the client speaks the one revision that has batches.
+    /// Whether the session uses 2025-03-26, the only revision that has batches.
     has_batches: bool,
-    /// The batch that is being read, and its messages that are still to come.
+    /// The batch that is being read, and its messages that are not handled yet.
     batch: Option<(Arc<Batch<Collected>>, VecDeque<Value>)>,
     batches: Arc<Batches<Collected>>,
 }
 
-/// What an answer takes up while the batch that it belongs to is not complete.
+/// The bytes and the admission that an answer holds until the batch that it belongs to is complete.
 type Collected = (BacklogLine, Option<Arc<Admission>>);
 
-/// A request that was let in. Its handler holds it, and so does every thread that works for it, because a client may
-/// be told that a call took too long, or have cancelled it, while the work goes on.
+/// The permit of a request that was accepted. Its handler and every thread that works for it hold the permit,
+/// because the work may go on after the client was told of a timeout or has cancelled the request.
 pub(crate) struct Admission {
     pub(crate) ticket: Option<Arc<Ticket>>,
-    /// What the request takes up of this transport's bounds.
+    /// The share of this transport's bounds that the request takes up.
     _held: Option<(OwnedSemaphorePermit, BacklogLine)>,
 }
 
 impl Admission {
-    /// For transports that bound their requests in another way.
+    /// For a transport that bounds its requests in another way.
     pub(crate) fn of_ticket(ticket: Arc<Ticket>) -> Admission {
         Admission { ticket: Some(ticket), _held: None }
     }
@@ -100,12 +103,12 @@ impl Unanswered {
         self.requests().contains_key(id)
     }
 
-    /// It is answered, or was cancelled and never will be; the id may be used again.
+    /// Removes a request that is answered, or was cancelled and never will be. Its id may then be used again.
     fn settle(&self, id: &RequestId) -> Option<Arc<Admission>> {
         self.requests().remove(id)
     }
 
-    /// The place of a write among the calls, if the request is one.
+    /// The ticket of a request if it is a write.
     fn write(&self, id: &RequestId) -> Option<Arc<Ticket>> {
         let requests = self.requests();
         requests.get(id)?.ticket.as_ref().filter(|ticket| ticket.is_write()).cloned()
@@ -116,7 +119,8 @@ impl Unanswered {
     }
 }
 
-/// Lines that are held, by their bytes: answers until the client has read them, requests until their work is done.
+/// Counts the bytes of lines that are held: of answers until the client has read them, of requests until
+/// their work is done.
 struct Backlog {
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -133,7 +137,8 @@ impl Backlog {
         BacklogLine { backlog: self.clone(), bytes }
     }
 
-    /// Waits until no more is held than may be. One line more than that can be let in.
+    /// Waits until the held bytes are within the bound. The next line may exceed it, since its length is not
+    /// known before.
     async fn room(&self) {
         while self.bytes.load(Ordering::Relaxed) > self.bytes_max {
             self.fewer.notified().await;
@@ -141,7 +146,8 @@ impl Backlog {
     }
 }
 
-/// A line that is held; dropped when it was written, when nobody is there to read it, or when its work is done.
+/// A line that is counted until this value is dropped: when the line was written, when nobody reads it any
+/// more, or when its work is done.
 struct BacklogLine {
     backlog: Arc<Backlog>,
     bytes: usize,
@@ -154,9 +160,11 @@ impl Drop for BacklogLine {
     }
 }
 
-/// The `subscriptions/listen` requests at work, and whether the client has cancelled them. rmcp may hold a notice
-/// while the cancellation comes in, and write it after the answer to a later request. So the last look is here,
-/// where lines are written: once a cancellation was read, nothing more goes out for it.
+/// The `subscriptions/listen` requests under way, and whether the client has cancelled them.
+///
+/// rmcp may hold a notice while the cancellation is read, and write it after the answer to a later request.
+/// So cancellation is checked once more where lines are written: after it was read, nothing more is written
+/// for that subscription.
 #[derive(Default)]
 pub(crate) struct Listening(std::sync::Mutex<HashMap<RequestId, bool>>);
 
@@ -175,7 +183,7 @@ impl Listening {
         self.cancelled().len()
     }
 
-    /// The request is done, and what it wanted to send was sent or dropped.
+    /// Removes a request that is done, after everything that it wanted to send was sent or dropped.
     pub(crate) fn ended(&self, id: &RequestId) {
         self.cancelled().remove(id);
     }
@@ -262,11 +270,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
         }
     }
 
-    /// Writes a line that is no answer of the service, and lets go of what it holds.
+    /// Writes a line that is not an answer of the service, then drops `held`.
     fn write<T: Send + 'static>(&mut self, line: Vec<u8>, held: T) {
         let output = self.output.clone();
         self.complaints.spawn(async move {
-            // A client that does not read any more is told by the end of its input.
+            // A write error is ignored: a client that no longer reads will also close the input.
             let _ = write_line(&output, line, || true).await;
             drop(held);
         });
@@ -279,7 +287,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
         }
     }
 
-    /// The next message of the batch that is being read. After the last one the batch waits for its answers only.
+    /// The next message of the batch that is being read. After the last one the batch is only kept until its
+    /// requests have their answers.
     fn next_of_batch(&mut self) -> Option<Value> {
         let (batch, messages) = self.batch.as_mut()?;
         if let Some(message) = messages.pop_front() {
@@ -352,7 +361,8 @@ where
             let _unread = unread;
             let mut _admission = None;
             let wanted = || {
-                // A client that has read the answer may use the id at once; the room is taken until it was written.
+                // The id is free before the answer is written, because the client may use it again as soon as
+                // it has read the answer. The permit is kept until the answer was written.
                 _admission = answered.and_then(|id| unanswered.settle(&id));
                 subscription.is_none_or(|id| !listening.is_cancelled(&id))
             };
@@ -362,8 +372,9 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // A client that asks and does not read, or that asks for more than can be held, is not read either, so nothing
-            // piles up. A batch is read to its end, since none of its answers goes out before.
+            // Reading stops while a client does not read its answers, or has too many bytes under way, so
+            // that memory stays bounded. A batch is read to its end, since its answers are written only when
+            // all of them are complete.
             if self.batch.is_none() {
                 self.unread.room().await;
                 self.under_way.room().await;
@@ -379,7 +390,7 @@ where
                 None => {
                     let Some(line) = self.next_line().await else {
                         while self.complaints.join_next().await.is_some() {}
-                        // Whoever waits for the end of what is under way waits for all of the room.
+                        // The end of the server waits for all permits, so the spare one is returned.
                         self.taken = None;
                         self.ended.cancel();
                         return None;
@@ -408,7 +419,7 @@ where
                 Ok(Some(RxJsonRpcMessage::<RoleServer>::Request(mut request))) => {
                     let listens = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
                     let refused = match () {
-                        // Two answers of one id could not be told apart, neither by the client nor here.
+                        // Neither the client nor this server could tell two answers with one id apart.
                         () if self.unanswered.has(&request.id) => Some("this `id` has a request under way"),
                         () if listens && self.listening.many() >= LISTENING_MAX => {
                             Some("there are 64 subscriptions already; cancel one first")
@@ -434,7 +445,8 @@ where
                         self.listening.began(request.id.clone());
                     }
                     let room = self.taken.take()?;
-                    // The handler runs in a task of its own, and tasks may overtake each other.
+                    // The ticket is taken here because handlers run in separate tasks, which may overtake
+                    // each other.
                     let ticket = call_kind(&request.request).map(|kind| Arc::new(self.order.arrived(kind)));
                     let held = Some((room, self.under_way.add(self.message_bytes)));
                     let admission = Arc::new(Admission { ticket, _held: held });
@@ -447,7 +459,8 @@ where
                         && let ClientNotification::CancelledNotification(cancelled) = &notice.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
-                        // A write is not given up half way: it says what has become of it, and the protocol lets it.
+                        // A write is not aborted half way. It is asked to stop, and its answer says whether
+                        // it was applied, which the protocol allows.
                         if let Some(write) = self.unanswered.write(id) {
                             write.cancel();
                             continue;
@@ -471,8 +484,8 @@ where
     }
 }
 
-/// Whether a request chooses the era, by the rules that rmcp has for it: a handshake does, and so does any request
-/// that says of itself what it speaks, but neither a ping nor a discovery.
+/// Whether a request chooses the protocol era, by the rules of rmcp: a handshake does, and so does any
+/// request that names its protocol version, but neither a ping nor a discovery.
 fn begins(request: &ClientRequest) -> bool {
     let meta = request.get_meta();
     match request {
@@ -504,7 +517,7 @@ fn parse(line: &[u8]) -> Result<Value, Complaint> {
     })
 }
 
-/// `None` for what is malformed and must not be answered: a notification, or an answer.
+/// Reads a message; `None` for a malformed notification or answer, which must not be answered.
 fn read_message(value: Value) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Complaint> {
     let complaint = |id: &Value, code, message| {
         let id = if id.is_string() || id.is_number() { id.clone() } else { Value::Null };
@@ -538,7 +551,8 @@ fn read_message(value: Value) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Co
         .map_err(|_| complaint(&id, INVALID_REQUEST, "the message has the wrong form"))
 }
 
-/// `wanted` is asked at the last moment, when no other line can come between.
+/// Writes a line. `wanted` is called while the output is locked, so no other line can come between the check
+/// and the write.
 async fn write_line<W: AsyncWrite + Unpin>(
     output: &Mutex<W>,
     mut line: Vec<u8>,
@@ -560,7 +574,8 @@ mod tests {
 
     use super::*;
 
-    /// What a client sends without waiting is read as far as it can be held, and further once something is done.
+    /// A client sends five large requests without waiting: they are read until the bound on bytes is reached,
+    /// and further ones after one is done.
     #[test]
     fn requests_under_way_are_bounded_by_their_bytes() {
         let ballast = "x".repeat(3 * 1024 * 1024);

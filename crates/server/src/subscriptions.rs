@@ -1,5 +1,5 @@
-//! Telling clients what has changed, in both protocol eras. A subscription is a place in the log: it reads on from
-//! there, so it misses nothing, repeats nothing, and sees the commits of other processes like its own.
+//! Subscriptions, in both protocol eras. A subscription is a position in the log and reads on from there, so
+//! it misses nothing, repeats nothing, and reports the commits of other processes like its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,10 @@ pub(crate) struct Started(pub(crate) TxId);
 /// How many transactions are read from the log at a time.
 const READ_MAX: usize = 256;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How many ids a notice carries.
+/// The most ids in one notice.
 const IDS_MAX: usize = 100;
 
-/// Whose sight decides what a subscription tells.
+/// The principal and the scope that decide what a subscription reports.
 #[derive(Clone)]
 pub(crate) struct Watcher {
     pub(crate) engine: Arc<Engine>,
@@ -81,12 +81,12 @@ pub(crate) async fn listen(
     }
 }
 
-/// What is listed at a place in the log that moves on.
+/// The tools that are listed at a position in the log, which moves forward.
 struct ToolList {
     watcher: Watcher,
     toolsets: Toolsets,
     families: Vec<Family>,
-    /// Something came or went, and what is listed since could not be found out yet.
+    /// Documents or triples were added or removed, and the new list could not be determined yet.
     is_behind: bool,
 }
 
@@ -97,7 +97,7 @@ impl ToolList {
         Ok(tools)
     }
 
-    /// Whether after these transactions other tools are listed than before them.
+    /// Whether the listed tools after these transactions differ from those before them.
     async fn has_changed(&mut self, transactions: &[Seen]) -> bool {
         let is_content =
             |change: &Change| matches!(change.entity_type, EntityType::Document | EntityType::Triple);
@@ -108,7 +108,7 @@ impl ToolList {
                 self.is_behind = false;
                 std::mem::replace(&mut self.families, families) != self.families
             }
-            // A disk that fails now may be back soon.
+            // A disk error may be temporary, so the list is determined again after the next transactions.
             Err(error) => {
                 tracing::warn!("what tools to list can't be found out: {}", error.message);
                 false
@@ -128,8 +128,8 @@ impl ToolList {
 
 /// One subscription of an older client.
 pub(crate) struct Subscription {
-    /// Whether it was stopped. Held while a notice is on its way: whoever stops the subscription waits for it, and
-    /// none follows.
+    /// Whether the subscription was stopped. The lock is held while a notice is being sent, so `stop` waits
+    /// for that notice and none follows.
     stopped: Arc<Mutex<bool>>,
     task: JoinHandle<()>,
 }
@@ -149,7 +149,8 @@ impl Subscription {
             while let Ok(transactions) = log.next().await {
                 for seen in &transactions {
                     for notice in notices(&uri, watched, seen) {
-                        // An aborted task runs on to its next pause, so being aborted is not enough.
+                        // An aborted task runs on until it next waits, so this flag is checked before each
+                        // notice.
                         let stopped = is_stopped.lock().await;
                         if *stopped || peer.notify_resource_updated(notice).await.is_err() {
                             return;
@@ -161,12 +162,12 @@ impl Subscription {
         Subscription { stopped, task }
     }
 
-    /// False when the engine failed it; the client may then ask again.
+    /// False when the subscription ended because of an error; the client may then subscribe again.
     pub(crate) fn is_running(&self) -> bool {
         !self.task.is_finished()
     }
 
-    /// After this nothing more is sent.
+    /// Stops the subscription; after this returns, nothing more is sent.
     pub(crate) async fn stop(self) {
         *self.stopped.lock().await = true;
         self.task.abort();
@@ -179,10 +180,11 @@ impl Drop for Subscription {
     }
 }
 
-/// A place in the log that moves on.
+/// A position in the log that moves forward.
 struct Log {
     watcher: Watcher,
-    /// The watcher's scope. Once found, it is followed through renames until another takes the name.
+    /// The watcher's scope. Once it was found, it is followed through renames until another scope takes the
+    /// name.
     found: Option<ScopeId>,
     at: TxId,
     grown: tokio::sync::watch::Receiver<TxId>,
@@ -202,7 +204,8 @@ impl Log {
             // wakes the next wait.
             self.grown.borrow_and_update();
             let read = move || {
-                // A restored store may end earlier than the one whose place it took: what comes next there is new.
+                // A store restored from a backup may end earlier than the store that it replaced. Its next
+                // transactions are then new, so the position moves back to its end.
                 let at = at.min(watcher.engine.head()?);
                 Ok::<_, Error>((at, read_on(&watcher, at, found)?))
             };
@@ -214,11 +217,11 @@ impl Log {
                         return Ok(transactions);
                     }
                 }
-                // A disk that fails now may be back soon; nothing is skipped meanwhile.
+                // A disk error may be temporary. The position stays, so nothing is skipped.
                 Ok(Err(error)) => tracing::warn!("the log can't be read for a subscription: {error}"),
                 Err(_) => return Err(ErrorData::internal_error("a subscription has failed", None)),
             }
-            // Looked at again after a while even so, in case the log could not be read.
+            // The log is read again after a while even without a wake-up, in case the last read failed.
             if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, self.grown.changed()).await {
                 return Err(ErrorData::internal_error("the engine is gone", None));
             }
@@ -226,7 +229,7 @@ impl Log {
     }
 }
 
-/// A transaction, and what the scope sees before and after it.
+/// A transaction, and the sight of the scope before and after it.
 struct Seen {
     tx: Transaction,
     before: Sight,
@@ -248,7 +251,7 @@ fn read_on(
         let snapshot = engine.snapshot_at(principal, Some(at))?;
         match scope.as_ref().map(|scope| snapshot.scope(scope)) {
             Some(Ok(scope)) => found = Some(scope),
-            // A scope that is not there yet sees nothing yet.
+            // A scope that does not exist yet has an empty sight.
             None | Some(Err(Error::UnknownScope { .. })) => {}
             Some(Err(error)) => return Err(error),
         }
@@ -265,7 +268,7 @@ fn read_on(
     Ok((seen, found))
 }
 
-/// What one transaction means for one resource: an upsert, a delete, both, or nothing.
+/// The notices of one transaction for one resource: an upsert, a delete, both, or none.
 fn notices(
     uri: &str,
     watched: Watched,

@@ -1,4 +1,4 @@
-//! Which families of tools are listed, and telling clients when that changes.
+//! Decides which families of tools are listed, and tells clients when the list changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::Options;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Toolsets {
-    /// Those that the store has something for.
+    /// The families for which the store has content.
     Auto,
     All,
     Only(Vec<String>),
 }
 
-/// The families whose tools are listed where the store has this content.
+/// The families whose tools are listed if the store has this content.
 pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
     let is_listed = |family: &Family| match toolsets {
         Toolsets::Auto => match family {
@@ -28,7 +28,7 @@ pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
             Family::Patterns => content.patterns,
             Family::Kb => content.documents,
             Family::Graph => content.documents || content.triples,
-            // Only on request.
+            // Listed only on request.
             Family::Legacy => false,
         },
         Toolsets::All => true,
@@ -37,23 +37,25 @@ pub fn listed_families(toolsets: &Toolsets, content: Content) -> Vec<Family> {
     Family::ALL.into_iter().filter(is_listed).collect()
 }
 
-/// How often a client of before 2026-07-28 has its list compared with what there is by then. It did not ask to be told,
-/// so it must cost next to nothing.
+/// How often the list that a client before 2026-07-28 has is compared with the current one. Such a client did
+/// not ask for it, so the comparison must cost next to nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The list that a client of before 2026-07-28 has. It is told, unasked, when another takes its place.
+/// The list of tools that a client before 2026-07-28 has. The client gets a notification, without having
+/// asked for it, when the list changes.
 #[derive(Default)]
 pub(crate) struct Told(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     families: Vec<Family>,
-    /// Looks until the client is gone. None before the first list: who has none needs no news of it.
+    /// The task that compares the lists until the client is gone. `None` before the first list, since a
+    /// client without a list needs no news of it.
     looking: Option<JoinHandle<()>>,
 }
 
 impl Told {
-    /// The client gets this list now.
+    /// Notes the list that the client gets now, and starts to watch for changes.
     pub(crate) fn listed(
         self: &Arc<Self>,
         families: Vec<Family>,
@@ -70,7 +72,7 @@ impl Told {
         }
     }
 
-    /// Whether this is another list than the client has. From now on it counts as told.
+    /// Whether this list differs from the one that the client has. It then counts as known to the client.
     fn is_news(&self, families: Vec<Family>) -> bool {
         let mut state = self.state();
         let is_news = state.families != families;
@@ -114,19 +116,19 @@ async fn look(
                 }
             }
             Ok(None) => {}
-            // A disk that fails now may be back soon.
+            // A disk error may be temporary, so the next round tries again.
             Err(error) => tracing::debug!("what tools to list can't be found out: {error}"),
         }
     }
 }
 
-/// What there is, if the store has grown since `at`.
+/// The content of the store, if the store has grown since `at`.
 fn content_since(
     engine: &Engine,
     principal: &Principal,
     at: Option<TxId>,
 ) -> Result<Option<(TxId, Content)>, Error> {
-    // A store is not made by looking whether it has something.
+    // Looking at a store must not create it.
     if !engine.is_there() {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! Views inside the host (MCP Apps): pages that show the rows of a set, or a graph, to people. A host that shows them says
-//! so; others hear nothing of them.
+//! Views inside the host (MCP Apps): pages that show the rows of a set, or a graph, to people. Only a host
+//! that declares that it shows such pages is told of them.
 
 use kenning_tools::{Definition, find};
 use rmcp::RoleServer;
@@ -12,12 +12,13 @@ use crate::mcp::listed_tool;
 
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
-/// What the table asks for its rows: `read_rows`, under a name that hosts do not show to the model.
+/// The tool from which the table gets its rows: `read_rows` under a name that hosts do not show to the model.
 const ROWS_TOOL: &str = "kenning_rows_page";
 const TABLE: &str = "ui://kenning/table.html";
 const GRAPH: &str = "ui://kenning/graph.html";
 
-/// What both views say to their host, in place of `HOST_MARK`: a view is one file.
+/// The script with which both views talk to their host. It replaces `HOST_MARK`, because a view must be a
+/// single file.
 const HOST: &str = include_str!("../views/host.js");
 const HOST_MARK: &str = "/* host.js */";
 
@@ -47,7 +48,7 @@ pub(crate) fn extension() -> ExtensionCapabilities {
     ExtensionCapabilities::from([(EXTENSION.to_owned(), JsonObject::new())])
 }
 
-/// Whether the client shows pages of this kind.
+/// Whether the client declares that it shows pages of this kind.
 pub(crate) fn are_shown(context: &RequestContext<RoleServer>) -> bool {
     let extensions = context.client_capabilities().and_then(|client| client.extensions);
     extensions.as_ref().and_then(|extensions| extensions.get(EXTENSION)).is_some_and(|told| {
@@ -62,16 +63,17 @@ pub(crate) fn resources() -> impl Iterator<Item = Resource> {
         .map(|view| Resource::new(view.uri, view.name).with_description(view.about).with_mime_type(MIME_TYPE))
 }
 
-/// None for any other address.
+/// Reads a view; `None` for any other address.
 pub(crate) fn read(uri: &str) -> Option<ResourceContents> {
     let view = VIEWS.iter().find(|view| view.uri == uri)?;
     let html = view.html.replace(HOST_MARK, HOST);
     let contents = ResourceContents::text(html, uri).with_mime_type(MIME_TYPE);
-    // It fetches nothing by itself, so no origin is named.
+    // A view loads nothing from the network, so its security policy names no origin.
     Some(contents.with_meta(meta(json!({"prefersBorder": true}))))
 }
 
-/// The list for a client that shows views: which tool is shown by which, and what the views call themselves.
+/// Prepares the list of tools for a client that shows views: adds to each tool the view that shows its
+/// result, and adds the tools that the views themselves call.
 pub(crate) fn dress(tools: &mut Vec<Tool>, names: ToolNames, has_graph: bool) {
     let listed = |tools: &[Tool], tool: &Definition| {
         let name = listed_tool(tool, names).name;
@@ -79,7 +81,7 @@ pub(crate) fn dress(tools: &mut Vec<Tool>, names: ToolNames, has_graph: bool) {
     };
     for name in ["graph.describe", "graph.expand"] {
         if let Some(tool) = find(name).filter(|tool| has_graph && !listed(tools, tool)) {
-            // For the view alone.
+            // Listed for the view only; hosts hide it from the model.
             let mut tool = listed_tool(tool, names);
             tool.meta = Some(meta(json!({"resourceUri": GRAPH, "visibility": ["app"]})));
             tools.push(tool);
@@ -102,7 +104,7 @@ pub(crate) fn dress(tools: &mut Vec<Tool>, names: ToolNames, has_graph: bool) {
     }
 }
 
-/// The tool that a view means.
+/// The real name of the tool that a view calls.
 pub(crate) fn tool_named(name: &str) -> &str {
     if name == ROWS_TOOL { "read_rows" } else { name }
 }

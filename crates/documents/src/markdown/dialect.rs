@@ -1,13 +1,13 @@
-//! What site generators add to Markdown, written so that plain Markdown says the same: admonitions of MkDocs and Docusaurus
-//! begin with their kind, and definitions are indented below their terms.
+//! Converts extensions of site generators to plain Markdown: admonitions of MkDocs and Docusaurus begin with
+//! their kind, and definitions are indented below their terms.
 
 use std::borrow::Cow;
 
 use crate::fence::Fences;
 
-/// What is indented this far is no code, and is read as explaining the line that it is below.
+/// An indentation that is too small for code, and shows that the text explains the line above.
 const BELOW: &str = "   ";
-/// By how much MkDocs indents what an admonition holds.
+/// The columns by which MkDocs indents the content of an admonition.
 const HELD_COLUMNS: usize = 4;
 
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
@@ -51,7 +51,7 @@ fn write(lines: &[&str], pad: &str, done: &mut String) {
         } else if let Some(container) = container(line) {
             container.iter().for_each(|head| push(done, &format!("{head}\n")));
         } else if let Some(words) = definition(line).filter(|_| is_below_term(&lines[..at - 1])) {
-            // The term may stand above a blank line.
+            // A blank line may separate the term from its definition.
             while done.ends_with("\n\n") {
                 done.pop();
             }
@@ -68,7 +68,7 @@ fn write(lines: &[&str], pad: &str, done: &mut String) {
     }
 }
 
-/// `!!! note "Title"`, `??? tip` and `???+ tip`, as words.
+/// The words of `!!! note "Title"`, `??? tip` and `???+ tip`.
 fn held(line: &str) -> Option<String> {
     let rest = line.trim_start();
     let rest = rest
@@ -83,7 +83,8 @@ fn held(line: &str) -> Option<String> {
     (is_kind && !(kind.is_empty() && title.is_empty())).then(|| head(kind, title))
 }
 
-/// `:::note Title`, `::: tip [Title]` as words, and nothing for the line that ends one.
+/// The words of `:::note Title` and `::: tip [Title]`; the inner `None` stands for the line that ends a
+/// container.
 fn container(line: &str) -> Option<Option<String>> {
     let rest = line.trim().strip_prefix(":::")?.trim_start_matches(':').trim_start();
     if rest.is_empty() {
@@ -93,7 +94,7 @@ fn container(line: &str) -> Option<Option<String>> {
     let (kind, title) = rest.split_at(end);
     let title = title.split('{').next().unwrap_or_default().trim();
     let title = title.strip_prefix('[').and_then(|title| title.strip_suffix(']')).unwrap_or(title);
-    // `::: module.name` of mkdocstrings stands for what a program says of itself.
+    // In mkdocstrings `::: module.name` stands for text that is generated from a program.
     (kind.starts_with(char::is_alphabetic) && !title.starts_with('.')).then(|| Some(head(kind, title)))
 }
 
@@ -112,7 +113,7 @@ fn held_below(lines: &[&str], columns: usize) -> usize {
     lines[..many].iter().rposition(|line| !line.trim().is_empty()).map_or(0, |at| at + 1)
 }
 
-/// `: what it is`, at the margin.
+/// The words of an unindented `: definition`.
 fn definition(line: &str) -> Option<&str> {
     line.strip_prefix(':')
         .filter(|words| words.starts_with([' ', '\t']))
@@ -120,7 +121,7 @@ fn definition(line: &str) -> Option<&str> {
         .filter(|words| !words.is_empty())
 }
 
-/// Whether the text before a definition ends with a term, or with another of its definitions.
+/// Whether the lines before a definition end with a term, or with another definition of it.
 fn is_below_term(before: &[&str]) -> bool {
     let before = match before.split_last() {
         Some((last, before)) if last.trim().is_empty() => before,
@@ -131,7 +132,7 @@ fn is_below_term(before: &[&str]) -> bool {
     definition(term).is_some() || depth(term) > 0 || is_alone && is_below_term_line(term)
 }
 
-/// A line that could be a term: short, and neither a heading nor an item.
+/// Whether a line can be a term: short, and neither a heading nor an item.
 fn is_below_term_line(line: &str) -> bool {
     let is_word = line.starts_with(|c: char| c.is_alphanumeric() || "`*_\"[<".contains(c));
     is_word

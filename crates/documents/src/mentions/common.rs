@@ -1,6 +1,7 @@
-//! Words that name nothing, however they are written: those that sentences, list items and cells of tables begin with.
+//! Words that are never names, even if capitalised: words at the beginning of sentences, list items and cells
+//! of tables.
 
-/// In small letters, a line for each kind.
+/// The words in lower case, one line for each kind.
 const COMMON: &str = "
 monday tuesday wednesday thursday friday saturday sunday
 january february march april may june july august september october november december

@@ -1,19 +1,19 @@
-//! Directives of reStructuredText (`.. name:: arguments`) and what they are for.
+//! Directives of reStructuredText (`.. name:: arguments`), and their kinds.
 
-/// What becomes of a directive in the text of a section.
+/// How a directive is treated in the text of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Describes something by its name: `.. confval:: cache_dir`, `.. py:function:: open(path)`.
+    /// Describes an object by its name: `.. confval:: cache_dir`, `.. py:function:: open(path)`.
     Object,
-    /// Names something that is described in the source of a program: `.. autofunction:: open`.
+    /// Names an object whose description is in the source of a program: `.. autofunction:: open`.
     Documented,
-    /// What it holds is code.
+    /// Its content is code.
     Code,
-    /// Sets a text apart, with a word that says why: `.. note::`.
+    /// Sets a text apart, with a word for the reason: `.. note::`.
     Admonition(&'static str),
-    /// Says since when something is so: `.. versionadded:: 2.0`.
+    /// Says in which version something changed: `.. versionadded:: 2.0`.
     Version(&'static str),
-    /// Frames a text that is read like any other.
+    /// A frame around a text that is read like other text.
     Frame,
     /// A reader sees nothing of it.
     Unseen,
@@ -34,7 +34,7 @@ const UNSEEN: &str = " index highlight currentmodule currentlibrary py:currentmo
     codeauthor raw image toctree contents meta cssclass tabularcolumns default-domain default-role role program namespace \
     namespace-push namespace-pop include autosummary inheritance-diagram ";
 
-/// `.. name:: arguments`, at any depth.
+/// The name and the arguments of `.. name:: arguments`, at any indentation.
 pub(super) fn directive(line: &str) -> Option<(&str, &str)> {
     let (name, arguments) = line.trim_start().strip_prefix(".. ")?.split_once("::")?;
     let name = name.trim();
@@ -44,10 +44,10 @@ pub(super) fn directive(line: &str) -> Option<(&str, &str)> {
 
 pub(super) fn kind(name: &str) -> Kind {
     let is_one_of = |list: &str, name: &str| list.split(' ').any(|known| known == name);
-    // `py:function` is `function` of a domain.
+    // `py:function` is the directive `function` of the domain `py`.
     let (domain, own) = name.split_once(':').map_or(("", name), |(domain, own)| (domain, own));
     match own {
-        // Without a domain it defines a role of the markup itself.
+        // Without a domain, `role` defines a role of the markup.
         "role" if domain.is_empty() => Kind::Unseen,
         _ if is_one_of(OBJECTS, own) => Kind::Object,
         _ if domain.is_empty() && own.starts_with("auto") && own != "autosummary" => Kind::Documented,
@@ -69,7 +69,7 @@ pub(super) fn kind(name: &str) -> Kind {
         "tip" => Kind::Admonition("Tip"),
         "todo" => Kind::Admonition("To do"),
         "seealso" => Kind::Admonition("See also"),
-        // These name themselves.
+        // The title of these directives is in their arguments.
         "admonition" | "topic" | "sidebar" | "rubric" | "tab" | "tab-item" | "dropdown" => {
             Kind::Admonition("")
         }
@@ -77,7 +77,7 @@ pub(super) fn kind(name: &str) -> Kind {
     }
 }
 
-/// The name that a description begins with, without what it takes: `open` of `open(path, mode)`.
+/// The name at the beginning of a signature, without the parameters: `open` for `open(path, mode)`.
 pub(super) fn object_name(signature: &str) -> &str {
     let signature = signature.trim();
     let end = signature.find(" -> ").unwrap_or(signature.len());
@@ -88,13 +88,14 @@ pub(super) fn object_name(signature: &str) -> &str {
     }
 }
 
-/// The names that something is referred to by: each spelling of an option, else the one name.
+/// The names by which an object is referred to: each spelling of an option, else the one name.
 pub(super) fn labels(signature: &str) -> Vec<String> {
     let flag = |part: &str| part.trim().split([' ', '=', '[']).next().unwrap_or_default().to_lowercase();
     match signature.trim_start().starts_with(['-', '/', '+']) {
         true => signature.split(", ").map(flag).filter(|flag| !flag.is_empty()).collect(),
         false => {
-            // `.. class:: final Name` and `.. c:function:: int name(int x)` say more than the name.
+            // In `.. class:: final Name` and `.. c:function:: int name(int x)` other words come before the
+            // name.
             let name = object_name(signature);
             vec![name.rsplit(' ').next().unwrap_or(name).to_lowercase()]
         }

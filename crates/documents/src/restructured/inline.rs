@@ -1,20 +1,20 @@
-//! Marks within a line of reStructuredText: literals, roles and references.
+//! Inline markup of reStructuredText: literals, roles and references.
 
 use crate::Link;
 use crate::section::anchor;
 
-/// A piece of a text.
+/// A piece of a text, with its markup removed.
 pub(super) enum Inline<'a> {
     Words(&'a str),
-    /// ``as it stands``
+    /// The content of ``literal``.
     Literal(&'a str),
-    /// :role:`words`, or `words` alone.
+    /// The name and the content of :role:`words`; the name is empty for `words` alone.
     Role(&'a str, &'a str),
-    /// `words`_, perhaps with a target.
+    /// The content of `words`_, which may include a target.
     Reference(&'a str),
 }
 
-/// Roles whose words are prose.
+/// Roles whose content is prose.
 const PROSE: [&str; 15] = [
     "doc",
     "ref",
@@ -33,7 +33,8 @@ const PROSE: [&str; 15] = [
     "dfn",
 ];
 
-/// Roles that only say how their words look. All others name something that is described elsewhere.
+/// Roles that only change how their content looks. All other roles name an object that is described
+/// elsewhere.
 const LOOKS: &str = " download abbr sup sub emphasis strong guilabel menuselection title dfn code math raw kbd file samp command \
     program regexp mimetype newsgroup makevar manpage mailheader literal pypi issue pull user bug cve cwe ";
 
@@ -48,7 +49,7 @@ fn digits(words: &str) -> Option<&str> {
 }
 
 impl<'a> Inline<'a> {
-    /// Where it leads from a page.
+    /// The link that the piece makes from a page.
     pub(super) fn link(&self, path: &str) -> Option<Link> {
         match self {
             Inline::Role("doc", words) => Link::resolved(path, target_or_all(words)),
@@ -63,7 +64,7 @@ impl<'a> Inline<'a> {
             }
             Inline::Reference(words) => match words_and_target(words) {
                 Some((_, target)) => Link::resolved(path, target).filter(|_| !target.ends_with('_')),
-                // The title of a section of the same page, or the name of an address.
+                // The words are the title of a section of the same page, or the name of an address.
                 None => Link::resolved(path, &format!("#{}", anchor(words))),
             },
             _ => None,
@@ -78,7 +79,7 @@ pub(super) fn of(text: &str) -> Vec<Inline<'_>> {
         let (before, from) = rest.split_at(at);
         let marks = if from.starts_with("``") { "``" } else { "`" };
         let inner = &from[marks.len()..];
-        // Nothing goes on over the end of a paragraph.
+        // No markup extends over the end of a paragraph.
         let Some(end) = inner.find(marks).filter(|end| !inner[..*end].contains("\n\n")) else {
             found.push(Inline::Words(&rest[..at + marks.len()]));
             rest = inner;
@@ -101,20 +102,20 @@ pub(super) fn of(text: &str) -> Vec<Inline<'_>> {
     found
 }
 
-/// What stands before a role, and its name.
+/// The text before a role, and the role's name.
 fn role(before: &str) -> (&str, &str) {
     let Some(head) = before.strip_suffix(':') else { return (before, "") };
     let is_of_name = |c: char| c.is_alphanumeric() || "-_.+:".contains(c);
     let start =
         head.len() - head.chars().rev().take_while(|c| is_of_name(*c)).map(char::len_utf8).sum::<usize>();
     match head[start..].strip_prefix(':') {
-        // `:py:func:` is `func` of a domain.
+        // `:py:func:` is the role `func` of the domain `py`.
         Some(name) if !name.is_empty() => (&before[..start], name.rsplit(':').next().unwrap_or(name)),
         _ => (before, ""),
     }
 }
 
-/// `words <target>`
+/// The parts of `words <target>`.
 fn words_and_target(text: &str) -> Option<(&str, &str)> {
     let (words, target) = text.trim_end().strip_suffix('>')?.rsplit_once('<')?;
     Some((words.trim(), target.trim()))
@@ -129,7 +130,7 @@ fn words(text: &str) -> &str {
     words.trim_start_matches(['~', '!'])
 }
 
-/// Without any marks.
+/// The text without any markup.
 pub(super) fn plain(text: &str) -> String {
     let pieces = of(text).into_iter().map(|piece| match piece {
         Inline::Words(words) => words.replace("**", "").replace('\\', ""),
@@ -139,7 +140,7 @@ pub(super) fn plain(text: &str) -> String {
     pieces.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// As a reader sees it, with code and addresses as Markdown has them.
+/// The text as a reader sees it, with code and addresses in the form of Markdown.
 pub(super) fn shown(text: &str) -> String {
     let one_line = |text: &str| words(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let pieces = of(text).into_iter().map(|piece| match piece {

@@ -1,5 +1,6 @@
-//! The text of a section as a reader sees it. Lines and their indentation stay, since they say what belongs to what; code is
-//! fenced, roles and references are their words, admonitions begin with their kind, and what a reader does not see is left out.
+//! The text of a section as a reader sees it. Lines keep their indentation, which shows what belongs
+//! together. Code is fenced, roles and references become their words, admonitions begin with their kind, and
+//! constructs that a reader does not see are left out.
 
 use super::directive::{Kind, directive, kind, object_name};
 use super::{depth, field, indented_below, inline};
@@ -17,7 +18,7 @@ pub(super) fn shown(lines: &[&str]) -> String {
             if is_comment(line) {
                 at += many;
             } else if let Some(lead) = line.trim_end().strip_suffix("::").filter(|_| is_set_off(below)) {
-                // `Run it::` is read as `Run it:`, and `::` alone as nothing.
+                // `Run it::` is shown as `Run it:`, and `::` alone is not shown.
                 if !lead.trim().is_empty() {
                     page.prose(&format!("{}{}", lead.trim_end(), if lead.ends_with(' ') { "" } else { ":" }));
                 }
@@ -58,13 +59,13 @@ pub(super) fn shown(lines: &[&str]) -> String {
 #[derive(Default)]
 struct Page {
     done: String,
-    /// Lines whose marks are not read yet: a role may go on over the end of a line.
+    /// Lines whose inline markup is not converted yet, since a role may extend over the end of a line.
     prose: String,
 }
 
 impl Page {
     fn prose(&mut self, line: &str) {
-        // Items that number themselves are those of a list like any other.
+        // An item with an automatic number becomes an item of an ordinary numbered list.
         match line.trim_start().strip_prefix("#. ") {
             Some(item) => self.prose.push_str(&format!("{}1. {item}", &line[..depth(line)])),
             None => self.prose.push_str(line),
@@ -91,7 +92,7 @@ impl Page {
 
     fn finished(mut self) -> String {
         self.end_prose();
-        // What was left out leaves blank lines behind.
+        // Removes the blank lines that are left where constructs were left out.
         let mut text = String::with_capacity(self.done.len());
         let mut fences = Fences::default();
         let mut was_blank = true;
@@ -107,19 +108,19 @@ impl Page {
     }
 }
 
-/// Whether lines begin behind a blank one, as the code behind `::` does.
+/// Whether the lines begin with a blank one, like the code after `::`.
 fn is_set_off(below: &[&str]) -> bool {
     below.first().is_some_and(|line| line.trim().is_empty())
 }
 
-/// A comment, a label or a substitution, at any depth.
+/// Whether a line begins a comment, a label or a substitution, at any indentation.
 fn is_comment(line: &str) -> bool {
     let line = line.trim_start();
     line == ".." || line.strip_prefix(".. ").is_some_and(|rest| !rest.trim_start().starts_with('['))
 }
 
-/// The text for finding what it mentions: without indentation, which is code elsewhere, and with the names that it defines
-/// marked as such.
+/// The text for finding mentions: without indentation, which Markdown would read as code, and with defined
+/// names marked as code or bold.
 pub(super) fn flat(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut flat = String::with_capacity(text.len());
@@ -133,7 +134,8 @@ pub(super) fn flat(text: &str) -> String {
             last = "";
             continue;
         }
-        // What is set further in explains the line before it, unless that is an item of a list, which goes on.
+        // Further indented text explains the line before it; but after the line of a list item it continues
+        // the item.
         let is_item = last.trim_start().starts_with(|c: char| "-*+#(".contains(c) || c.is_ascii_digit());
         if depth(line) != depth(last) && !is_item {
             flat.push('\n');
@@ -158,7 +160,7 @@ pub(super) fn flat(text: &str) -> String {
     flat
 }
 
-/// A few words without a mark at their end, which what is indented below them explains.
+/// Whether a line is a term that the indented text below explains: a few words, without a mark at the end.
 fn is_term(line: &str) -> bool {
     line.split_whitespace().count() <= 4
         && line.starts_with(char::is_alphanumeric)

@@ -1,20 +1,20 @@
-//! The floor of a scan: how long it takes to read so many bytes from memory once.
+//! The lower bound for a scan: how long it takes to read a number of bytes from memory once.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Several times the last cache of a large server.
+/// Several times the last-level cache of a large server, so that the bytes come from memory.
 const BUFFER_BYTES_MIN: usize = 1 << 30;
 const TRIES_MIN: usize = 4;
 const TRIES_MAX: usize = 64;
-/// One thread gets a quarter more out of memory when it reads at four places at a time.
+/// One thread reads about a quarter more per second from memory when it reads from four places in turn.
 const STREAMS: usize = 4;
 const LANES: usize = 8;
 
-/// The best of several tries, each over a stretch that no try before it has touched.
+/// The shortest time of several tries, each over a part of the buffer that no earlier try has read.
 pub fn read_seconds(bytes: usize) -> f64 {
     let words = bytes.div_ceil(size_of::<u64>()).max(1).next_multiple_of(STREAMS * LANES);
-    // Ones, because pages of zeros need not be in memory at all.
+    // The buffer is filled with ones, because the system need not back pages of zeros with memory.
     let buffer = vec![1u64; (words * TRIES_MIN).max(BUFFER_BYTES_MIN / size_of::<u64>())];
     let tries = (buffer.len() / words).min(TRIES_MAX);
     let seconds = buffer.chunks(buffer.len() / tries).take(tries).map(|stretch| {

@@ -1,4 +1,4 @@
-//! The whole of a question in process, and what a store of this size costs to load, to open and to hold.
+//! Whole questions in process, and the time and memory that a store of this size takes to load and to open.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +53,7 @@ pub fn measure(many: usize, asked: &Asked) {
     });
 }
 
-/// In a process of its own: how long until the first answer, and how much memory it takes in the end.
+/// Runs in a separate process: measures the time until the first answer, and the memory at the end.
 pub fn open(dir: &Path) {
     let asked: Vec<String> = questions(QUESTIONS);
     let some: Vec<ScopeId> = ids(&visible(1, 0.04));
@@ -102,7 +102,7 @@ fn ask(engine: &Engine, text: &str, scopes: &[ScopeId]) {
     snapshot.search(&question, 0..10).expect("an answer");
 }
 
-/// Resident memory in megabytes, where the system tells.
+/// Resident memory in megabytes, or 0 if the system does not report it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

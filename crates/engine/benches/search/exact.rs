@@ -1,6 +1,6 @@
-//! The ten nearest vectors without any rounding: what recall is counted against.
+//! The ten nearest vectors by exact arithmetic: the reference for measuring recall.
 
-/// The best ten, best first; of equals the one that came first.
+/// The numbers of the ten best scores, best first; equal scores keep their order.
 pub fn best10(scored: impl Iterator<Item = (f32, u32)>) -> Vec<u32> {
     const MANY: usize = 10;
     let mut best: Vec<(f32, u32)> = Vec::with_capacity(MANY + 1);
@@ -13,13 +13,15 @@ pub fn best10(scored: impl Iterator<Item = (f32, u32)>) -> Vec<u32> {
     best.into_iter().map(|(_, number)| number).collect()
 }
 
-/// `vectors` are rows of `dim` numbers one behind the other; `rows` are the visible ones.
+/// The ten rows nearest to the question. `vectors` holds rows of `dim` numbers, one after the other; `rows`
+/// are the visible ones.
 pub fn exact_top10(vectors: &[f32], dim: usize, question: &[f32], rows: &[u32]) -> Vec<u32> {
     let row = |number: u32| &vectors[number as usize * dim..][..dim];
     best10(rows.iter().map(|number| (dot(row(*number), question), *number)))
 }
 
-/// Sixteen sums side by side, because the compiler may not reorder one sum of floats.
+/// A dot product in sixteen separate sums, because the compiler may not reorder the additions of one float
+/// sum.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());

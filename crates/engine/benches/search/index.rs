@@ -1,4 +1,5 @@
-//! The index by itself, in one segment and in eight with a tail in memory, beside tantivy, FTS5 and a plain scan.
+//! The index alone, in one segment and in eight with a tail in memory, compared with tantivy, FTS5 and a
+//! plain scan.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::{Asked, QUESTIONS, SHARE, bandwidth, exact};
 use kenning_testkit::corpus::{Text, corpus};
 use kenning_testkit::measure::{p50, ratio};
 
-/// For what takes a second each at a million.
+/// The number of questions for measurements that take a second each at a million texts.
 const FEW: usize = 20;
 const SEGMENTS: usize = 8;
 const TAIL: usize = 2_000;
@@ -99,7 +100,7 @@ pub fn measure(many: usize, asked: &Asked) {
     recall(&one, asked, many, search);
 }
 
-/// Texts in eight segments, and some more in memory.
+/// An index of eight segments with a tail in memory.
 fn in_segments(directory: &Directory, many: usize) -> Index {
     let stop = AtomicBool::new(false);
     let writer = directory.lock(&stop).expect("writable").expect("nobody else");
@@ -135,7 +136,7 @@ fn version(text: &Text) -> Version {
     }
 }
 
-/// How many of the ten nearest by exact numbers are among the ten found.
+/// Measures recall: how many of the ten nearest texts by exact vectors are among the ten found.
 fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usize, &[u32], By) -> Vec<u32>) {
     let mut texts_with: HashMap<Arc<str>, u32> = HashMap::new();
     let mut vectors: Vec<f32> = Vec::with_capacity(many * embed::DIM);
@@ -146,7 +147,7 @@ fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usi
         }
         vectors.extend(embed::passage_vector(&embed::tokens(&whole)));
     }
-    // A word of a question counts by how few of the texts have it; all of them are in sight.
+    // The weight of a word of the question: the rarer it is in the texts, the higher. All texts are in sight.
     let rarity = |term: &str| {
         let all = many as f32;
         match texts_with.get(term) {
@@ -158,7 +159,7 @@ fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usi
     let (mut found, mut of) = (0, 0);
     for number in 0..FEW {
         let text = &asked.questions[number];
-        // What a stop word counts is known to whoever weighs the words.
+        // A stop word gets no rarity here; `weighted_words` knows its weight.
         let sought = lex::terms(text);
         let is_sought = |term: &str| sought.iter().any(|it| **it == *term);
         let words = weighted_words(text, |term| is_sought(term).then(|| rarity(term)));

@@ -1,7 +1,8 @@
-//! What a question costs at size, beside what it costs elsewhere and what it must cost at least, all in one run.
+//! The cost of questions on a large store, compared with other engines and with the lower bound, all in one
+//! run.
 //!
-//! `cargo bench -p kenning-engine --bench search`; numbers behind `--` set how many texts, `words` or `whole` does only
-//! the index or only the engine.
+//! `cargo bench -p kenning-engine --bench search`; numbers after `--` set how many texts, `words` measures
+//! only the index and `whole` only the engine.
 #![allow(clippy::print_stdout)]
 
 mod bandwidth;
@@ -16,10 +17,10 @@ use kenning_testkit::corpus::{questions, visible};
 
 const TEXTS: usize = 100_000;
 const QUESTIONS: usize = 200;
-/// Of all texts, on average.
+/// The share of all texts that a question sees, on average.
 const SHARE: f64 = 0.04;
 
-/// What is asked, and which scopes each question may see.
+/// The questions, and the scopes that each of them may see.
 pub struct Asked {
     pub questions: Vec<String>,
     pub scopes: Vec<Vec<u32>>,

@@ -1,4 +1,4 @@
-//! What anyone would write first: look at every word of every visible text and score by BM25, without rounding.
+//! The simplest search: visit every word of every visible text and score it by BM25, without rounding.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ const B: f32 = 0.75;
 #[derive(Default)]
 pub struct Naive {
     ids: HashMap<Arc<str>, u32>,
-    /// In how many texts a term is.
+    /// The number of texts that contain each term.
     df: Vec<u32>,
-    /// The terms of all texts, one text behind the other.
+    /// The terms of all texts, one text after the other.
     terms: Vec<u32>,
     texts: Vec<Place>,
 }

@@ -1,4 +1,4 @@
-//! tantivy over the same terms, in files: the engine that others embed.
+//! tantivy over the same terms, in files: a search engine that other programs embed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tantivy::{DocAddress, Index, IndexWriter, ReloadPolicy, Searcher, TantivyDoc
 use kenning_testkit::corpus::Text;
 
 const SEGMENTS: usize = 8;
-/// Enough for an eighth of a million texts, so that a segment is written only when it is told to.
+/// Enough for an eighth of a million texts, so that tantivy writes a segment only when `commit` is called.
 const WRITER_BYTES: usize = 1 << 30;
 
 type Clause = (Occur, Box<dyn Query>);
@@ -22,7 +22,7 @@ type Clause = (Occur, Box<dyn Query>);
 pub struct Tantivy {
     searcher: Searcher,
     fields: Fields,
-    /// The number of the text at each place of each segment.
+    /// For each segment the column that maps a document of tantivy to the number of the text.
     numbers: Vec<Column<u64>>,
     _dir: TempStore,
 }
@@ -35,7 +35,7 @@ struct Fields {
 }
 
 impl Tantivy {
-    /// In one segment.
+    /// All texts, merged into one segment.
     pub fn merged(texts: impl ExactSizeIterator<Item = Text>) -> Tantivy {
         Tantivy::new(texts).expect("files that can be written")
     }
@@ -62,12 +62,13 @@ impl Tantivy {
         Ok(Tantivy { searcher, fields, numbers, _dir: dir })
     }
 
-    /// Everything visible: block-max WAND, which skips what cannot come among the ten.
+    /// The best ten of all texts, by block-max WAND, which skips texts that can't be among the ten.
     pub fn top10(&self, question: &str) -> Vec<u32> {
         self.best(BooleanQuery::new(self.any_word(question)))
     }
 
-    /// The same and how many match, which is what a reply of ours says: then nothing can be skipped.
+    /// The best ten and the number of matches, which a reply of Kenning also states. Counting rules out
+    /// skipping.
     pub fn top10_counted(&self, question: &str) -> (Vec<u32>, usize) {
         let query = BooleanQuery::new(self.any_word(question));
         let wanted = (TopDocs::with_limit(10).order_by_score(), Count);
@@ -75,7 +76,8 @@ impl Tantivy {
         (self.numbers(best), many)
     }
 
-    /// The ordinary way to see some scopes only: a text must be in the set of them and have one of the words.
+    /// The usual way to search some scopes only: a text must be in one of the scopes and contain one of the
+    /// words.
     pub fn top10_in(&self, question: &str, scopes: &[u32]) -> Vec<u32> {
         let set = TermSetQuery::new(scopes.iter().map(|scope| self.scope_term(*scope)));
         self.best_in(question, Box::new(set))

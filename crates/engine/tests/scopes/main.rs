@@ -1,6 +1,6 @@
-//! Random histories of namespaces, scopes and what is in them, beside a plain model of what they mean. The model says of
-//! every write whether it is refused and why, and what it leaves; after every step the store is read as of now and as of
-//! a random earlier transaction, from every scope.
+//! Random histories of namespaces, scopes and their content, compared with a simple model of their meaning.
+//! For every write the model tells whether it is refused and why, and the resulting state. After every step
+//! the store is read as of now and as of a random earlier transaction, from every scope.
 
 mod model;
 mod steps;
@@ -22,7 +22,7 @@ use crate::model::{Draft, Lost, Model, Refused, Said, Sides, State, Version, bui
 use crate::steps::{NAMES, NAMESPACES, Op, WORDS, step};
 
 const ALL: Range<u64> = 0..1000;
-/// How much of the history is read with all its changes.
+/// How many transactions of the history are read with all their changes.
 const PAGE: u64 = 12;
 
 /// `PROPTEST_CASES=5000` runs it longer.
@@ -31,7 +31,7 @@ fn any_history_of_scopes_reads_as_the_model_says() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(128);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let steps = prop::collection::vec(step(), 1..50);
-    // Most begin with scopes in a row, and some of them so that the greatest depth is not far.
+    // Most histories begin with a chain of scopes, and some of these chains are nearly as deep as allowed.
     let chain = prop_oneof![1 => Just(0), 3 => Just(3), 1 => DEPTH_MAX - 2..=DEPTH_MAX];
     proptest!(config, |(chain in chain, steps in steps)| {
         let store = TempStore::in_memory();
@@ -41,7 +41,7 @@ fn any_history_of_scopes_reads_as_the_model_says() {
             let before = run.model.head();
             run.play(*who, op);
             run.check_invariants();
-            // Where nothing was written, what there is was read after the step before.
+            // If nothing was written, the current state was compared after the step before.
             if run.model.head() > before {
                 run.check(run.model.head(), from);
             }
@@ -53,7 +53,7 @@ fn any_history_of_scopes_reads_as_the_model_says() {
         let (_, _, earlier, from) = &steps[0];
         run.check_search(run.model.head());
         run.check_search(earlier.index(run.model.states.len()));
-        // A second process that remembers nothing reads the same.
+        // A second process, which has nothing in memory, reads the same.
         run.engine = store.engine();
         run.check(run.model.head(), from);
         run.check_search(run.model.head());
@@ -66,7 +66,7 @@ struct Run {
 }
 
 impl Run {
-    /// A namespace with so many scopes, each of which inherits from the one before.
+    /// Makes a namespace with a chain of this many scopes, each of which inherits from the one before.
     fn make_chain(&mut self, length: usize) {
         let description = || "in a row".to_owned();
         if length > 0 {
@@ -139,7 +139,7 @@ impl Run {
         assert_eq!(done.tx.changes.len(), written.len(), "an id changes once");
     }
 
-    /// Whatever the rules are: an undo finds what it takes back as its targets left it.
+    /// Holds for any rules of undo: an undo finds each id in the state in which its targets left it.
     fn check_nothing_is_lost(&self, draft: &Draft) {
         for (id, _) in &draft.changes {
             let id = id.expect("an undo makes nothing new");
@@ -167,8 +167,8 @@ impl Run {
         }
     }
 
-    /// The store as of a transaction says what the model said then. `from` chooses the scope whose history is read
-    /// whole.
+    /// The store as of a transaction has the content that the model had then. `from` chooses the scope whose
+    /// history is read completely.
     fn check(&self, at: usize, from: &prop::sample::Index) {
         let state = &self.model.states[at];
         let snapshot = self
@@ -227,7 +227,8 @@ impl Run {
         let names = NAMESPACES.iter().flat_map(|namespace| NAMES.map(|name| ScopeName::new(namespace, name)));
         for (number, name) in names.enumerate() {
             let expected = self.model.find(&name, at);
-            // One of those that never were is enough: what was meant is looked for each time, which is slow.
+            // A single name that never existed is enough, since each look-up of one searches for similar
+            // names, which is slow.
             if expected != Err(Lost::Never) || number == unknown {
                 let found = snapshot.scope(&name).map_err(|error| Refused::of(&error));
                 assert_eq!(found, expected.map_err(Refused::UnknownScope), "`{name}` as of {at}");
@@ -310,7 +311,8 @@ impl Run {
         }
     }
 
-    /// The index, which is fed change by change, finds by words all that is in sight and nothing else.
+    /// The index is filled change by change. A search by words finds all matching entries in sight and no
+    /// others.
     fn check_search(&self, at: usize) {
         let snapshot = self
             .engine
@@ -335,7 +337,7 @@ impl Run {
         }
     }
 
-    /// What holds whatever the model says.
+    /// Conditions that hold whatever the model says.
     fn check_invariants(&self) {
         let snapshot = self.engine.snapshot(&kenning_testkit::owner()).expect("readable");
         assert_eq!(snapshot.at().0 as usize, self.model.head(), "a write that is refused leaves nothing");

@@ -1,4 +1,4 @@
-//! What histories mean, as plainly as it can be said: maps, recursion, and a list of all states.
+//! The meaning of histories in the simplest form: maps, recursion, and a list of all states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use kenning_storage::{
     ScopePatch, UndoTarget, UndoWish, Write,
 };
 
-/// What a thing says, without who said it and when.
+/// The content of a record, without who wrote it and when.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
     Namespace { name: String, about: String },
@@ -53,7 +53,7 @@ impl Said {
         }
     }
 
-    /// Where it is; namespaces and scopes are nowhere.
+    /// The scope of the record; namespaces and scopes are in none.
     pub fn scope(&self) -> Option<ScopeId> {
         match self {
             Said::Entry { scope, .. } | Said::Triple { scope, .. } => Some(*scope),
@@ -82,7 +82,8 @@ impl Said {
     }
 }
 
-/// Every write makes a version of its own, so two states differ exactly in what was written between them.
+/// A version of a record. Every write makes a new version, so two states differ exactly in the records that
+/// were written between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version {
     pub number: u32,
@@ -97,11 +98,11 @@ impl Version {
     }
 }
 
-/// All that is live after one transaction.
+/// All records that are live after one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State(pub BTreeMap<Id, Version>);
 
-/// The id under which the model has `global:default`, which has none in the log.
+/// The id that the model uses for `global:default`, which has no id in the log.
 pub fn built_in() -> Id {
     Id::from_bits(1)
 }
@@ -180,7 +181,7 @@ impl State {
         seen
     }
 
-    /// These, then their parents, then theirs, each where it comes first.
+    /// These scopes, then their parents, then the parents of those, each at its first place.
     fn generations(&self, generation: Vec<ScopeId>, mut seen: Vec<ScopeId>) -> Vec<ScopeId> {
         if generation.is_empty() {
             return seen;
@@ -195,7 +196,7 @@ impl State {
         self.generations(parents, seen)
     }
 
-    /// How many scopes stand above each other up to the namespace's `default`; none in a circle.
+    /// The number of scopes above each other up to the namespace's `default`; `None` in a cycle.
     pub fn depth(&self, place: &Place, below: &[ScopeId]) -> Option<usize> {
         if below.contains(&place.number) {
             return None;
@@ -223,7 +224,7 @@ impl State {
             && self.places().all(|place| scopes.insert(self.name(place)))
     }
 
-    /// The live things of a type that a closure sees.
+    /// The live records of a type that a closure sees.
     pub fn seen(&self, entity_type: EntityType, closure: &[ScopeId]) -> BTreeMap<Id, Version> {
         let is_seen = |said: &Said| said.entity_type() == entity_type && said.is_seen_from(closure);
         let seen = self.0.iter().filter(|(_, version)| is_seen(&version.said));
@@ -231,7 +232,7 @@ impl State {
     }
 }
 
-/// Why a write is refused, as far as the model knows.
+/// The reason why a write is refused, as far as the model knows it.
 #[derive(Debug, PartialEq)]
 pub enum Refused {
     UnknownId,
@@ -250,7 +251,7 @@ pub enum Refused {
     NeverTogether,
 }
 
-/// What became of a scope that is not there.
+/// The reason why a scope is missing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lost {
     Deleted(usize),
@@ -286,7 +287,7 @@ impl Refused {
     }
 }
 
-/// What a write comes to. What is new has no id before it is written.
+/// The changes that a write makes. A new record has no id before it is written.
 #[derive(Debug, Default, PartialEq)]
 pub struct Draft {
     pub changes: Vec<(Option<Id>, Option<Said>)>,
@@ -300,7 +301,8 @@ impl Draft {
         Draft { changes: vec![(id, said)], ..Draft::default() }
     }
 
-    /// What is new gets the ids that it was given, in order. A new scope's new namespace is the first of them.
+    /// Gives the new records the ids that the store has given them, in order. The namespace of a new scope
+    /// may be new too; then it is the first of them.
     pub fn take_ids(&mut self, mut given: impl Iterator<Item = Id>) {
         let mut first = None;
         for (id, said) in self.changes.iter_mut().filter(|(id, _)| id.is_none()) {
@@ -315,7 +317,7 @@ impl Draft {
     }
 }
 
-/// Stands for the id of what is about to be made.
+/// Stands for the id of a record that is not written yet.
 fn new_id() -> Id {
     Id::from_bits(2)
 }
@@ -354,12 +356,12 @@ impl Model {
         (1..self.next.0).map(ScopeId).collect()
     }
 
-    /// An id before and after a transaction that touched it.
+    /// The content of an id before and after a transaction that touched it.
     fn sides(&self, tx: usize, id: Id) -> impl Iterator<Item = &Said> {
         [&self.states[tx - 1], &self.states[tx]].into_iter().filter_map(move |state| state.said(id))
     }
 
-    /// What a scope was called when it was last there, its namespace by its own last name.
+    /// The last name of a scope, with the last name of its namespace.
     pub fn last_name(&self, scope: ScopeId, at: usize) -> Option<ScopeName> {
         let earlier = || self.states[..=at].iter().rev();
         let place = earlier().find_map(|state| state.place(scope))?;
@@ -367,7 +369,7 @@ impl Model {
         Some(ScopeName::new(namespace.expect("it was in one"), &place.name))
     }
 
-    /// The scope of a name: as it was called then, or else as it is called now.
+    /// The scope with this name at the time, or else the scope that has it now.
     pub fn find(&self, name: &ScopeName, at: usize) -> Result<ScopeId, Lost> {
         if let Some(place) = self.states[at].named(name) {
             return Ok(place.number);
@@ -375,7 +377,7 @@ impl Model {
         if let Some(place) = self.now().named(name) {
             return self.states[at].place(place.number).map(|place| place.number).ok_or(Lost::NotYet);
         }
-        // One that was renamed is followed, if it was there at the time.
+        // A scope that was renamed is found by its old name, if it existed at the time.
         let once = self.once_named(name).filter(|once| self.now().place(*once).is_some());
         once.filter(|once| self.states[at].place(*once).is_some()).ok_or_else(|| self.lost(name))
     }
@@ -385,7 +387,7 @@ impl Model {
         self.states.iter().rev().find_map(|state| state.named(name)).map(|place| place.number)
     }
 
-    /// Why no scope has this name now.
+    /// The reason why no scope has this name now.
     fn lost(&self, name: &ScopeName) -> Lost {
         let Some(once) = self.once_named(name) else { return Lost::Never };
         if let Some(place) = self.now().place(once) {
@@ -395,12 +397,12 @@ impl Model {
         Lost::Deleted(1 + last.expect("it had a name"))
     }
 
-    /// What is written names a scope by the name that it has now.
+    /// The scope of a write, which is looked up by its present name.
     fn found(&self, name: &ScopeName) -> Result<&Place, Refused> {
         self.now().named(name).ok_or_else(|| Refused::UnknownScope(self.lost(name)))
     }
 
-    /// What a write would do, or why it is refused.
+    /// The changes that a write would make, or why it is refused.
     pub fn draft(&self, who: usize, write: &Write) -> Result<Draft, Refused> {
         match write {
             Write::Store(new) => {
@@ -473,7 +475,8 @@ impl Model {
         Ok(draft)
     }
 
-    /// Of what a new fact's scope sees: the same facts in the scope itself, and those that say otherwise.
+    /// Among the facts that the scope of the new fact sees: the same facts in the scope itself, and the facts
+    /// that contradict it.
     pub fn facts(&self, new: &NewTriple) -> (Vec<Id>, Vec<Id>) {
         let closure = self.now().closure(new.scope);
         let (mut same, mut others) = (Vec::new(), Vec::new());
@@ -485,7 +488,7 @@ impl Model {
             if object != fold(&new.object) {
                 others.push(id);
             } else if scope == new.scope {
-                // An undo can bring back a fact that was written again meanwhile, so there may be two.
+                // An undo can bring back a fact that was stored again meanwhile, so there may be two.
                 same.push(id);
             }
         }
@@ -514,14 +517,15 @@ impl Model {
         Ok(draft)
     }
 
-    /// Whether some scope sees both the scope of this entry and that one.
+    /// Whether some scope sees both the scope of this entry and the other scope.
     fn is_seen_together(&self, entry: Id, other: ScopeId) -> bool {
         let one = self.now().said(entry).and_then(Said::scope);
         let closures = self.now().places().map(|place| self.now().closure(place.number));
         one.is_some_and(|one| closures.into_iter().any(|seen| seen.contains(&one) && seen.contains(&other)))
     }
 
-    /// The transaction that suppressed an entry, whatever has changed in it since; of another, its last.
+    /// The transaction that suppressed an entry, whatever has changed in the entry since; for an entry that
+    /// is not suppressed its last transaction.
     fn settled_in(&self, id: Id) -> usize {
         let is_hidden = |state: &&State| matches!(state.said(id), Some(Said::Entry { suppressed: true, .. }));
         let since = self.states.iter().rev().take_while(is_hidden).last();
@@ -631,7 +635,7 @@ impl Model {
         }
     }
 
-    /// The end of these scopes, of all that is in them, and of the namespace if it is named.
+    /// Deletes these scopes, all records in them, and the namespace if one is given.
     fn deletion(&self, namespace: Option<Id>, scopes: Vec<ScopeId>) -> Result<Draft, Refused> {
         let mut draft = Draft::default();
         draft.changes.extend(namespace.map(|id| (Some(id), None)));
@@ -651,14 +655,14 @@ impl Model {
         Ok(draft)
     }
 
-    /// The undo of a transaction that still stands as of `at`. Transactions are numbered from 1.
+    /// The undo of a transaction that is in effect as of `at`. Transactions are numbered from 1.
     pub fn undone_by(&self, tx: usize, at: usize) -> Option<usize> {
         (tx + 1..=at)
             .rev()
             .find(|by| self.log[by - 1].undoes.contains(&tx) && self.undone_by(*by, at).is_none())
     }
 
-    /// As an undo does that finds nothing left to change.
+    /// Whether a transaction changed nothing, like an undo that found nothing left to change.
     pub fn changed_nothing(&self, tx: usize) -> bool {
         self.log[tx - 1].touched.is_empty()
     }
@@ -667,9 +671,11 @@ impl Model {
         self.log[tx - 1].touched.contains(&id)
     }
 
-    /// The later transactions whose change of an id the undo of `oldest` would lose. What was taken back is lost to what
-    /// took it back; and an undo loses nothing if all that it took back came after `oldest`. With scopes, as far as the
-    /// id was or came to be in them.
+    /// The later transactions whose change of an id would be lost by an undo back to before `oldest`.
+    ///
+    /// A transaction that was undone is represented by its undo; and an undo does not count if everything
+    /// that it took back for this id came after `oldest`. With `within`, only changes count before or after
+    /// which the id was in one of these scopes.
     fn in_the_way(&self, id: Id, oldest: usize, undoes: &[usize], within: Option<&[ScopeId]>) -> Vec<usize> {
         let touches = |tx: usize| {
             let is_here = |said: &Said| {
@@ -723,7 +729,7 @@ impl Model {
     fn undo(&self, who: usize, wish: &UndoWish) -> Result<Draft, Refused> {
         let undoes = self.targets(who, wish)?;
         let mut ids: BTreeMap<Id, usize> = BTreeMap::new();
-        // Newest first, so that the oldest that touched an id remains.
+        // The newest comes first, so the oldest that touched an id remains.
         for tx in &undoes {
             ids.extend(self.log[tx - 1].touched.iter().map(|id| (*id, *tx)));
         }
@@ -748,7 +754,7 @@ impl Model {
         Ok(draft)
     }
 
-    /// Refuses an undo after which something is in a scope that is not there.
+    /// Refuses an undo that would leave a record in a scope that does not exist.
     fn check_homes(&self, draft: &Draft, after: &State) -> Result<(), Refused> {
         let homeless = |(id, version): (&Id, &Version)| {
             let scope = version.said.scope().filter(|scope| after.place(*scope).is_none())?;
@@ -768,7 +774,8 @@ impl Model {
         Err(Refused::ChangedSince(later.collect::<BTreeSet<_>>().into_iter().collect()))
     }
 
-    /// The state that a draft leads to. New things without an id are left under one that nothing else has.
+    /// The state that a draft leads to. A new record without an id is kept under an id that no other record
+    /// has.
     fn after(&self, draft: &Draft) -> State {
         let mut state = self.now().clone();
         for (id, said) in &draft.changes {
@@ -785,7 +792,7 @@ impl Model {
         state
     }
 
-    /// Takes over a draft that was written.
+    /// Adds a draft that was written to the model.
     pub fn push(&mut self, who: usize, draft: &Draft) {
         let state = self.after(draft);
         let mut touched: Vec<Id> = self.now().0.keys().chain(state.0.keys()).copied().collect();
@@ -802,7 +809,8 @@ impl Model {
         self.log.push(Logged { who, undoes: draft.undoes.clone(), touched });
     }
 
-    /// What of an id a transaction changed that a closure sees; `None` if it sees neither side.
+    /// The versions of an id before and after a transaction, as far as a closure sees them; `None` if it sees
+    /// neither.
     pub fn change(&self, tx: usize, id: Id, closure: &[ScopeId]) -> Option<Sides> {
         let side = |state: &State| state.0.get(&id).filter(|it| it.said.is_seen_from(closure)).cloned();
         let sides = Sides { before: side(&self.states[tx - 1]), after: side(&self.states[tx]) };

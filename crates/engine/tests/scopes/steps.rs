@@ -1,4 +1,4 @@
-//! The steps of a history, and what each of them comes to where it is taken.
+//! The random steps of a history, and the writes that each of them stands for in a given state.
 
 use kenning_model::{DEFAULT, EntityType, GLOBAL, Id, Namespace, ScopeId, ScopeName, TxId};
 use kenning_storage::{
@@ -13,8 +13,9 @@ pub const NAMESPACES: [&str; 3] = [GLOBAL, "acme", "beta"];
 pub const NAMES: [&str; 5] = [DEFAULT, "web", "shop", "ops", "lab"];
 pub const WORDS: [&str; 4] = ["deploy", "banana", "release", "getUserName"];
 
-/// Numbers choose among what there is when the step is taken. `Replace`, `Turn` and `Strand` are several writes, made so
-/// that the undo at their end would not be sound.
+/// The kinds of steps. A number chooses among the records that exist when the step is taken. `Replace`,
+/// `Turn` and `Strand` consist of several writes, and end with an undo that would leave the tree of scopes
+/// invalid.
 #[derive(Clone, Debug)]
 pub enum Op {
     CreateNamespace { name: usize },
@@ -72,16 +73,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A step: who takes it, what it is, the earlier transaction that is read afterwards, and from where most closely.
+/// A step: who takes it, the operation, the earlier transaction that is read afterwards, and the scope whose
+/// history is read completely.
 pub type Step = (usize, Op, prop::sample::Index, prop::sample::Index);
 
 pub fn step() -> impl Strategy<Value = Step> {
     (0..2usize, op(), any::<prop::sample::Index>(), any::<prop::sample::Index>())
 }
 
-/// Choosing what to write.
+/// Chooses the writes of a step.
 impl Model {
-    /// The writes of a step, and who makes them; none where there is nothing to choose from.
+    /// The writes of a step, with their authors; none if there is no record to choose.
     pub fn writes(&self, who: usize, op: &Op) -> Vec<(usize, Write)> {
         let writes = match op {
             Op::Replace { which } => self.replace(&self.some_name(*which)),
@@ -153,7 +155,7 @@ impl Model {
                 Write::Resolve { active: entry(active)?, suppressed: suppressed? }
             }
             Op::UndoTx { ago, any_actor, within } => {
-                // Now and then one that there is not.
+                // Sometimes a transaction that does not exist.
                 let many = self.head() + usize::from(ago % 16 == 15);
                 let tx = self.head() - ago.checked_rem(many).unwrap_or(0);
                 self.undo_of(UndoTarget::Tx(TxId(tx as u64)), *any_actor, *within)
@@ -170,7 +172,7 @@ impl Model {
         })
     }
 
-    /// A scope gives its name to a new one and wants it back.
+    /// Renames a scope, makes a new one with its old name, and undoes the renaming.
     fn replace(&self, name: &ScopeName) -> Vec<Write> {
         let new = Some(ScopeName::new(&name.namespace, "moved"));
         let patch = ScopePatch { name: new, ..ScopePatch::default() };
@@ -182,8 +184,8 @@ impl Model {
         ]
     }
 
-    /// A scope lets go of its parents, the highest of those above it comes to be under another, or under that scope, which
-    /// wants its parents back.
+    /// Removes the parents of a scope, gives the highest of its former ancestors another parent or this scope
+    /// as parent, and undoes the removal.
     fn turn(&self, name: &ScopeName, under: Option<usize>) -> Vec<Write> {
         let now = self.now();
         let inherits = |name: &ScopeName, parents| {
@@ -199,7 +201,8 @@ impl Model {
         vec![inherits(name, Vec::new()), inherits(&highest, above), self.undo_of_next()]
     }
 
-    /// An entry is deleted and then its scope, and whoever deleted the entry wants it back, together with a name.
+    /// Deletes an entry and renames a scope; another author deletes the scope of the entry; then the first
+    /// two writes are undone.
     fn strand(&self, who: usize, which: usize, renamed: usize) -> Option<Vec<(usize, Write)>> {
         let now = self.now();
         let id = some(&now.of_type(EntityType::Entry), which)?;
@@ -234,7 +237,7 @@ impl Model {
         now.places().map(|place| now.name(place)).collect()
     }
 
-    /// Mostly one that is there; else one that was, of whatever type.
+    /// An id of this type, mostly of a live record; else one that existed at some time, of any type.
     fn some_id(&self, entity_type: EntityType, which: usize) -> Option<Id> {
         match which % 16 {
             0 => some(&self.versions.keys().copied().collect::<Vec<_>>(), which / 16),
@@ -242,7 +245,7 @@ impl Model {
         }
     }
 
-    /// Mostly one that is there.
+    /// The name of a namespace, mostly of one that exists.
     fn some_namespace(&self, which: usize) -> String {
         let now = self.now();
         let mut ids = now.of_type(EntityType::Namespace);
@@ -253,7 +256,7 @@ impl Model {
             .to_owned()
     }
 
-    /// Mostly of one that is there, and of those mostly one that may be changed.
+    /// The name of a scope, mostly of one that exists, and of these mostly one that may be changed.
     fn some_name(&self, which: usize) -> ScopeName {
         let (kind, which) = (which % 12, which / 12);
         let mut live = self.live_names();
@@ -268,14 +271,16 @@ impl Model {
         some(&live, which).filter(|_| kind > 0).unwrap_or(any)
     }
 
-    /// Mostly one that is there; else one that was, or one that never was.
+    /// The number of a scope, mostly of one that exists; else one that existed at some time, or one that
+    /// never did.
     fn some_scope(&self, which: usize) -> ScopeId {
         let live: Vec<ScopeId> = self.now().places().map(|place| place.number).collect();
         let any: Vec<ScopeId> = (1..=self.next.0).map(ScopeId).collect();
         some(if which.is_multiple_of(12) { &any } else { &live }, which / 12).expect("one is built in")
     }
 
-    /// Mostly of the same namespace, and often the lowest there, so that depths are reached.
+    /// Parents for a scope, mostly of the same namespace, and often the deepest scope there, so that great
+    /// depths occur.
     fn some_parents(&self, child: &ScopeName, which: &[usize]) -> Vec<ScopeName> {
         let near: Vec<ScopeName> =
             self.live_names().into_iter().filter(|name| name.namespace == child.namespace).collect();
@@ -287,7 +292,7 @@ impl Model {
         which.iter().map(parent).collect()
     }
 
-    /// The scope of its namespace that has most above it; itself where there is none.
+    /// The scope of its namespace with the longest chain of ancestors; the scope itself if there is none.
     fn lowest(&self, name: &ScopeName) -> ScopeName {
         let now = self.now();
         let near = now.places().filter(|place| now.name(place).namespace == name.namespace);

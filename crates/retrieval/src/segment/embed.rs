@@ -13,8 +13,8 @@ use crate::vectors::QuantisedVector;
 
 use super::{Segment, vectors};
 
-/// Finds a version by its key and the transaction at which it began, and passes its document to the callback. False when
-/// there is no such version.
+/// Finds a version by its key and the transaction at which it began, and passes its document to the callback.
+/// False if there is no such version.
 pub type TextLookup<'a> = &'a dyn Fn(u64, u64, &mut dyn FnMut(&Document<'_>)) -> bool;
 
 impl Segment {

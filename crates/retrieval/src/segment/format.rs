@@ -1,5 +1,5 @@
-//! The layout of a segment file: sections one after the other, and at the end a table of where each begins and ends.
-//! `docs/index-format.md` has a table of the sections.
+//! The layout of a segment file: sections one after the other, and at the end a table with the offsets where
+//! they begin. `docs/index-format.md` has a table of the sections.
 
 use std::ops::Range;
 
@@ -30,11 +30,11 @@ pub(super) enum Section {
 
 pub(super) const SECTIONS: usize = Section::Totals as usize + 1;
 
-/// Where each section begins; the last number is where the last section ends.
+/// The offset of the beginning of each section; the last number is the end of the last section.
 pub(super) struct Sections(pub [u64; SECTIONS + 1]);
 
 impl Sections {
-    /// Every section begins where the one before it ends.
+    /// The bytes of a section, which ends where the next one begins.
     pub(super) fn range(&self, section: Section) -> Range<u64> {
         self.0[section as usize]..self.0[section as usize + 1]
     }
@@ -87,12 +87,12 @@ impl Totals {
     }
 }
 
-/// A term in the dictionary: the length of its text, the text, and where its posting list is.
+/// A term in the dictionary: the length of its text, the text, and the place of its posting list.
 pub(super) struct DictionaryEntry<'a> {
     pub text: &'a [u8],
-    /// The number of postings, those of all versions.
+    /// The number of postings of all versions.
     pub many: u32,
-    /// Where the posting list begins, counted from the beginning of the section.
+    /// The offset of the posting list from the beginning of the section.
     pub offset: u64,
     pub size: u32,
     pub trigrams: u64,
@@ -135,7 +135,8 @@ impl<'a> DictionaryEntry<'a> {
     }
 }
 
-/// The first slot to look for a term in a hash table of `slots` slots, which is a power of two; none if there are no slots.
+/// The first slot to check for a term in a hash table of `slots` slots, which is a power of two; `None` if
+/// there are no slots.
 pub(super) fn slot(text: &[u8], slots: usize) -> Option<usize> {
     // The multiplication spreads the bits: the high bits of a product depend on all bits of its factors.
     let mixed = hash(text).wrapping_mul(0x9e37_79b9);
@@ -194,7 +195,7 @@ pub(super) fn long_pairs(bytes: &[u8]) -> Vec<(u64, u64)> {
     bytes.as_chunks::<16>().0.iter().map(|row| (long(&row[..8]), long(&row[8..]))).collect()
 }
 
-/// The first eight bytes.
+/// The number in the first four bytes.
 pub(super) fn float(bytes: &[u8]) -> f32 {
     bytes.first_chunk::<4>().map_or(0.0, |four| f32::from_le_bytes(*four))
 }

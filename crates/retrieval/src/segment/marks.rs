@@ -1,6 +1,6 @@
-//! Finding documents by their marks: numbers that near-duplicates have in common (`engine::duplicates`). Nearly every
-//! lookup finds nothing. A bitmap in memory, which is a Bloom filter with one hash function, tells that without a read
-//! in seven of eight cases; otherwise a lookup costs one read.
+//! Finding documents by their marks: numbers that near-duplicates share (`engine::duplicates`). Nearly every
+//! lookup finds nothing. A bitmap in memory, which is a Bloom filter with one hash function, answers most of
+//! these lookups without a read; any other lookup costs one read.
 //!
 //! Example: the marks 0x10, 0x10, 0x9f of the documents 4, 8, 2 are stored as the sorted pairs (0x10, 4), (0x10, 8),
 //! (0x9f, 2). To find 0x10, the bitmap says "perhaps", `starts` names the pairs whose marks begin with the same bits,
@@ -14,15 +14,16 @@ use crate::part::Doc;
 use super::Segment;
 use super::format::{self, Section};
 
-/// About how many marks there are between two entries of `starts`, so about how many a lookup reads.
+/// The approximate number of marks between two entries of `starts`, which is about what one lookup reads.
 const STRIDE: usize = 32;
-/// Bits of the bitmap for each mark. With eight, one of eight lookups for a mark that is not there is a false positive.
+/// The bits of the bitmap for each mark. With eight, one in eight lookups of a mark that no document has is a
+/// false positive.
 const FILTER_BITS: u64 = 8;
-/// At most this many documents are found by one mark. A mark that more documents have does not tell duplicates apart.
+/// The most documents that one mark finds. A mark that more documents have does not distinguish duplicates.
 const SAME_MAX: u32 = 64;
 
-/// The marks of a new segment. Marks are hashes and so evenly spread, and the high bits of a mark tell about where it is in
-/// the sorted list.
+/// The marks of a new segment. Marks are hashes and so evenly distributed, and the high bits of a mark say
+/// approximately where it is in the sorted list.
 pub(super) struct Marks {
     /// Sorted by mark, then by document.
     sorted: Vec<(u32, Doc)>,
@@ -40,7 +41,8 @@ impl Marks {
         numbers.flat_map(u32::to_le_bytes).collect()
     }
 
-    /// For each value of the high bits, where its marks begin in the sorted list; at the end, where the last ones end.
+    /// For each value of the high bits, the position of its first mark in the sorted list; at the end, the
+    /// length of the list.
     pub(super) fn starts(&self) -> Vec<u32> {
         let bits = (self.sorted.len() / STRIDE).max(1).ilog2();
         let begins =
@@ -64,7 +66,7 @@ fn place(mark: u32, bytes: usize) -> (usize, u8) {
     (bit as usize / 8, 1 << (bit % 8))
 }
 
-/// What a lookup needs in memory.
+/// The parts of the marks that a lookup needs in memory.
 pub(super) struct MarkLookup {
     starts: Vec<u32>,
     filter: Vec<u8>,
@@ -76,7 +78,7 @@ impl MarkLookup {
         self.filter[byte] & bit != 0
     }
 
-    /// Where in the sorted list the marks with the same high bits are.
+    /// The positions in the sorted list of the marks with the same high bits.
     fn near(&self, mark: u32) -> Range<u32> {
         let bits = (self.starts.len() - 1).max(1).ilog2();
         let at = (u64::from(mark) >> (32 - bits)) as usize;
@@ -85,9 +87,9 @@ impl MarkLookup {
 }
 
 impl Segment {
-    /// Passes to `each` the key of every text with this mark that is in one of the groups and was live when the segment
-    /// was written, but at most `SAME_MAX`, the last ones first. Documents of other groups do not count towards that
-    /// limit, so what a caller can't see never changes what is found.
+    /// Passes to `each` the key of every text with this mark that is in one of the groups and was live when
+    /// the segment was written, but at most `SAME_MAX`, the last ones first. Documents of other groups do not
+    /// count towards that limit, so documents out of sight never change the result.
     pub(crate) fn marked(&self, mark: u32, groups: &[u32], each: &mut dyn FnMut(u64)) -> Result<(), Error> {
         let marked = self.marks()?;
         if !marked.may_have(mark) {

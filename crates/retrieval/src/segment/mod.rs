@@ -1,6 +1,6 @@
-//! Segments: documents on the disk, in files that never change. The documents that were live when the segment was
-//! written come first, ordered by group; then those that had ended, ordered by group too. So the documents in the sight
-//! of a question are a few ranges, and the rest is not even read.
+//! Segments: documents on the disk, in files that never change. The documents that were live when the segment
+//! was written come first, ordered by group; then those that had ended, also ordered by group. So the
+//! documents in the sight of a question are a few ranges, and the others are not read.
 //!
 //! Example: a segment has the live documents 0..3 of group 1 and 3..9 of group 4, and the ended documents 9..11 of group
 //! 1. A question for group 1 about the present reads the range 0..3; one about an earlier transaction reads 0..3 and 9..11.
@@ -53,10 +53,11 @@ pub(crate) struct Segment {
     dictionary: Vec<u8>,
     /// The hash table of the dictionary (`format::slots`).
     slots: Vec<u32>,
-    /// When each document began and ended; read by the first question about an earlier transaction.
+    /// The transactions at which each document began and ended; read by the first question about an earlier
+    /// transaction.
     times: OnceLock<Vec<(u64, u64)>>,
     pub(crate) vectors: OnceLock<Vectors>,
-    /// Read by the first lookup of marks.
+    /// The lookup tables of the marks; read by the first lookup.
     marked: OnceLock<MarkLookup>,
 }
 
@@ -111,7 +112,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Opens the vectors of this model, if there are any.
+    /// Opens the vectors of this model, if the file exists.
     pub(crate) fn attach_vectors(&self, dir: &Path, identity: &str) -> Result<(), Error> {
         let path = dir.join(vectors::file_name(&self.name, identity));
         if self.vectors.get().is_none() && path.exists() {
@@ -124,15 +125,16 @@ impl Segment {
         Ok(())
     }
 
-    /// Only documents that were live when the segment was written: the memory of a process follows what there is, and
-    /// not what there ever was.
+    /// Loads the codes of the documents that were live when the segment was written. Ended versions are not
+    /// loaded, so memory grows with the present content and not with the history.
     pub(crate) fn load_vectors(&self, stop: &AtomicBool) -> Result<(), Error> {
         let live = self.groups.iter().filter(|group| group.is_live).map(|group| group.docs.end).max();
         let passages = self.first_passages[live.unwrap_or(0) as usize];
         self.vectors.get().map_or(Ok(()), |vectors| vectors.load(passages, stop))
     }
 
-    /// Keys of texts in older segments that ended while this segment was the tail, and when.
+    /// Keys of texts in older segments that ended while this segment was the tail, with the transaction at
+    /// which each ended.
     pub(crate) fn closings(&self) -> Result<Vec<(u64, u64)>, Error> {
         self.file.read(self.sections.range(Section::Closings), format::long_pairs)
     }
@@ -193,7 +195,7 @@ impl Group {
     }
 }
 
-/// A segment, and which of its documents have ended since it was written.
+/// A segment, and the documents of it that have ended since it was written.
 pub(crate) struct OpenSegment {
     pub segment: Arc<Segment>,
     /// Sorted by document, each with the transaction at which it ended.
@@ -218,7 +220,7 @@ impl OpenSegment {
         }
     }
 
-    /// How many versions are live.
+    /// The number of live versions.
     pub(crate) fn live(&self) -> usize {
         let groups = self.segment.groups.iter().filter(|group| group.is_live);
         groups.map(|group| group.docs.len()).sum::<usize>() - self.ended.len()
@@ -369,7 +371,7 @@ impl Part for OpenSegment {
             let out = &mut out[first as usize..][..range.len()];
             let passages = segment.passages(range);
             if passages.len() == out.len() {
-                // Each document has one passage, which is the usual case: no need to look for the best.
+                // The usual case: each document has one passage, so the best one need not be searched for.
                 vectors.estimate(passages, question, out)?;
                 continue;
             }
@@ -415,8 +417,8 @@ impl Part for OpenSegment {
     }
 }
 
-/// The blocks with documents in the ranges, as runs of neighbours. Runs that are at most `gap` bytes apart become one, because
-/// one larger read is faster than two.
+/// The blocks with documents in the ranges, as runs of neighbouring blocks. Runs that are at most `gap` bytes
+/// apart are joined, because one larger read is faster than two.
 fn wanted_blocks(table: &Table, within: &DocRanges, gap: u32) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for range in &within.docs {
@@ -432,7 +434,7 @@ fn wanted_blocks(table: &Table, within: &DocRanges, gap: u32) -> Vec<Range<usize
     runs
 }
 
-/// What a merge reads from a segment.
+/// A segment as the source of a merge.
 impl Source for OpenSegment {
     fn rows(&self) -> Result<Vec<write::SegmentRow>, Error> {
         let segment = &self.segment;

@@ -1,4 +1,5 @@
-//! The vectors of a segment. They are in a file of their own, because each model makes other vectors of the same texts.
+//! The vectors of a segment. They are in a separate file, because each model makes different vectors of the
+//! same texts.
 //!
 //! ```text
 //! codes        vectors × (dim / 4 + 4) bytes, dim rounded up to a multiple of 64
@@ -21,7 +22,7 @@ use super::format;
 
 /// How many codes are read at once while they are not in memory.
 const BATCH: u32 = 1024;
-/// The size of the end: the numbers of a vector, and the number of vectors.
+/// The size of the last part: the dimension, and the number of vectors.
 const END: u64 = 8;
 /// Vectors that are this many bytes apart are read together, because one larger read is faster than two.
 const GAP: u64 = 16 * 1024;
@@ -32,7 +33,7 @@ pub(crate) struct Vectors {
     file: Pages,
     dim: u32,
     many: u32,
-    /// The codes of the first vectors, once they are in memory.
+    /// The codes of the first vectors, once they were read into memory.
     loaded: OnceLock<Codes>,
 }
 
@@ -92,7 +93,7 @@ impl Vectors {
         out: &mut [f32],
     ) -> Result<(), Error> {
         let loaded = self.loaded.get().map_or(0, |loaded| loaded.many() as u32);
-        // The first part of the range is in memory, the rest must be read.
+        // The first part of the range is in memory, the rest is read from the file.
         let middle = loaded.clamp(range.start, range.end);
         let (out, rest) = out.split_at_mut((middle - range.start) as usize);
         if let Some(loaded) = self.loaded.get()
@@ -108,8 +109,8 @@ impl Vectors {
         Ok(())
     }
 
-    /// Passes the cosine of the question and each of these vectors to `each`, with the number of the range that the vector is
-    /// in. The ranges are in order.
+    /// Passes the cosine of the question and each of these vectors to `each`, with the number of the range
+    /// that contains the vector. The ranges must be in order.
     pub(super) fn cosines(
         &self,
         ranges: &[Range<u32>],

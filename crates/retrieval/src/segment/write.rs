@@ -20,18 +20,18 @@ use super::format::{self, DictionaryEntry, SECTIONS, Sections, Totals};
 use super::marks::Marks;
 use super::vectors;
 
-/// What a segment is written from: the tail, or an older segment. Several sources are given oldest first.
+/// A source of a new segment: the tail, or an older segment. Several sources are given oldest first.
 pub(crate) trait Source {
     fn rows(&self) -> Result<Vec<SegmentRow>, Error>;
-    /// In the order of their text.
+    /// The terms, ordered by text.
     fn terms<'a>(&'a self) -> Box<dyn Iterator<Item = (&'a str, Term)> + 'a>;
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error>;
     fn has_vectors(&self) -> bool;
     fn vector(&self, passage: u32) -> Result<QuantisedVector, Error>;
     /// Marks and documents, in any order.
     fn marks(&self) -> Result<Vec<(u32, Doc)>, Error>;
-    /// Keys of texts in still older parts that ended, and when.
-    /// They cannot be applied when the source is written, because the older files never change.
+    /// Keys of texts in still older parts that ended, with the transaction at which each ended. They can't be
+    /// applied when the source is written, because the older files never change.
     fn closings(&self) -> Result<Vec<(u64, u64)>, Error>;
 }
 
@@ -56,8 +56,8 @@ struct Order {
 }
 
 impl Order {
-    /// A document that ended after the transaction `last` counts as live here, because the closing in a later segment
-    /// ends it.
+    /// Orders the documents of the sources. A document that ended after the transaction `last` counts as live
+    /// here, because a closing in a later segment ends it.
     fn new(sources: &[&dyn Source], last: u64) -> Result<Order, Error> {
         let mut docs: Vec<(u32, Doc, SegmentRow)> = Vec::new();
         let mut numbers = Vec::new();
@@ -79,7 +79,7 @@ impl Order {
         self.docs.iter().map(|(_, row)| row)
     }
 
-    /// Source and number of every passage.
+    /// The source and the number of every passage.
     fn passages(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         self.docs.iter().flat_map(|(source, row)| row.passages.clone().map(|passage| (*source, passage)))
     }
@@ -148,7 +148,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// A segment file while it is written, and where its sections end.
+/// A segment file that is being written, and the offsets where its sections end.
 struct File {
     out: PagesWriter,
     at: Vec<u64>,
@@ -194,8 +194,8 @@ fn groups(order: &Order) -> Vec<[u32; 4]> {
     groups
 }
 
-/// Writes the posting lists of all terms to the file. Returns the dictionary, which says where each list is, and the
-/// number of terms.
+/// Writes the posting lists of all terms to the file. Returns the dictionary, which contains the offset of
+/// each list, and the number of terms.
 fn write_lists(
     file: &mut File,
     sources: &[&dyn Source],
@@ -205,7 +205,7 @@ fn write_lists(
     let mut heads: Vec<Peekable<_>> = sources.iter().map(|source| source.terms().peekable()).collect();
     let (mut dictionary, mut terms) = (Vec::new(), 0);
     let (mut list, mut own, mut bytes) = (Postings::default(), Postings::default(), Vec::new());
-    // The new number of the document, the frequency, and where its bigrams are in `bigrams_of_all`.
+    // The new number of the document, the frequency, and the range of its bigrams in `bigrams_of_all`.
     let mut merged: Vec<(Doc, Frequency, Range<usize>)> = Vec::new();
     let mut bigrams_of_all: Vec<u8> = Vec::new();
     while let Some(text) = heads.iter_mut().filter_map(|head| head.peek().map(|(text, _)| *text)).min() {
@@ -256,7 +256,8 @@ fn marks(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u32, Doc)>, Erro
 
 /// The closings of texts that are in none of the sources: they must reach a still older segment.
 fn closings(sources: &[&dyn Source], order: &Order) -> Result<Vec<(u64, u64)>, Error> {
-    // A key ends at most once at a transaction, so the pair says which closings were applied to a source.
+    // A key ends at most once at a transaction, so the pair identifies the closings that were applied to a
+    // source.
     let ended: FxHashSet<(u64, u64)> = order.rows().skip(order.live).map(|row| (row.key, row.to)).collect();
     let mut kept = Vec::new();
     for source in sources {

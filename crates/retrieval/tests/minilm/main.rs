@@ -1,4 +1,5 @@
-//! The sentence encoder against a second one: a BERT written down plainly in f64, over a small model made here.
+//! The sentence encoder compared with a second implementation: a BERT written out simply in f64, over a small
+//! model made here.
 
 mod tiny;
 
@@ -9,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use tiny::{EPS, HEADS, HIDDEN, LAYERS, Tiny};
 
-/// What f32 loses on the way, with room; the approximate GELU and its like are far outside.
+/// The rounding errors of f32, with some margin; a wrong formula, such as the approximate GELU, differs by
+/// far more.
 const TOLERANCE: f64 = 1e-5;
 
 impl Tiny {
@@ -17,7 +19,7 @@ impl Tiny {
         MiniLm::load(self.write().path()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The vector of these pieces between `[CLS]` and `[SEP]`.
+    /// The reference vector of these pieces between `[CLS]` and `[SEP]`.
     fn reference(&self, pieces: &str, gelu: fn(f64) -> f64) -> Vec<f64> {
         let ids: Vec<usize> = format!("[CLS] {pieces} [SEP]")
             .split_whitespace()
@@ -93,7 +95,6 @@ impl Tiny {
     }
 }
 
-/// Between -1 and 1, the same on every run.
 fn add(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
@@ -106,7 +107,7 @@ fn gelu_by_tanh(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
 }
 
-/// The series without alternating signs, to full precision.
+/// The series of erf without alternating signs, to full precision.
 fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 {
         return x.signum();
@@ -130,7 +131,7 @@ fn vectors_are_those_of_a_plainly_written_bert() {
     let tiny = Tiny::new();
     let model = tiny.load();
     let too_long = "a".repeat(101);
-    // One batch of texts of many lengths: a wrong mask or a wrong position shows here.
+    // One batch of texts of many lengths: a wrong mask or a wrong position makes this test fail.
     let cases = [
         ("The cat sleeps.", "the cat sleep ##s ."),
         ("", ""),
@@ -169,7 +170,7 @@ fn the_comparison_would_see_the_approximate_gelu() {
 fn a_text_does_not_see_its_neighbours() {
     let model = Tiny::new().load();
     let long = "the river and the road ".repeat(60);
-    // More texts than go through the layers together.
+    // More texts than one batch has.
     let texts: Vec<String> = (0..50).map(|many| "old house, ".repeat(many % 7) + "big tree").collect();
     let mut texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     texts.insert(3, &long);
@@ -189,7 +190,7 @@ fn a_long_text_is_cut_at_256_tokens() {
     let tiny = Tiny::new();
     let model = tiny.load();
     let kept = "dogs ".repeat(127);
-    // The cut may fall inside a word: 253 pieces, then the first of the two pieces of `cats`.
+    // A word may be cut in two: 253 pieces, then the first of the two pieces of `cats`.
     let inside = "a ".to_owned() + &"dogs ".repeat(126) + "cats";
     let texts = [kept.clone() + "the river", kept.clone(), inside];
     let vectors = model.embed(&texts.each_ref().map(String::as_str)).expect("vectors");

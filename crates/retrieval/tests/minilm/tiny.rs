@@ -10,7 +10,7 @@ pub const HIDDEN: usize = 32;
 pub const HEADS: usize = 4;
 const WIDE: usize = 64;
 const POSITIONS: usize = 300;
-/// Large enough that leaving it out would show.
+/// Large enough that a test fails if it is left out.
 pub const EPS: f64 = 0.01;
 const VOCABULARY: &str = "[PAD] [UNK] [CLS] [SEP] [MASK] the a of to in is was not and cat dog bird fish tree house \
     run walk sleep eat cafe naive happi un ##happi ##ly ##ness ##s ##ing ##ed ##er red blue green old new big small \
@@ -65,7 +65,7 @@ impl Tiny {
         tiny
     }
 
-    /// Eight bytes with the length of a JSON header, the header, the numbers.
+    /// The file: eight bytes with the length of a JSON header, the header, the numbers.
     pub fn safetensors(&self) -> Vec<u8> {
         let mut entries = Vec::new();
         let mut data = Vec::new();

@@ -1,4 +1,5 @@
-//! Bodies of requests and answers: what is received is bounded in bytes and in time, and what is sent keeps its place.
+//! Bodies of requests and answers: a request body is bounded in bytes and in time, and an answer keeps the
+//! place of its request until it was sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::limits::{Held, Limits, Meter};
 use super::refusal::Refusal;
 use super::seconds;
 
-/// A body that has arrived, and the room that it takes up of its caller's.
+/// A body that has arrived, with the share of the caller's byte limit that it takes up.
 pub(super) struct Received {
     pub(super) kept: Option<Bytes>,
     _room: Vec<Held>,
@@ -41,7 +42,7 @@ async fn collected(mut body: Body, meter: &Arc<Meter>, limits: &Limits) -> Resul
     loop {
         let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let Some(frame) = frame else { break };
-        // A client that breaks off gets no answer anyway.
+        // A read error is reported as `TooSlow`: a client that closes the connection gets no answer anyway.
         let Ok(data) = frame.map_err(|_| Refusal::TooSlow)?.into_data() else { continue };
         if whole.len() + data.len() > limits.body_bytes.get() {
             return Err(Refusal::TooLong);
@@ -77,7 +78,8 @@ impl http_body::Body for Received {
     }
 }
 
-/// A body that keeps its request's place until it was sent, and ends when the caller's credential does.
+/// A response body that keeps its request's place until it was sent, and ends when the caller's credential
+/// expires.
 pub(super) struct HeldBody {
     body: Body,
     _place: (Held, Option<TaskTrackerToken>),
@@ -90,7 +92,7 @@ impl HeldBody {
         place: (Held, Option<TaskTrackerToken>),
         expires_in: Option<Duration>,
     ) -> Body {
-        // Answers that are complete are sent as they are.
+        // An answer that is already complete is sent whole, even if the credential expires meanwhile.
         let expires_in = expires_in.filter(|_| body.size_hint().exact().is_none());
         let expires = expires_in.map(|expires_in| Box::pin(tokio::time::sleep(expires_in)));
         Body::new(HeldBody { body, _place: place, expires })

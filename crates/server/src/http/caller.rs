@@ -1,4 +1,5 @@
-//! Who calls: the one place that makes a principal of a request. Everything that is served over HTTP gets its caller here.
+//! The caller of a request: the one place that makes a principal from a request. Everything that is served
+//! over HTTP gets its caller here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -28,28 +29,29 @@ use crate::audit::AuditLog;
 use crate::edge::{self, Edge, Peer};
 use crate::{Options, mcp};
 
-/// How many callers with tokens keep their service; the one that was idle longest goes first.
+/// The most callers whose service is kept; beyond it the token service that was idle longest is dropped.
 const SERVICES_MAX: usize = 4096;
-/// Addresses whose failures are counted; more than that is an attack from everywhere, and counting begins anew.
+/// The most addresses whose failures are counted. More are a distributed attack, and counting starts again.
 const ADDRESSES_MAX: usize = 10_000;
-/// A stream is cut no sooner than this after it began.
+/// A stream is cut no sooner than this after it began, even if its credential expires earlier.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// Decides who calls, and has a service for everybody who may.
+/// Decides who the caller is, and holds a service for every caller that is let in.
 pub(super) struct Gate {
     pub(super) engine: Arc<Engine>,
     pub(super) options: Options,
     pub(super) authentication: Authentication,
-    /// What the addresses of result sets begin with.
+    /// The beginning of the addresses of result sets.
     pub(super) base_url: String,
-    /// The address of `/mcp`, as tokens are meant for it.
+    /// The address of `/mcp`, as the audience claim of a token must name it.
     pub(super) resource: String,
     pub(super) limits: Arc<CurrentLimits>,
     pub(super) metrics: Arc<Metrics>,
-    /// By the principal's subject and rights.
+    /// The services by the subject and the rights of their principals.
     pub(super) services: Mutex<HashMap<String, Arc<PrincipalService>>>,
-    /// Requests with wrong credentials by address, since the beginning of a minute.
+    /// For each address the number of requests with wrong credentials, and when the minute began in which
+    /// they are counted.
     pub(super) failures: Mutex<HashMap<IpAddr, (Instant, u32)>>,
     pub(super) is_behind_proxy: bool,
     pub(super) audit: Option<Arc<AuditLog>>,
@@ -61,11 +63,11 @@ pub(super) struct Gate {
 
 pub(super) struct PrincipalService {
     pub(super) principal: Arc<Principal>,
-    /// Where the scope is looked for of calls that name none.
+    /// The settings that decide in which scope a call works that names none.
     pub(super) project: ProjectSettings,
-    /// The name that the history and the audit log have.
+    /// The name of the caller in the history and the audit log.
     name: String,
-    /// Where the service hangs on a key, which may be revoked.
+    /// The key that the service depends on, which may be revoked.
     key: Option<Key>,
     pub(super) mcp: StreamableHttpService<mcp::Server, Sessions>,
     pub(super) sessions: Arc<Sessions>,
@@ -73,10 +75,11 @@ pub(super) struct PrincipalService {
     pub(super) usage: Arc<Usage>,
     pub(super) meter: Arc<Meter>,
     pub(super) edge: Edge,
-    /// Cancelled when the key no longer holds: every subscription and every stream of the service ends.
+    /// Cancelled when the key is revoked or expires; then every subscription and every stream of the service
+    /// ends.
     pub(super) subscriptions_end: CancellationToken,
     streams_end: CancellationToken,
-    /// Seconds of the server's life when it was last asked for.
+    /// When the service was last asked for, in seconds since the server started.
     last_used: AtomicU64,
 }
 
@@ -91,15 +94,15 @@ impl PrincipalService {
     }
 }
 
-/// Whoever sent a request.
+/// The sender of a request.
 pub(super) struct Caller {
     pub(super) service: Arc<PrincipalService>,
     pub(super) from: Option<Peer>,
-    /// For how long the credential holds; what is sent to the caller ends with it.
+    /// How long the credential stays valid; open streams to the caller end with it.
     pub(super) expires_in: Option<Duration>,
 }
 
-/// What a credential opens.
+/// The principal and the settings that a valid credential stands for.
 struct Opened {
     principal: Principal,
     name: String,
@@ -109,7 +112,7 @@ struct Opened {
 }
 
 impl Gate {
-    /// The caller of a request, with the service that is its own.
+    /// The caller of a request, with the service that belongs to it alone.
     pub(super) async fn caller(
         self: &Arc<Self>,
         headers: &HeaderMap,
@@ -119,7 +122,7 @@ impl Gate {
             let service = self.service(self.options.principal.subject.clone(), None).await?;
             return Ok(Caller { service, from, expires_in: None });
         }
-        // An address that guesses is not even compared with anything.
+        // An address with too many failures is refused before its credential is compared with any other.
         let counted = from.map(|peer| peer.0.ip()).filter(|ip| !self.is_behind_proxy && !ip.is_loopback());
         if counted.is_some_and(|ip| self.has_failed_too_often(ip)) {
             return Err(Refusal::TooManyFailures);
@@ -141,7 +144,8 @@ impl Gate {
         };
         let expires_in = opened.expires_at.map(|expires_at| {
             let left = expires_at.duration_since(self.engine.now());
-            // The clocks may be apart, so a token may be good for a moment after it expired; a call of then is answered.
+            // The clocks may differ, so a token may be accepted for a moment after it expired; a call made
+            // then still gets its answer.
             Duration::try_from(left).unwrap_or_default().max(ANSWER_GRACE)
         });
         let name = service_name(&opened);
@@ -157,7 +161,7 @@ impl Gate {
             service.last_used.store(self.metrics.uptime_seconds(), Ordering::Relaxed);
             return Ok(service.clone());
         }
-        // Making one opens files.
+        // Making a service opens files, so it runs on a thread that may block.
         let gate = self.clone();
         let made = tokio::task::spawn_blocking(move || Arc::new(gate.make_service(opened))).await;
         let made = made.map_err(|_| Refusal::Failed)?;
@@ -170,7 +174,7 @@ impl Gate {
                 self.retire(services.remove(&oldest));
             }
         }
-        // Another request of the same credential may have been faster.
+        // Another request with the same credential may have inserted its service first.
         Ok(services.entry(name).or_insert(made).clone())
     }
 
@@ -258,7 +262,7 @@ impl Gate {
         })
     }
 
-    /// Why somebody without a good credential is not let in, and where one is to be had.
+    /// The refusal of a request without a valid credential, with the address that says where to get one.
     fn refused(&self, is_wrong: bool) -> Refusal {
         let metadata =
             self.authentication.tokens.as_ref().map(|tokens| (self.metadata_url(), scopes_of(tokens)));
@@ -273,7 +277,8 @@ impl Gate {
         Refusal::NoRights { metadata: self.metadata_url(), scopes }
     }
 
-    /// As RFC 9728 makes it of the resource: its path comes after the well-known one.
+    /// The address of the metadata as RFC 9728 derives it: the path of the resource follows the well-known
+    /// path.
     fn metadata_url(&self) -> String {
         let base = self.resource.trim_end_matches(super::MCP_PATH);
         format!("{base}{}{}", super::METADATA_PATH, super::MCP_PATH)
@@ -326,11 +331,11 @@ impl Gate {
         }
     }
 
-    /// Ends the services of keys that no longer hold, and of tokens that nobody has shown for hours.
+    /// Ends the services of keys that are revoked or expired, and of tokens that were not used for hours.
     pub(super) fn end_revoked(&self) {
         let Some(keys) = &self.authentication.keys else { return self.end_idle() };
         let now = self.engine.now();
-        // Keys that can't be read let nobody in who is not in, and nobody is thrown out for it.
+        // While the keys can't be read, new callers are refused and present callers keep their service.
         let Ok(live) = keys.list() else { return };
         let ended: Vec<String> = self
             .services()
@@ -398,7 +403,8 @@ fn scopes_of(tokens: &Tokens) -> String {
     tokens.scopes().into_iter().collect::<Vec<&str>>().join(" ")
 }
 
-/// Services go by what they may do, too: a new token of the same person may have other rights, or another name for the history.
+/// The name of a service includes the rights of its principal: a new token of the same person may have other
+/// rights, or another name for the history.
 fn service_name(opened: &Opened) -> String {
     let subject = format!("{}\n{}", opened.principal.subject, opened.principal.actor);
     match (&opened.key, &opened.principal.grants) {
@@ -412,8 +418,8 @@ fn service_name(opened: &Opened) -> String {
     }
 }
 
-/// The files of a remote client are not on this machine, so neither its roots nor the server's own directory say in which
-/// scope a call works: the credential or the server's settings do.
+/// The files of a remote client are not on this machine, so neither its roots nor the server's own directory
+/// can determine the scope of a call. The credential or the server's settings determine it.
 fn remote_project(project: &ProjectSettings, of_credential: Option<String>) -> ProjectSettings {
     let named = match of_credential {
         Some(scope) => Some((scope, NamedBy::Credential)),

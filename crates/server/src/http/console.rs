@@ -1,6 +1,8 @@
-//! Who looks at the console. `kenning ui` lets in whoever has the token of the address that it prints, once; `serve --http`
-//! whoever shows a key, or on loopback without keys whoever reaches the port. A browser is known by a cookie from then on. A
-//! cookie only stands for the credential that was shown: who that is, is decided for every request where it is for all others.
+//! Sessions of browsers in the console. `kenning ui` prints an address with a token and lets in one browser
+//! that shows it. `serve --http` lets in a browser that shows a key, or on loopback without keys every
+//! browser that reaches the port. After that a cookie identifies the browser. The cookie only stands for the
+//! credential that was shown: for every request the principal is determined by the same code as for all other
+//! requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,37 +31,37 @@ use crate::edge::Peer;
 use crate::http::limits::Held;
 use crate::listener::{self, ConnectionLimits, Served};
 
-/// So many browsers at once; the one that was silent longest has to come in again.
+/// The most browser sessions; beyond it the one that was silent longest has to sign in again.
 const SESSIONS_MAX: usize = 1_000;
-/// A browser that was silent for so long has to come in again.
+/// A browser that was silent for this long has to sign in again.
 const IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 const COOKIE: &str = "kenning-console";
-/// What a browser may do to the listener of `kenning ui`.
+/// The limits of the connections to the listener of `kenning ui`.
 const UI_LIMITS: ConnectionLimits = ConnectionLimits {
     connections_max: CONNECTIONS_MAX,
     header_max: Duration::from_secs(30),
     stalled_max: Duration::from_secs(60),
-    // A page that waits for news keeps its connection.
+    // A page that waits for news keeps its connection open.
     connection_max: None,
 };
-/// A name in the log for what is written without one.
+/// The name in the log for writes by a caller without a name.
 const ACTOR: &str = "console";
 
-/// A name that nobody can guess.
+/// A random text that nobody can guess.
 pub(super) fn secret() -> String {
     data_encoding::HEXLOWER.encode(&rand::random::<[u8; 32]>())
 }
 
-/// A browser that was let in, or that is about to show a key.
+/// The session of a browser that was let in, or that is about to show a key.
 #[derive(Clone)]
 struct Session {
-    /// What it has shown; none where nothing is asked for, or not yet.
+    /// The credential that the browser has shown: `None` if none is required, or none was shown yet.
     credential: Option<String>,
     form_token: String,
     used_at: Instant,
 }
 
-/// The browsers that are known, by what their cookies hold.
+/// The sessions of browsers, by the value of their cookies.
 struct Sessions {
     cookie: String,
     /// Whether the cookie is for encrypted connections only.
@@ -76,14 +78,14 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a session, and what sets its cookie.
+    /// Makes a session, and the header value that sets its cookie.
     fn begin(&self, credential: Option<String>) -> (Session, HeaderValue) {
         let (id, now) = (secret(), Instant::now());
         let session = Session { credential, form_token: secret(), used_at: now };
         let mut open = self.open();
         open.retain(|_, session| now.duration_since(session.used_at) < IDLE_MAX);
         if open.len() >= SESSIONS_MAX {
-            // Those who have shown nothing go first: anybody can begin such a session.
+            // Sessions without a credential go first, since anybody can begin one.
             let oldest =
                 open.iter().min_by_key(|(_, session)| (session.credential.is_some(), session.used_at));
             if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
@@ -104,7 +106,7 @@ impl Sessions {
         HeaderValue::try_from(text).expect("hexadecimal digits and attributes are ASCII")
     }
 
-    /// The session of a request, if it has one that still holds.
+    /// The session of a request, if it has one that has not expired.
     fn of(&self, headers: &HeaderMap) -> Option<(String, Session)> {
         let id = self.id_in(headers)?;
         let mut open = self.open();
@@ -141,13 +143,13 @@ fn see_other(address: &str, cookie: Option<HeaderValue>) -> Response {
     response
 }
 
-/// The field of a form.
+/// The value of a field of a form.
 fn field(body: &[u8], name: &str) -> String {
     let found = form_urlencoded::parse(body).find(|(known, _)| known == name);
     found.map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
-/// Where the console of `kenning ui` begins, and who may come in.
+/// The listener of the console of `kenning ui`, and the token that lets a browser in.
 pub struct Ui {
     listener: HttpListener,
     /// Opens the console once.
@@ -159,7 +161,7 @@ impl Ui {
         Ui { listener, token: secret() }
     }
 
-    /// What the browser opens. The token in it is of use once.
+    /// The address for the browser. Its token can be used once.
     pub fn address(&self) -> String {
         format!("http://{}/?token={}", self.listener.address, self.token)
     }
@@ -174,7 +176,8 @@ impl Ui {
     ) {
         let HttpListener { listener, address } = self.listener;
         let names = Arc::new(allowed_names("http", address, &[], &[]));
-        // Browsers send a cookie to every port of a machine, so each console has a name of its own.
+        // Browsers send a cookie to every port of a machine, so the cookie of each console has a name of its
+        // own.
         let sessions = Sessions::new(format!("kenning-ui-{}", address.port()), false);
         let caller = caller(&options, &engine, None);
         let door = Arc::new(Door { token: Mutex::new(Some(self.token)), sessions, caller, options });
@@ -191,9 +194,9 @@ impl Ui {
     }
 }
 
-/// What `kenning ui` lets browsers in by.
+/// The token and the sessions through which `kenning ui` lets browsers in.
 struct Door {
-    /// None once it was used.
+    /// `None` after it was used.
     token: Mutex<Option<String>>,
     sessions: Sessions,
     caller: Arc<Caller>,
@@ -204,7 +207,8 @@ async fn enter(State(door): State<Arc<Door>>, request: Request) -> Response {
     let shown = field(request.uri().query().unwrap_or_default().as_bytes(), "token");
     let is_token = {
         let mut token = door.token.lock().unwrap_or_else(PoisonError::into_inner);
-        // The token has 256 random bits and is of use once, so how long a comparison takes says nothing worth knowing.
+        // The token has 256 random bits and can be used once, so the duration of the comparison reveals
+        // nothing useful.
         let is_token = token.as_ref().is_some_and(|token| *token == shown);
         if is_token {
             *token = None;
@@ -237,7 +241,7 @@ async fn let_in(State(door): State<Arc<Door>>, mut request: Request, next: Next)
     next.run(request).await
 }
 
-/// Who calls from a page: under the name of the credential, else the configured one.
+/// The caller that a page makes its calls as: under the name of the credential, else the configured name.
 fn caller(options: &Options, engine: &Engine, name: Option<&str>) -> Arc<Caller> {
     let name = name.or(options.actor.as_deref()).unwrap_or(ACTOR);
     let caller =
@@ -246,13 +250,14 @@ fn caller(options: &Options, engine: &Engine, name: Option<&str>) -> Arc<Caller>
     Arc::new(caller.placed(&ScopeFinder::new(options.project.clone()), engine))
 }
 
-/// The console of `serve --http`.
+/// The state of the console of `serve --http`.
 struct Reception {
     gate: Arc<Gate>,
     sessions: Sessions,
 }
 
-/// The pages, the way in and the way out. Host and Origin are checked around them.
+/// The routes of the pages, of signing in and of signing out. The caller of this function wraps them in the
+/// checks of Host and Origin.
 pub(super) fn routes(gate: Arc<Gate>, keys: Option<Keys>) -> Router<Arc<Gate>> {
     let installation = Installation {
         version: env!("CARGO_PKG_VERSION"),
@@ -280,7 +285,7 @@ impl Reception {
     }
 }
 
-/// The headers of a request as a program would send it with this credential.
+/// The headers of a request with the credential added as a program would send it.
 fn with_credential(headers: &HeaderMap, credential: Option<&str>) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove(header::AUTHORIZATION);
@@ -292,7 +297,7 @@ fn with_credential(headers: &HeaderMap, credential: Option<&str>) -> HeaderMap {
     headers
 }
 
-/// Finds out who asks for a page; who has not shown a key is asked for one.
+/// Determines who asks for a page. A visitor who has not shown a key is asked for one.
 async fn receive(State(reception): State<Arc<Reception>>, request: Request, next: Next) -> Response {
     let known = reception.sessions.of(request.headers());
     let (session, cookie) = match known {
@@ -328,7 +333,8 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
     response
 }
 
-/// Answers within the limits of the caller, as every other request of theirs; what writes is counted and noted as such.
+/// Answers within the limits of the caller, like every other request of that caller. A request that writes
+/// also counts as a write and is recorded in the audit log.
 async fn page(
     gate: &Arc<Gate>,
     caller: &super::caller::Caller,
@@ -362,7 +368,8 @@ async fn page(
     Ok(response.map(|body| HeldBody::boxed(body, (place, Some(call)), until)))
 }
 
-/// A page that waits for news takes a place among the subscriptions of its caller, and ends with the credential.
+/// Answers a page that waits for news. It takes one of the caller's subscriptions, and ends with the
+/// credential.
 async fn live(
     service: &Arc<PrincipalService>,
     mut request: Request,
@@ -381,7 +388,7 @@ async fn live(
 async fn visitor(reception: &Reception, service: Arc<PrincipalService>, session: Session) -> Option<Visitor> {
     let gate = reception.gate.clone();
     let (access, can_sign_out) = (gate.options.access, reception.needs_key());
-    // The name of a scope is looked up in the store.
+    // The scope is looked up in the store, so this runs on a thread that may block.
     let found = tokio::task::spawn_blocking(move || {
         let mut options = gate.options.clone();
         options.project = service.project.clone();
@@ -393,7 +400,8 @@ async fn visitor(reception: &Reception, service: Arc<PrincipalService>, session:
     Some(Visitor { caller, access, form_token: session.form_token, can_sign_out })
 }
 
-/// A page is led to where a key is asked for; a form or a script is refused, since nobody would see the answer.
+/// Leads a request for a page to the sign-in form. A form or a script is refused instead, since nobody would
+/// see the form in the answer.
 fn ask_for_key(request: &Request) -> Response {
     let is_page = request.method() == Method::GET && !request.uri().path().ends_with("/live");
     match is_page {
@@ -436,7 +444,8 @@ async fn sign_in(
         .await
     {
         Ok(_) => {
-            // Whoever knew the cookie from before the key was shown must not come in with it.
+            // Signing in gets a new session id, so somebody who knew the cookie before the key was shown
+            // can't use it (session fixation).
             reception.sessions.end(&id);
             let (_, cookie) = reception.sessions.begin(Some(shown));
             see_other(BASE, Some(cookie))
@@ -457,7 +466,7 @@ async fn sign_out(State(reception): State<Arc<Reception>>, headers: HeaderMap, b
     see_other(&format!("{BASE}/sign-in"), Some(reception.sessions.set("", Duration::ZERO)))
 }
 
-/// A stream that ends when its credential no longer holds.
+/// A stream that ends when its credential is revoked or expires.
 struct UntilEnded {
     body: Body,
     ended: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -480,7 +489,7 @@ impl http_body::Body for UntilEnded {
 }
 
 fn key_lines(keys: &Keys) -> Vec<KeyLine> {
-    // A file that can't be read is an error where keys are checked; a list of them has none to show.
+    // The list stays empty if the file can't be read; the check of a key reports that error.
     let keys = keys.list().unwrap_or_default();
     let line = |key: super::keys::Key| KeyLine {
         rights: match key.rights() {

@@ -1,4 +1,4 @@
-//! Which requests are looked at at all, judged by their headers before anything of their body is read.
+//! The first check of a request, on its headers alone, before any of its body is read.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -6,7 +6,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
-/// Headers that decide who calls, or what for. Of two with one name, a proxy and the server may each believe another.
+/// Headers that decide who calls, or which call is made. If one came twice, a proxy and the server might each
+/// use a different value.
 const ONCE: [HeaderName; 11] = [
     header::HOST,
     header::ORIGIN,
@@ -31,8 +32,9 @@ pub(super) struct AllowedNames {
 }
 
 impl AllowedNames {
-    /// A page in a browser may be made to address this machine by any name, so the name must be one of the server's, and
-    /// the page, if there is one, must be known.
+    /// The reason why a request is refused. A page in a browser can reach this machine under any host name
+    /// (DNS rebinding), so the name must be one of the server's own, and the page's origin, if there is one,
+    /// must be allowed.
     fn refusal(&self, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
         if ONCE.iter().any(|name| headers.get_all(name).iter().count() > 1) {
             return Some((StatusCode::BAD_REQUEST, "a header stands twice that may stand once"));

@@ -1,7 +1,7 @@
 //! Tokens of identity providers: the server is a resource server (RFC 9068) that checks them and never issues any.
 //!
-//! Nothing that a token says of itself decides how it is checked: algorithms, issuers and where their keys are come from the
-//! settings, and addresses or keys in a token's header are not looked at.
+//! The content of a token never decides how the token is checked: the settings give the algorithms, the
+//! issuers and the addresses of their keys. Addresses or keys in a token's header are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,14 +17,15 @@ use serde_json::{Map, Value, json};
 
 use super::limits::{Stamp, stamp};
 
-/// No token is longer; a longer one is not looked at.
+/// The longest token that is accepted; a longer one is not parsed.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
-/// How far the clocks of issuer and server may be apart.
+/// The largest difference between the clocks of issuer and server that is allowed for.
 const LEEWAY_SECONDS: f64 = 30.0;
 const KEYS_FRESH: Duration = Duration::from_secs(10 * 60);
-/// While an issuer can't be reached, its last keys are good for so long.
+/// How long the last keys of an issuer stay valid while the issuer can't be reached.
 const KEYS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// A token may name any key, so a name that is not known makes the server ask the issuer so often at most.
+/// The shortest time between two requests to an issuer for an unknown key. A token may name any key, so
+/// without it callers could make the server ask all the time.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 const FETCH_MAX: Duration = Duration::from_secs(5);
 const KEYS_BYTES_MAX: usize = 1024 * 1024;
@@ -33,7 +34,7 @@ const KEYS_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenSettings {
-    /// Whom tokens must be meant for [default: the address of `/mcp` under the public URL].
+    /// The audience that tokens must name [default: the address of `/mcp` under the public URL].
     #[serde(default)]
     pub audience: Option<String>,
     pub issuers: Vec<IssuerSettings>,
@@ -42,9 +43,9 @@ pub struct TokenSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerSettings {
-    /// Exactly as tokens have it in `iss`.
+    /// The issuer, exactly as its tokens have it in `iss`.
     pub issuer: String,
-    /// Where its keys are.
+    /// The address of its keys.
     #[serde(default)]
     pub jwks_url: Option<String>,
     #[serde(default)]
@@ -54,21 +55,22 @@ pub struct IssuerSettings {
     /// The `typ` of its access tokens. ID tokens must not be among them.
     #[serde(default = "default_types")]
     pub token_types: Vec<String>,
-    /// What the caller is called in the history.
+    /// The claim with the name of the caller in the history.
     #[serde(default = "default_name")]
     pub name_claim: String,
-    /// What its tokens open. All rules that fit a token hold together.
+    /// The rights of its tokens. A token gets the rights of all rules that match it.
     pub rights: Vec<RightRule>,
 }
 
-/// A token in which `claim` has `value` has these rights.
+/// A rule: a token in which `claim` has the value `value` gets these rights.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RightRule {
-    /// A text of values separated by spaces, as `scope` is, or a list; `a.b` looks inside.
+    /// The path of a claim, in which `a.b` looks inside an object. Its value is a text of words separated by
+    /// spaces, like `scope`, or a list.
     pub claim: String,
     pub value: String,
-    /// Everything.
+    /// Whether the token has all rights.
     #[serde(default)]
     pub owner: bool,
     #[serde(default)]
@@ -78,7 +80,8 @@ pub struct RightRule {
     pub scope: Option<String>,
 }
 
-/// Those with a public key. An algorithm with a shared secret would let everybody who may check a token make one.
+/// Algorithms with a public key. An algorithm with a shared secret would let everybody who can check a token
+/// also make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum SignatureAlgorithm {
     RS256,
@@ -124,7 +127,7 @@ pub enum TokensError {
     Client(#[from] reqwest::Error),
 }
 
-/// What a token has been found to say.
+/// The content of a token that was checked.
 pub(super) struct Verified {
     pub(super) subject: String,
     pub(super) name: String,
@@ -132,12 +135,12 @@ pub(super) struct Verified {
     pub(super) rules: Vec<RightRule>,
 }
 
-/// Why a token opens nothing.
+/// The reasons why a token gives no access.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TokenRefusal {
     /// The reason is for the log; callers are not told which check failed.
     Invalid(&'static str),
-    /// It is a good token, and no rule fits it.
+    /// The token is valid, but no rule gives it a right.
     NoRights,
     /// The issuer's keys are not known.
     Unavailable,
@@ -172,7 +175,7 @@ impl Tokens {
         Ok(Tokens { audience: settings.audience.unwrap_or_else(|| resource.to_owned()), issuers })
     }
 
-    /// What clients read to learn where tokens come from (RFC 9728).
+    /// The document from which clients learn which servers issue tokens (RFC 9728).
     pub(super) fn metadata(&self, resource: &str) -> Value {
         let issuers: Vec<&str> = self.issuers.iter().map(|issuer| issuer.settings.issuer.as_str()).collect();
         json!({
@@ -184,7 +187,7 @@ impl Tokens {
         })
     }
 
-    /// The OAuth scopes that open something.
+    /// The OAuth scopes that give a right.
     pub(super) fn scopes(&self) -> BTreeSet<&str> {
         let rules = self.issuers.iter().flat_map(|issuer| &issuer.settings.rights);
         rules.filter(|rule| matches!(&*rule.claim, "scope" | "scp")).map(|rule| &*rule.value).collect()
@@ -202,7 +205,8 @@ impl Tokens {
         let payload = payload.map_err(|_| Invalid("its claims are not base64"))?;
         let claims: Map<String, Value> =
             serde_json::from_slice(&payload).map_err(|_| Invalid("its claims are not JSON"))?;
-        // The issuer only says by whose keys the token is to be checked; after that it is true.
+        // The issuer that a token names only selects the keys; a valid signature by one of them then confirms
+        // the name.
         let issuer = claims.get("iss").and_then(Value::as_str).ok_or(Invalid("it names no issuer"))?;
         let issuer = self.issuers.iter().find(|known| known.settings.issuer == issuer);
         let issuer = issuer.ok_or(Invalid("its issuer is not trusted"))?;
@@ -240,7 +244,7 @@ impl Tokens {
         Ok(Verified { subject, name, expires_at, rules })
     }
 
-    /// Times and audience; gives when the token expires.
+    /// Checks the times and the audience; returns when the token expires.
     fn check_claims(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, TokenRefusal> {
         use TokenRefusal::Invalid;
         let is_meant = match claims.get("aud") {
@@ -265,14 +269,15 @@ impl Tokens {
                 Some(_) => return Err(Invalid("it is not valid yet")),
             }
         }
-        // Ten thousand years are enough, and the largest time that there is.
+        // A time that is too large to represent means that the token practically never expires.
         Ok(Timestamp::from_second(expires as i64).unwrap_or(Timestamp::MAX))
     }
 }
 
 /// Whether a claim has a value: as the whole of a text, as one of the words of a text, or as one of a list.
 fn has(claims: &Map<String, Value>, path: &str, value: &str) -> bool {
-    // Claims with dots and slashes in their names are those of namespaces, such as `https://acme.example/roles`.
+    // A claim whose name contains dots, such as `https://acme.example/roles`, is looked up whole before the
+    // dots are read as a path.
     let claim = claims.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
         rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
@@ -284,7 +289,7 @@ fn has(claims: &Map<String, Value>, path: &str, value: &str) -> bool {
     }
 }
 
-/// Whether a key is one for this algorithm.
+/// Whether a key can be used with this algorithm.
 fn fits(jwk: &Jwk, algorithm: Algorithm) -> bool {
     let is_for_signatures = !matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption));
     let is_for_algorithm =
@@ -304,7 +309,7 @@ fn fits(jwk: &Jwk, algorithm: Algorithm) -> bool {
 struct KeySet {
     source: Source,
     held: Mutex<HeldKeys>,
-    /// One question to the issuer at a time.
+    /// Allows one request to the issuer at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -337,7 +342,8 @@ impl KeySet {
                 if url.scheme() != "https" && !is_here {
                     return Err(unencrypted());
                 }
-                // Keys that come from elsewhere than from where the settings say would be somebody else's.
+                // Redirects are not followed, since keys from another address than the configured one can't
+                // be trusted.
                 let mut http =
                     reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(FETCH_MAX);
                 if is_here {
@@ -378,7 +384,7 @@ impl KeySet {
         };
         if is_due(&self.held()) {
             let _one = self.asking.lock().await;
-            // Whoever waited here may find it done.
+            // Another task may have fetched the keys while this one waited for the lock.
             if !is_due(&self.held()) {
                 return;
             }
@@ -447,7 +453,7 @@ async fn fetched(url: &reqwest::Url, http: &reqwest::Client) -> std::io::Result<
     keys_of(&body)
 }
 
-/// Keys of kinds that are not known are left out, and don't spoil the rest.
+/// Keys of an unknown kind are skipped, so that they do not make the other keys unusable.
 fn keys_of(text: &[u8]) -> std::io::Result<JwkSet> {
     #[derive(Deserialize)]
     struct Listed {
@@ -457,7 +463,7 @@ fn keys_of(text: &[u8]) -> std::io::Result<JwkSet> {
     Ok(JwkSet { keys: keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect() })
 }
 
-/// The key of this name, or the only one if the token names none.
+/// The key with this name, or the only one if the token names none.
 fn find(keys: &JwkSet, kid: Option<&str>, algorithm: Algorithm) -> Option<Result<DecodingKey, TokenRefusal>> {
     let mut fitting = keys.keys.iter().filter(|key| {
         fits(key, algorithm) && kid.is_none_or(|kid| key.common.key_id.as_deref() == Some(kid))

@@ -1,7 +1,8 @@
 //! Keys: credentials for HTTP that `kenning token` makes. A key is shown once, and only its hash is kept.
 //!
-//! `keys.jsonl` in the data directory has one line for each fact, "this key was made" or "this key was revoked". Two
-//! processes that append at the same time lose nothing, and a running server sees a change within a moment.
+//! `keys.jsonl` in the data directory has one line for each fact, "this key was made" or "this key was
+//! revoked". Lines are only appended, so two processes that write at the same time lose nothing, and a
+//! running server sees a change within a moment.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,19 +18,19 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub const KEYS_FILE: &str = "keys.jsonl";
-/// Every key begins with this, so that scanners can find a key that leaked.
+/// The beginning of every key, by which scanners can find a key that leaked.
 const PREFIX: &str = "kenning";
 const ID_BYTES: usize = 5;
 const SECRET_BYTES: usize = 32;
-/// No key is longer; a longer credential is not looked at.
+/// The longest credential that can be a key; a longer one is not looked up.
 const KEY_BYTES_MAX: usize = 128;
 
-/// What is kept of a key.
+/// The record of a key in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Key {
-    /// Names the key in lists and in the log; it opens nothing.
+    /// The id of the key in lists and in the log. It gives no access.
     pub id: String,
-    /// The name in the log of what is written with the key.
+    /// The name that writes with the key have in the log.
     pub name: String,
     /// SHA-256 of the key as hexadecimal digits. A key has 256 random bits, so a slow hash would add nothing.
     hash: String,
@@ -48,7 +49,7 @@ enum Fact {
     Revoked { id: String, at: Timestamp },
 }
 
-/// What a new key is for.
+/// The name, the rights and the scope of a key that is to be made.
 pub struct NewKey {
     pub name: String,
     pub grants: Grants,
@@ -61,13 +62,14 @@ impl Key {
         self.expires_at.is_none_or(|expires_at| now < expires_at)
     }
 
-    /// Who calls with this key. What is "own" goes by the key.
+    /// The principal of calls with this key. Its subject is the key, so each key owns only what was made with
+    /// it.
     pub fn principal(&self) -> Principal {
         let subject = format!("key {}", self.id);
         Principal { origin: subject.clone(), subject, actor: self.name.clone(), grants: self.grants.clone() }
     }
 
-    /// The rights of a key by namespace; none for a key of the owner.
+    /// The rights of a key by namespace; `None` for a key of the owner.
     pub fn rights(&self) -> Option<&BTreeMap<Id, Right>> {
         match &self.grants {
             Grants::Owner => None,
@@ -76,13 +78,13 @@ impl Key {
     }
 }
 
-/// The keys of a data directory, as its file has them at each moment.
+/// The keys of a data directory. The file is read again when it has changed.
 pub struct Keys {
     file: PathBuf,
     read: Mutex<(Option<Stamp>, Vec<Key>)>,
 }
 
-/// What tells that the file has changed.
+/// Time and size of the file, which show that it has changed.
 type Stamp = (SystemTime, u64);
 
 impl Keys {
@@ -90,12 +92,12 @@ impl Keys {
         Keys { file: dir.join(KEYS_FILE), read: Mutex::default() }
     }
 
-    /// The keys of the same file, for another place that lists them.
+    /// A second reader of the same file, for the page that lists the keys.
     pub(super) fn again(&self) -> Keys {
         Keys { file: self.file.clone(), read: Mutex::default() }
     }
 
-    /// Makes a key and gives it with what is kept of it. This is the only moment in which the key itself is known.
+    /// Makes a key and returns it with its record. The key itself is known at this moment only.
     pub fn create(&self, new: NewKey, now: Timestamp) -> io::Result<(String, Key)> {
         let id = data_encoding::HEXLOWER.encode(&rand::random::<[u8; ID_BYTES]>());
         let secret = data_encoding::BASE32_NOPAD.encode(&rand::random::<[u8; SECRET_BYTES]>());
@@ -106,7 +108,7 @@ impl Keys {
         Ok((text, key))
     }
 
-    /// Whether there was such a key.
+    /// Revokes a key; returns whether the key existed.
     pub fn revoke(&self, id: &str, now: Timestamp) -> io::Result<bool> {
         if !self.list()?.iter().any(|key| key.id == id) {
             return Ok(false);
@@ -115,7 +117,7 @@ impl Keys {
         Ok(true)
     }
 
-    /// All keys that were not revoked, expired ones too.
+    /// All keys that were not revoked, including expired ones.
     pub fn list(&self) -> io::Result<Vec<Key>> {
         let stamp = match std::fs::metadata(&self.file) {
             Ok(found) => Some((found.modified()?, found.len())),
@@ -130,12 +132,12 @@ impl Keys {
         Ok(read.1.clone())
     }
 
-    /// The key that a caller has shown, if it is one and still holds.
+    /// The key that a caller has shown, if it exists and is valid.
     pub(super) fn find(&self, shown: &str, now: Timestamp) -> io::Result<Option<Key>> {
         if shown.len() > KEY_BYTES_MAX {
             return Ok(None);
         }
-        // Hashes are compared, so how long a comparison takes says nothing about any key.
+        // Hashes are compared, so the duration of the comparison reveals nothing about any key.
         let hash = hash(shown);
         Ok(self.list()?.into_iter().find(|key| key.hash == hash && key.is_live(now)))
     }
@@ -146,7 +148,7 @@ impl Keys {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.file)?;
-        // The line before may have been cut short by a crash.
+        // A crash may have cut the last line short, so the new fact begins on a line of its own.
         file.write_all(format!("\n{}\n", serde_json::to_string(fact)?).as_bytes())?;
         file.sync_data()
     }
@@ -161,7 +163,7 @@ fn hash(key: &str) -> String {
     data_encoding::HEXLOWER.encode(&Sha256::digest(key.as_bytes()))
 }
 
-/// A line that was cut short is no fact.
+/// The keys that were made and not revoked. A line that was cut short is skipped.
 fn keys_of(text: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     for fact in text.lines().filter_map(|line| serde_json::from_str::<Fact>(line).ok()) {

@@ -1,4 +1,5 @@
-//! How much each caller may ask for, and how long a connection may take. A file can change it while the server runs.
+//! How much each caller may ask for, and how long a connection may take. A file can change these limits while
+//! the server runs.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -10,10 +11,11 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde::Deserialize;
 
-/// A caller that was silent for a while may make the requests of so many seconds at once.
+/// A caller that was silent for a while may make the requests of this number of seconds at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
 
-/// The limits of a server. Those of callers hold for each credential by itself, so a noisy one takes nothing from the others.
+/// The limits of a server. Those of callers hold for each credential separately, so a busy caller takes
+/// nothing from the others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -31,7 +33,8 @@ pub struct Limits {
     pub body_bytes: NonZeroUsize,
     /// Bytes of all requests of a caller that are being received or carried out.
     pub bodies_bytes: NonZeroUsize,
-    /// Requests with a wrong credential from one address in a minute, before further ones are not looked at.
+    /// Requests with a wrong credential from one address in a minute, after which further ones are refused
+    /// without checking them.
     pub failures_per_minute: NonZeroU32,
     /// Seconds that the body of a request may take to arrive.
     pub body_seconds: NonZeroU32,
@@ -39,7 +42,7 @@ pub struct Limits {
     pub answer_seconds: NonZeroU32,
     /// Seconds that the head of a request may take to arrive, and that a connection may be idle.
     pub header_seconds: NonZeroU32,
-    /// Seconds for which a client may read nothing of what is sent to it.
+    /// Seconds for which a client may read none of the data that is sent to it.
     pub stalled_seconds: NonZeroU32,
 }
 
@@ -79,16 +82,16 @@ pub enum LimitsError {
     Malformed { path: PathBuf, source: serde_json::Error },
 }
 
-/// The limits as they are now.
+/// The current limits, which can be read again.
 pub struct CurrentLimits {
     file: Option<PathBuf>,
-    /// What a flag says holds whatever the file says.
+    /// The value of a flag, which overrides the file.
     requests_per_second: Option<NonZeroU32>,
     current: RwLock<Arc<Limits>>,
     read: Mutex<Option<Stamp>>,
 }
 
-/// What tells that a file has changed.
+/// Time and size of a file, which show that it has changed.
 pub(super) type Stamp = (SystemTime, u64);
 
 pub(super) fn stamp(path: &Path) -> std::io::Result<Stamp> {
@@ -115,7 +118,8 @@ impl CurrentLimits {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again if it has changed. A file that can't be understood changes nothing, and is complained of once.
+    /// Reads the file again if it has changed. A file that can't be parsed changes nothing, and is reported
+    /// once.
     pub(super) fn reload(&self) -> Result<bool, LimitsError> {
         let mut limits = Limits::default();
         if let Some(path) = &self.file {
@@ -138,10 +142,11 @@ impl CurrentLimits {
     }
 }
 
-/// What one caller has under way, against what it may.
+/// The requests, subscriptions and bytes that one caller has under way, and its limits.
 pub(crate) struct Meter {
     limits: Arc<CurrentLimits>,
-    /// Without authentication nobody can be told from anybody, so nobody is told to wait.
+    /// Whether the rate limits apply. Without authentication all callers share one meter, so one caller would
+    /// slow down the others.
     has_rates: bool,
     requests: Rate,
     writes: Rate,
@@ -150,7 +155,7 @@ pub(crate) struct Meter {
     body_bytes: AtomicUsize,
 }
 
-/// Why a caller has to wait, and for how long.
+/// Why a caller has to wait, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) why: &'static str,
@@ -172,7 +177,7 @@ impl Meter {
         }
     }
 
-    /// A place for one more request.
+    /// Takes a place for one more request.
     pub(super) fn request(self: &Arc<Self>) -> Result<Held, Wait> {
         let limits = self.limits.get();
         if self.has_rates {
@@ -184,7 +189,7 @@ impl Meter {
             .ok_or(Wait { why: "this credential has too many requests under way", seconds: A_MOMENT })
     }
 
-    /// Counts a call that writes.
+    /// Counts a call that writes, or says how long it has to wait.
     pub(crate) fn write(&self) -> Result<(), Wait> {
         if !self.has_rates {
             return Ok(());
@@ -193,12 +198,12 @@ impl Meter {
         taken.map_err(|seconds| Wait { why: "this credential writes too often", seconds })
     }
 
-    /// A place for one more subscription.
+    /// Takes a place for one more subscription.
     pub(crate) fn subscription(self: &Arc<Self>) -> Option<Held> {
         self.hold(|meter| &meter.subscriptions, 1, self.limits.get().subscriptions)
     }
 
-    /// Room for more bytes of a request.
+    /// Takes room for more bytes of a request.
     pub(super) fn body(self: &Arc<Self>, bytes: usize) -> Option<Held> {
         self.hold(|meter| &meter.body_bytes, bytes, self.limits.get().bodies_bytes)
     }
@@ -219,7 +224,7 @@ impl Meter {
     }
 }
 
-/// Something of a caller's limits that is taken until this is dropped.
+/// A share of a caller's limits, which is given back when this value is dropped.
 pub(crate) struct Held {
     meter: Arc<Meter>,
     count: fn(&Meter) -> &AtomicUsize,
@@ -232,12 +237,12 @@ impl Drop for Held {
     }
 }
 
-/// A limit by the second, which begins anew when the limit changes.
+/// A rate limit per second. It starts anew when the configured limit changes.
 #[derive(Default)]
 struct Rate(Mutex<Option<(NonZeroU32, DefaultDirectRateLimiter)>>);
 
 impl Rate {
-    /// Else the seconds until it may be tried again.
+    /// Takes one place, or returns the number of seconds after which the caller may try again.
     fn take(&self, per_second: NonZeroU32) -> Result<(), u64> {
         let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if rate.as_ref().is_none_or(|(known, _)| *known != per_second) {

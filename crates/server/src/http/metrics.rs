@@ -15,7 +15,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A request as it is counted. The path is one of the server's own, so there are few of them.
+/// The labels of a counted request. The path is one of the server's own, so the number of different labels
+/// stays small.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     path: &'static str,
@@ -27,7 +28,7 @@ struct PathLabels {
     path: &'static str,
 }
 
-/// From a tenth of a millisecond to half a minute.
+/// Buckets from a tenth of a millisecond to about 18 seconds.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 3.0, 12))
 }
@@ -47,7 +48,7 @@ pub(crate) struct Metrics {
     call_seconds: Family<ToolLabels, Histogram, fn() -> Histogram>,
     errors: Family<ToolLabels, Counter>,
     bytes: Family<ToolLabels, Counter>,
-    /// What the credentials that have ended did with each tool, so that no number ever falls.
+    /// The counts of credentials that have ended, by tool, so that no counter ever decreases.
     ended: Mutex<BTreeMap<&'static str, Counted>>,
 }
 
@@ -102,12 +103,12 @@ impl Metrics {
         self.seconds.get_or_create(&PathLabels { path }).observe(took.as_secs_f64());
     }
 
-    /// Keeps what a credential did that no longer holds.
+    /// Keeps the counts of a credential that has ended.
     pub(super) fn retire(&self, usage: &BTreeMap<&'static str, Counted>) {
         add(&mut self.ended.lock().unwrap_or_else(PoisonError::into_inner), usage);
     }
 
-    /// The page that is scraped, with what the open credentials have done so far.
+    /// The page that is scraped, with the counts of the open credentials so far.
     pub(super) fn page(&self, open: &[BTreeMap<&'static str, Counted>]) -> String {
         let mut total = self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         open.iter().for_each(|usage| add(&mut total, usage));
@@ -134,7 +135,8 @@ fn add(total: &mut BTreeMap<&'static str, Counted>, more: &BTreeMap<&'static str
     }
 }
 
-/// Two scrapes at the same time must not count anything twice, so a counter is raised to the total and not by it.
+/// Raises a counter to the total instead of adding to it, so that two scrapes at the same time count nothing
+/// twice.
 fn raise(counter: &Counter, total: u64) {
     counter.inner().fetch_max(total, std::sync::atomic::Ordering::Relaxed);
 }

@@ -1,7 +1,7 @@
 //! `serve --http`: MCP over streamable HTTP in both protocol eras, the rows behind replies, and health.
 //!
-//! Every credential has a service of its own, with its own sessions, passages and limits. So a session can't be used with
-//! another credential, and when a key is revoked its service ends with every stream of it.
+//! Every credential has its own service, with its own sessions, passages and limits. So a session can't be
+//! used with another credential, and when a key is revoked its service ends with all its streams.
 
 mod body;
 mod caller;
@@ -48,17 +48,18 @@ use crate::{Options, rows};
 
 const CONNECTIONS_MAX: usize = 4096;
 const SESSION_IDLE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
-/// How often the server looks whether keys were revoked or have expired, and whether limits or certificates were replaced.
+/// How often the server checks whether keys were revoked or have expired, and whether limits or certificates
+/// were replaced.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long calls that are under way may go on after the server was asked to stop.
+/// How long calls under way may continue after the server was asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Sessions end seldom.
+/// The wait that is suggested when all sessions are taken; it is long because sessions rarely end.
 const SESSION_WAIT_SECONDS: u64 = 60;
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 const MCP_PATH: &str = "/mcp";
 
-/// How callers prove who they are. Where there is neither, everybody who reaches the port is the server's own principal; that
-/// is only for loopback.
+/// How callers prove who they are. Without keys and tokens every caller that reaches the port gets the
+/// server's own principal, which is allowed on loopback only.
 #[derive(Default)]
 pub struct Authentication {
     pub keys: Option<Keys>,
@@ -73,20 +74,22 @@ impl Authentication {
 
 pub struct HttpOptions {
     pub authentication: Authentication,
-    /// Further names under which the server is addressed, as `host` or `host:port`: those of a proxy before it.
+    /// Further names under which the server is addressed, as `host` or `host:port`, such as those of a proxy
+    /// in front of it.
     pub allowed_hosts: Vec<String>,
     /// Pages that may address the server, as `https://host`. None are allowed by default.
     pub allowed_origins: Vec<String>,
     pub limits: Arc<CurrentLimits>,
-    /// Where clients reach the server if that is not its own address; the addresses of result sets begin with it.
+    /// The address at which clients reach the server, if that is not its own address. The addresses of result
+    /// sets begin with it.
     pub public_url: Option<String>,
     pub tls: Option<Arc<Tls>>,
     pub audit: Option<Arc<AuditLog>>,
-    /// Requests come from a proxy, whose address says nothing about who sent them.
+    /// Requests come through a proxy, so the address of the connection does not identify the sender.
     pub is_behind_proxy: bool,
 }
 
-/// A bound port, so that its number is known before anything is served.
+/// A bound port. It is bound first, so that its number is known before anything is served.
 pub struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
@@ -103,14 +106,14 @@ impl HttpListener {
     }
 }
 
-/// The address at which clients find `/mcp` if their requests come to this server itself.
+/// The address at which clients find `/mcp`: under the public URL, else under the server's own address.
 pub fn resource_of(address: SocketAddr, public_url: Option<&str>, has_tls: bool) -> String {
     let own = || format!("{}://{address}", if has_tls { "https" } else { "http" });
     let public_url = public_url.map_or_else(own, str::to_owned);
     format!("{}{MCP_PATH}", public_url.trim_end_matches('/'))
 }
 
-/// Serves until `stop`, then finishes the calls that are under way.
+/// Serves until `stop` is cancelled, then finishes the calls that are under way.
 pub async fn serve_http(
     engine: Arc<Engine>,
     options: Options,
@@ -120,13 +123,14 @@ pub async fn serve_http(
 ) {
     let HttpListener { listener, address } = listener;
     let mut origins = http.allowed_origins.clone();
-    // Pages of the console come from there.
+    // Pages of the console have the public URL as their origin.
     origins.extend(http.public_url.as_deref().map(|url| origin_of(url).to_owned()));
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     let names = Arc::new(allowed_names(scheme, address, &http.allowed_hosts, &origins));
     let resource = resource_of(address, http.public_url.as_deref(), http.tls.is_some());
     let limits = http.limits.clone();
-    // Open streams are cut when the calls are done, and not as soon as the server is asked to stop.
+    // Open streams are cut after the calls under way are done, and not as soon as the server is asked to
+    // stop.
     let (subscriptions_end, streams_end) = (CancellationToken::new(), CancellationToken::new());
     let gate = Arc::new(Gate {
         engine,
@@ -177,7 +181,7 @@ pub async fn serve_http(
             stop.cancelled().await;
             subscriptions_end.cancel();
             gate.calls.close();
-            // Writes that are under way are committed and acknowledged.
+            // Until then writes under way are committed and acknowledged.
             let _ = tokio::time::timeout(STOP_GRACE, gate.calls.wait()).await;
             streams_end.cancel();
         }
@@ -191,7 +195,8 @@ fn seconds(many: std::num::NonZeroU32) -> Duration {
     Duration::from_secs(many.get().into())
 }
 
-/// On loopback the server has two names of its own, and pages that it serves itself may address it.
+/// The allowed hosts and origins. On loopback the server's two own names are added, and the pages that it
+/// serves itself.
 fn allowed_names(scheme: &str, address: SocketAddr, hosts: &[String], origins: &[String]) -> AllowedNames {
     let (mut hosts, mut origins) = (hosts.to_vec(), origins.to_vec());
     if address.ip().is_loopback() {
@@ -202,7 +207,7 @@ fn allowed_names(scheme: &str, address: SocketAddr, hosts: &[String], origins: &
     AllowedNames { hosts, origins }
 }
 
-/// `https://kenning.example` of `https://kenning.example/path`
+/// The origin of a URL: `https://kenning.example` for `https://kenning.example/path`.
 fn origin_of(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + "://".len());
     url[host..].find('/').map_or(url, |end| &url[..host + end])
@@ -212,14 +217,14 @@ async fn mcp_request(State(gate): State<Arc<Gate>>, request: Request) -> Result<
     let caller = gate.caller(request.headers(), peer(&request)).await?;
     let place = caller.service.meter.request()?;
     let limits = gate.limits.get();
-    // A stream without a request lasts, so the end of the server does not wait for it.
+    // A GET opens a lasting stream instead of making a call, so stopping the server does not wait for it.
     let call = (request.method() != axum::http::Method::GET).then(|| gate.calls.token());
     let request = body::received(request, &caller.service.meter, &limits).await?;
     let is_json = request.body().kept.is_some();
     let answer =
         tokio::time::timeout(seconds(limits.answer_seconds), caller.service.mcp.handle(request)).await;
     let response = answer.map_err(|_| Refusal::TooSlow)?;
-    // rmcp answers what is no JSON-RPC with text.
+    // rmcp answers a body that is not a JSON-RPC message with plain text; this answer is JSON.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         return Err(Refusal::NoMessage);
     }
@@ -254,7 +259,8 @@ fn peer(request: &Request) -> Option<Peer> {
     request.extensions().get().copied()
 }
 
-/// Where tokens for this server come from (RFC 9728), for clients that have none yet.
+/// The metadata that says which servers issue tokens for this one (RFC 9728), for clients that have no token
+/// yet.
 async fn resource_metadata(State(gate): State<Arc<Gate>>) -> Response {
     match &gate.authentication.tokens {
         Some(tokens) => {
@@ -265,7 +271,7 @@ async fn resource_metadata(State(gate): State<Arc<Gate>>) -> Response {
     }
 }
 
-/// For the owner alone: what is called how often says something about everybody's work.
+/// The metrics, for the owner alone: how often each tool is called reveals something about everybody's work.
 async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
     let caller = gate.caller(request.headers(), peer(&request)).await?;
     if !gate.authentication.is_none() && !caller.service.principal.is_owner() {
@@ -277,7 +283,7 @@ async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result
 }
 
 async fn counted(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    // Only paths of the server itself are labels, since anybody can ask for any other.
+    // Only the server's own paths become labels, since callers can request any number of other paths.
     let paths = ["/mcp", "/metrics", rows::PATH, kenning_console::BASE];
     let path = paths.into_iter().find(|path| request.uri().path().starts_with(path)).unwrap_or("other");
     let since = Instant::now();
@@ -286,7 +292,7 @@ async fn counted(State(gate): State<Arc<Gate>>, request: Request, next: Next) ->
     response
 }
 
-/// Whether calls can be answered: the store can be read.
+/// Whether calls can be answered: whether the store can be read.
 async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     let engine = gate.engine.clone();
     match tokio::task::spawn_blocking(move || engine.head()).await {
@@ -295,7 +301,8 @@ async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     }
 }
 
-/// Ends the services of keys that no longer hold, and takes over what was changed in files.
+/// Ends the services of keys that are revoked or expired, and reads limits and certificates again if their
+/// files have changed.
 async fn look_again(gate: Arc<Gate>, tls: Option<Arc<Tls>>) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;

@@ -1,4 +1,4 @@
-//! Why a request is not served, and what its answer says about that.
+//! Reasons why a request is not served, and the answer for each of them.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,36 +8,36 @@ use serde_json::json;
 
 use super::limits::Wait;
 
-/// Where tokens come from, and the OAuth scopes that open something.
+/// The address of the document that says where tokens come from, and the OAuth scopes that give a right.
 type Metadata = Option<(String, String)>;
 
 pub(super) enum Refusal {
     NoCredential {
         metadata: Metadata,
     },
-    /// Unknown, revoked, expired or malformed, which all look the same.
+    /// The credential is unknown, revoked, expired or malformed. Callers can't tell these cases apart.
     BadCredential {
         metadata: Metadata,
     },
-    /// A good token that opens nothing here.
+    /// The token is valid but gives no right here.
     NoRights {
         metadata: String,
         scopes: String,
     },
-    /// Who calls can't be found out right now.
+    /// The caller can't be determined right now.
     Unavailable,
     TooMany(Wait),
-    /// An address has shown too many wrong credentials.
+    /// The address has shown too many wrong credentials.
     TooManyFailures,
     TooLong,
     /// The request did not arrive, or was not answered, in time.
     TooSlow,
-    /// The body is no message.
+    /// The body is not a JSON-RPC message.
     NoMessage,
     Failed,
 }
 
-/// What an address waits that has guessed too often.
+/// How long an address has to wait after too many wrong credentials.
 const FAILURES_WAIT_SECONDS: u64 = 60;
 const PARSE_ERROR: i64 = -32700;
 
@@ -48,7 +48,7 @@ impl From<Wait> for Refusal {
 }
 
 impl Refusal {
-    /// The word that the audit log has for it.
+    /// The word that the audit log records for this refusal.
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             Refusal::NoCredential { .. } | Refusal::BadCredential { .. } => Code::Unauthenticated.as_str(),
@@ -128,7 +128,7 @@ fn later(seconds: u64) -> [(header::HeaderName, HeaderValue); 1] {
     [(header::RETRY_AFTER, HeaderValue::from(seconds))]
 }
 
-/// The error as a tool would reply it.
+/// The error in the form in which a tool would reply it.
 fn error_body(code: Code, text: &str) -> String {
     Stop::new(code, text).reply_of(Family::Memory, Format::default()).structured.to_string()
 }

@@ -1,5 +1,5 @@
-//! The sessions of clients before 2026-07-28, which send `initialize` first. Each has an order of its own: its calls take effect in
-//! the order in which their requests arrived.
+//! The sessions of clients before 2026-07-28, which send `initialize` first. The calls of each session take
+//! effect in the order in which their requests arrived.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,12 +39,12 @@ impl Sessions {
         Sessions { inner, orders: Mutex::default(), limits }
     }
 
-    /// Whether there are as many as there may be.
+    /// Whether the caller has as many sessions as its limits allow.
     pub(super) async fn are_all_taken(&self) -> bool {
         self.inner.sessions.read().await.len() >= self.limits.get().sessions.get()
     }
 
-    /// Gives a request its place among the requests of its session, in the moment in which it arrives.
+    /// Gives a request its place among the requests of its session at the moment when it arrives.
     fn ordered(&self, id: &SessionId, mut message: ClientJsonRpcMessage) -> ClientJsonRpcMessage {
         if let ClientJsonRpcMessage::Request(request) = &mut message
             && let Some(kind) = call_kind(&request.request)
@@ -67,7 +67,7 @@ impl SessionManager for Sessions {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
         let live: Vec<SessionId> = self.inner.sessions.read().await.keys().cloned().collect();
-        // Sessions that ended by themselves leave their order behind.
+        // A session that ended by itself has left its order behind, which is removed here.
         self.orders().retain(|id, _| live.contains(id));
         let sessions_max = self.limits.get().sessions.get();
         if live.len() >= sessions_max {

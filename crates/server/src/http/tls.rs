@@ -21,7 +21,7 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-/// A certificate with its key, as its files have them.
+/// A certificate and its key, which are read from files and read again when the files change.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
@@ -40,8 +40,8 @@ impl Tls {
         TlsAcceptor::from(self.current.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Reads the files again if they have changed. Files that don't fit each other, as for a moment while they are replaced,
-    /// change nothing.
+    /// Reads the files again if they have changed. If certificate and key don't match, as happens while they
+    /// are being replaced, the old pair stays in use.
     pub(super) fn reload(&self) -> Result<bool, TlsError> {
         let stamps = stamps(&self.certificate, &self.key)?;
         if *self.read.lock().unwrap_or_else(PoisonError::into_inner) == stamps {

@@ -1,4 +1,4 @@
-//! `correct_stale_facts`: find what no longer holds and mend it.
+//! `correct_stale_facts`: find stored facts that are no longer true, and correct them.
 
 use super::Row;
 

@@ -1,4 +1,5 @@
-//! Prompts: ready instructions that a person picks and a model follows. They write nothing by themselves.
+//! Prompts: prepared instructions that a person picks and a model follows. A prompt itself writes nothing to
+//! the store.
 
 mod correct_stale_facts;
 mod ingest_memory;
@@ -17,11 +18,11 @@ use serde_json::Value;
 
 use crate::resources;
 
-/// A prompt as the list shows it, and how it becomes a message.
+/// A prompt as the list shows it, and the function that makes its message.
 struct Row {
     name: &'static str,
     about: &'static str,
-    /// The one required argument and what it is. All prompts also take a scope.
+    /// The one required argument: its name and a description. All prompts also take a scope.
     argument: (&'static str, &'static str),
     /// `value` is fenced already; `scope` is a line for the end of the instructions, or empty.
     message: fn(value: &str, scope: &str) -> String,
@@ -31,7 +32,8 @@ const ROWS: [Row; 3] = [ingest_memory::ROW, retrieve_context::ROW, correct_stale
 
 const SCOPE: &str = "scope";
 
-/// The value stands in the message, and a message is no longer than any other reply.
+/// The longest value of an argument. The value becomes part of the message, which must not be longer than any
+/// other reply.
 const VALUE_BYTES_MAX: usize = 32 * 1024;
 
 pub(crate) fn list() -> Vec<Prompt> {
@@ -61,7 +63,7 @@ pub(crate) fn get(name: &str, arguments: JsonObject) -> Result<GetPromptResult, 
     let value = argument(&arguments, required)?
         .ok_or_else(|| invalid(format!("`{name}` needs the argument `{required}`")))?;
     let scope = match argument(&arguments, SCOPE)? {
-        // `update` would move an entry there.
+        // `update` is left out because it would move an entry to this scope.
         Some(scope) if scope_name(scope).is_err() => {
             return Err(invalid(format!(
                 "`{SCOPE}` must be `namespace:scope`, not {}",
@@ -103,7 +105,7 @@ pub(crate) fn complete(
     let typed = fold(&request.argument.value);
     let values = match request.argument.name.as_str() {
         "topic" => {
-            // What was typed for the other argument decides where to look.
+            // The value that was typed for the other argument decides in which scope topics are looked up.
             let given = request.context.as_ref().and_then(|context| context.arguments.as_ref()?.get(SCOPE));
             topics(engine, caller, given.map_or(&caller.scope, |scope| scope), &typed).map_err(failed)?
         }
@@ -115,7 +117,8 @@ pub(crate) fn complete(
 
 fn topics(engine: &Engine, caller: &Caller, scope: &str, typed: &str) -> Result<Vec<String>, Stop> {
     let snapshot = engine.snapshot(&caller.principal)?;
-    // Where there is no such scope there is nothing to offer, and whoever is still typing needs no error.
+    // An unknown scope has no topics to offer. It is not an error, since a person may still be typing its
+    // name.
     let Ok(sight) = scope_name(scope).and_then(|name| sight(&snapshot, &name)) else {
         return Ok(Vec::new());
     };

@@ -1,4 +1,4 @@
-//! `retrieve_context`: gather what is known before a task.
+//! `retrieve_context`: gather stored knowledge before a task.
 
 use super::Row;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::MIME_TYPE;
 
 const TEMPLATE: &str = "kenning://diagnostics/{diagnostic_id}";
-/// In place of an id: what the replies of this session have cost so far.
+/// Used in place of an id: the address then shows how much the replies of this session have cost so far.
 const USAGE: &str = "usage";
 const PREFIX: &str = "kenning://diagnostics/";
 
@@ -21,7 +21,7 @@ pub(crate) fn template() -> ResourceTemplate {
         .with_mime_type(MIME_TYPE)
 }
 
-/// None for any other address.
+/// Reads such a resource; `None` for any other address.
 pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents>, ErrorData> {
     let Some(handle) = uri.strip_prefix(PREFIX) else { return Ok(None) };
     if handle == USAGE {

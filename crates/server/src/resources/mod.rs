@@ -1,4 +1,4 @@
-//! What clients can read and watch by address.
+//! The resources that clients can read and subscribe to by address.
 
 pub(crate) mod diagnostics;
 pub(crate) mod rows;
@@ -26,7 +26,7 @@ pub(crate) const TRIPLES: &str = "knowledge://graph/triples";
 pub(crate) const TRANSACTIONS: &str = "knowledge://history/transactions";
 const ENTRY: &str = "knowledge://entries/{id}";
 
-/// Of the shape that a read returns.
+/// The version of the JSON that a read returns.
 const SHAPE_VERSION: u32 = 1;
 
 const LIMIT_DEFAULT: u64 = 50;
@@ -35,7 +35,7 @@ struct Row {
     uri: &'static str,
     name: &'static str,
     about: &'static str,
-    /// What a client can put behind the URI.
+    /// The parameters that a client can append to the URI.
     parameters: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     pages.chain([entry, rows::template(), scratch::template(), diagnostics::template()]).collect()
 }
 
-/// What every read returns.
+/// The body of every read.
 #[derive(Serialize)]
 struct Body<'a, T> {
     resource_uri: &'a str,
@@ -154,7 +154,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     }
 }
 
-/// The entry is not there, or somewhere else, which is not told.
+/// The error for an entry that does not exist or is out of sight. The reply does not reveal which.
 fn unseen(id: Id, scope: &ScopeName) -> Stop {
     let next = format!("name another scope with `?scope=`; `{ENTRIES}` lists what there is");
     Stop::new(Code::NotFound, format!("there is no entry `{id}` in what `{scope}` sees; {next}"))
@@ -190,8 +190,8 @@ impl Watched {
         }
     }
 
-    /// What a transaction means for this resource, as whoever had this sight before it and has that one after it
-    /// reads it.
+    /// The effect of a transaction on this resource, for a reader who had the sight `before` and has the
+    /// sight `after`.
     pub(crate) fn changed(self, tx: &Transaction, before: &Sight, after: &Sight) -> Changed {
         let mut changed = Changed::default();
         let (wanted, only) = match self {
@@ -206,8 +206,8 @@ impl Watched {
                 return changed;
             }
         };
-        // Other names, or other scopes in sight: which entries that concerns is not counted up. Who sees nothing any
-        // more has lost what the transaction took away.
+        // Names or the scopes in sight have changed. The affected entries are not listed one by one. A reader
+        // whose sight is now empty is told of the deletions only.
         changed.all =
             (before != after && !after.scopes.is_empty()) || tx.changes.iter().any(renames_or_reparents);
         for change in &tx.changes {
@@ -224,16 +224,17 @@ impl Watched {
     }
 }
 
-/// What is told of a transaction.
+/// The changes that a notice about one transaction reports.
 #[derive(Default)]
 pub(crate) struct Changed {
     pub(crate) upserted: Vec<String>,
     pub(crate) deleted: Vec<String>,
-    /// A rename or a new parent may concern everything.
+    /// Whether every item may be affected, as by a rename or a new parent.
     pub(crate) all: bool,
 }
 
-/// A namespace or scope has another name or other parents. That is told to everyone: clients keep names too.
+/// Whether a namespace or scope got another name or other parents. That is reported to everyone, because
+/// clients also keep names.
 fn renames_or_reparents(change: &Change) -> bool {
     match (change.before.as_ref().map(|before| &before.record), &change.after) {
         (Some(Record::Namespace(before)), Some(Record::Namespace(after))) => before.name != after.name,
@@ -244,7 +245,8 @@ fn renames_or_reparents(change: &Change) -> bool {
     }
 }
 
-/// What a scope sees at some transaction, nearest first, and what that is called; nothing for a scope that is not there.
+/// The scopes in sight at some transaction, nearest first, with their names; empty for a scope that does not
+/// exist.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct Sight {
     scopes: Vec<ScopeId>,
@@ -276,7 +278,8 @@ pub(crate) fn failed(error: Error) -> ErrorData {
     refused(Stop::from(error), "")
 }
 
-/// A read has no channel but the protocol for its errors; the code and whether to retry go along as data.
+/// The protocol error for a failed read. A read can report errors only this way, so the code and whether to
+/// retry are added as data.
 fn refused(stop: Stop, uri: &str) -> ErrorData {
     let data = json!({"uri": uri, "code": stop.code.as_str(), "retryable": stop.code.retryable()});
     match stop.code {

@@ -27,7 +27,7 @@ pub(crate) fn link(link: Link) -> Resource {
     Resource::new(link.uri, link.name).with_mime_type(MIME_TYPE).with_annotations(annotations)
 }
 
-/// Which rows of which set.
+/// The result set and the page of it that an address names.
 pub(crate) struct Rows {
     uri: String,
     set: String,
@@ -35,7 +35,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// None for any other address.
+    /// Parses an address; `None` if it is not one of a result set.
     pub(crate) fn parse(uri: &str) -> Result<Option<Rows>, ErrorData> {
         if !uri.starts_with(PREFIX) {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Rows {
         let mut query = PageQuery::default();
         for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // What a template gives for a variable without a value.
+            // A template yields an empty value for a variable that was not given.
             if value.is_empty() {
                 continue;
             }

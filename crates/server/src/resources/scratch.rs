@@ -9,9 +9,9 @@ use serde_json::json;
 const TEMPLATE: &str = "kenning://scratch/{session_id}/{passage_id}";
 const PREFIX: &str = "kenning://scratch/";
 const MIME_TYPE: &str = "text/plain";
-/// Hosts that choose what to show a model choose this last.
+/// The lowest useful priority: a host that chooses which resources to show a model chooses these last.
 const PRIORITY: f64 = 0.1;
-/// A read returns at most this much.
+/// The most bytes that a read returns.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) fn template() -> ResourceTemplate {
@@ -26,7 +26,7 @@ pub(crate) fn template() -> ResourceTemplate {
 }
 
 pub(crate) fn link(link: Link) -> Resource {
-    // A fraction as priority is no valid number to some clients in this place.
+    // A fractional priority is left out, because some clients do not accept it in a resource link.
     let mut annotations = Annotations::default().with_audience(vec![Role::Assistant]);
     annotations.last_modified = Some(link.last_modified);
     let mut resource =
@@ -35,7 +35,7 @@ pub(crate) fn link(link: Link) -> Resource {
     resource
 }
 
-/// None for any other address.
+/// Reads such a resource; `None` for any other address.
 pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents>, ErrorData> {
     let Some(path) = uri.strip_prefix(PREFIX) else { return Ok(None) };
     let passage = path

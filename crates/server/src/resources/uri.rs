@@ -1,4 +1,4 @@
-//! The addresses: a fixed path and a few parameters, nothing else.
+//! The addresses of resources: a fixed path and a few parameters.
 
 use kenning_model::{Id, ScopeName, TxId};
 use kenning_tools::Stop;
@@ -54,11 +54,12 @@ impl Uri {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let bad = || invalid(text, "a parameter is not valid percent-encoded text");
-            // What a template gives for a variable without a value.
+            // A template yields an empty value for a variable that was not given.
             if value.is_empty() {
                 continue;
             }
-            // Commas between tags stand as they are, those inside a tag are encoded.
+            // Commas between tags are plain, those inside a tag are encoded, so the list is split before it
+            // is decoded.
             if name == "tags" && uri.place == Place::Entries && uri.tags.is_empty() {
                 uri.tags =
                     value.split(',').map(|tag| decoded(tag).ok_or_else(bad)).collect::<Result<_, _>>()?;
@@ -102,7 +103,7 @@ impl Uri {
         }
     }
 
-    /// What is listed, apart from how far: a cursor goes on only with the same.
+    /// Names the listing without its page. A cursor is accepted only for the listing that it was made for.
     pub(super) fn listing(&self, scope: &ScopeName) -> String {
         match self.place {
             Place::Entries => {
