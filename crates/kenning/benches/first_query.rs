@@ -1,4 +1,5 @@
-//! What the first query takes after 10,000 writes, in the process that wrote them and in one that starts beside it.
+//! How long the first query takes after 10,000 writes: in the process that wrote them, and in a process that
+//! starts beside it.
 //!
 //! `cargo bench -p kenning --bench first_query`; `-- --against KENNING` measures another build too.
 #![allow(clippy::print_stdout)]
@@ -44,7 +45,8 @@ fn main() {
     }
 }
 
-/// After the writes in their process, then in a new one while the first goes on to write, then in a new one alone.
+/// The times of three first queries: in the process that has written, in a new process while the first one
+/// writes on, and in a new process alone.
 fn first_queries(program: &Path, data: &Path) -> [Duration; 3] {
     let mut writer = start(program, data);
     write(&mut writer, WRITES, &AtomicBool::new(false));
@@ -71,7 +73,7 @@ fn start(program: &Path, data: &Path) -> Client {
     Client::start(command, Era::Modern, "claude-code").expect("the server starts")
 }
 
-/// Stores facts, many calls under way at a time, until there are enough or it is over.
+/// Stores facts with many calls in flight, until `many` are stored or `is_over` is set.
 fn write(client: &mut Client, many: usize, is_over: &AtomicBool) {
     let (mut sent, mut done) = (0, 0);
     loop {

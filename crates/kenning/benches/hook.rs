@@ -1,6 +1,7 @@
-//! What a hook costs, from the start of its process to the end, beside processes that do nothing; and what 1,000 prompts get.
+//! What a hook costs, from the start of its process to the end, compared with processes that do nothing; and
+//! what 1,000 prompts are answered.
 //!
-//! `cargo bench -p kenning --bench hook`; `-- 10000` measures that size alone.
+//! `cargo bench -p kenning --bench hook`; `-- 10000` measures only that size.
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashSet;
@@ -20,7 +21,7 @@ const PROMPTS_OF_SESSION: usize = 20;
 const DEADLINE: Duration = Duration::from_millis(150);
 const STORED_AT_ONCE: usize = 100;
 
-/// Things that are stored and asked for, and what is said of each.
+/// Topics that are stored and asked for.
 const THINGS: [&str; 20] = [
     "deployment",
     "invoice",
@@ -69,7 +70,7 @@ const RULES: [&str; 10] = [
     "is encrypted with the key of its own region",
     "is announced in the channel of its owners a day ahead",
 ];
-/// Prompts about nothing that is stored.
+/// Prompts that have nothing to do with the stored entries.
 const ELSEWHERE: [&str; 10] = [
     "ok, go ahead",
     "thanks!",
@@ -147,7 +148,7 @@ fn shown(times: &mut [Duration]) -> String {
     format!("{:.1}, {:.1}, {:.1}", at(0.5), at(0.99), at(1.0))
 }
 
-/// Runs a program as a host does, and gives what it says; none where it can't be run.
+/// Runs a program as a host does, and returns its output; `None` if the program can't be run.
 fn run(name: &str, dir: &Path, session: &str, prompt: &str) -> Option<String> {
     let mut command = match name {
         "python3" => {
@@ -172,13 +173,14 @@ fn run(name: &str, dir: &Path, session: &str, prompt: &str) -> Option<String> {
         "source": "startup", "prompt": prompt});
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.ok()?;
-    // `true` reads nothing.
+    // `true` does not read its input, so this write may fail.
     let _ = child.stdin.take()?.write_all(payload.to_string().as_bytes());
     let output = child.wait_with_output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Sessions of some prompts each, as people type them: most about what is stored, some of them again, some about nothing.
+/// Sends the prompts of several sessions, as users type them: most are about stored entries, some repeat an
+/// earlier one, and some are about nothing that is stored.
 fn prompts(dir: &Path, size: usize) {
     let (mut times, mut late, mut repeats, mut said) = (Vec::new(), 0, 0, 0);
     let (mut elsewhere, mut silent) = (0, 0);
@@ -191,7 +193,7 @@ fn prompts(dir: &Path, size: usize) {
         let is_elsewhere = number % 5 == 4;
         let prompt = match number % 5 {
             4 => ELSEWHERE[number / 5 % ELSEWHERE.len()].to_owned(),
-            // Again what was asked before.
+            // The same question as the prompt before.
             3 => about(number - 1),
             2 => format!("{} {}", about(number), "The log says:\n```\nat frame of a stack\n```\n".repeat(50)),
             _ => about(number),

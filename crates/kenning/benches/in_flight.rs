@@ -1,6 +1,7 @@
-//! Writes per second over stdio when many calls are under way at once: 48 of one session, and one each of 16 sessions.
+//! Writes per second over stdio with many calls in flight: 48 of one session, and one of each of 16 sessions.
 //!
-//! `cargo bench -p kenning --bench in_flight`; `-- --against KENNING` compares with another build, round by round.
+//! `cargo bench -p kenning --bench in_flight`; `-- --against KENNING` compares with another build, in
+//! alternating rounds.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ const SESSIONS: usize = 16;
 const WRITES_PER_SESSION: usize = 300;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Writes per second of a program on a fresh data directory.
+/// Measures the writes per second of a program (first argument) on a fresh data directory (second argument).
 type Measure = fn(&Path, &Path) -> f64;
 
 fn main() {

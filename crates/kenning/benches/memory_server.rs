@@ -1,6 +1,8 @@
-//! `store` and `query` beside the official memory server, both over stdio with 10,000 facts, call by call in turns.
+//! Compares `store` and `query` with the official memory server: both run over stdio with 10,000 facts, and
+//! the calls alternate.
 //!
-//! `scripts/bench-memory-server` installs the other server and runs this; `-- DIST/INDEX.JS` names it.
+//! `scripts/bench-memory-server` installs the other server and runs this benchmark; `-- DIST/INDEX.JS` is the
+//! path of that server.
 #![allow(clippy::print_stdout)]
 
 use std::path::Path;
@@ -14,10 +16,10 @@ const FACTS: usize = 10_000;
 const CALLS: usize = 200;
 /// The first calls open files and fill caches.
 const WARM_UP: usize = 10;
-/// Each name is in so many facts.
+/// How many facts contain each name.
 const FACTS_PER_NAME: usize = 5;
 const ENTRIES_PER_CALL: usize = 100;
-/// A host, as most clients are.
+/// The name of a host that most clients resemble; replies depend on the client's name.
 const CLIENT: &str = "claude-code";
 
 fn main() {
@@ -36,7 +38,7 @@ fn main() {
     });
     report("store", store);
     let find = measure(|call| {
-        // Names in the order of a shuffled deck, so that neither side can keep its last answer.
+        // The names come in a shuffled order, so that neither server can reuse its last answer.
         let name = name_of(call * 7_919 % FACTS);
         let found = timed(&mut ours, "query", json!({"content": name}));
         (found, timed(&mut theirs, "search_nodes", json!({"query": name})))
@@ -44,7 +46,7 @@ fn main() {
     report("find", find);
 }
 
-/// Medians of Kenning and of the other server.
+/// The median times of Kenning and of the other server.
 fn measure(mut calls: impl FnMut(usize) -> (Duration, Duration)) -> [Duration; 2] {
     let (ours, theirs): (Vec<Duration>, Vec<Duration>) =
         (0..WARM_UP + CALLS).map(&mut calls).skip(WARM_UP).unzip();
@@ -77,7 +79,7 @@ fn start_kenning(data: &Path) -> Client {
     client
 }
 
-/// The other server with the same facts in its file, one line each.
+/// Starts the other server with the same facts in its file, one on each line.
 fn start_other(script: &str, file: &Path) -> Client {
     let line = |number| {
         let mut line = entity(number);
@@ -94,7 +96,7 @@ fn entity(number: usize) -> Value {
     json!({"name": format!("{}-{number}", name_of(number)), "entityType": "fact", "observations": [text_of(number)]})
 }
 
-/// A made-up name, as of a service or a customer.
+/// An invented name, such as a service or a customer could have.
 fn name_of(number: usize) -> String {
     const SYLLABLES: [&str; 16] = [
         "ka", "ri", "bo", "te", "lun", "mor", "sa", "vi", "den", "pol", "ur", "ne", "gam", "fi", "zor", "hel",
@@ -103,7 +105,7 @@ fn name_of(number: usize) -> String {
     (0..4).map(|at| SYLLABLES[(name >> (8 * at)) as usize % SYLLABLES.len()]).collect()
 }
 
-/// About 120 bytes.
+/// A text of about 120 bytes.
 fn text_of(number: usize) -> String {
     const WORDS: [&str; 24] = [
         "deploy", "release", "rollback", "cache", "token", "session", "index", "queue", "worker", "schema",
@@ -120,7 +122,7 @@ fn text_of(number: usize) -> String {
     text
 }
 
-/// How long a call takes that must give something.
+/// How long a call takes. Its reply must not be empty.
 fn timed(client: &mut Client, tool: &str, arguments: Value) -> Duration {
     let since = Instant::now();
     let reply = client.call_whole(tool, arguments).expect("the server answers");

@@ -1,5 +1,6 @@
-//! Flags, then environment, then the files of the project and of the user, then defaults, read once. The scope alone may also
-//! come from the project's other files, which can change.
+//! The configuration, read once. Flags come first, then environment variables, the file of the project, the
+//! file of the user, and defaults. Only the scope may also come from other files of the project, which can
+//! change while the program runs.
 
 mod files;
 
@@ -25,7 +26,7 @@ use crate::terminal::Color;
 
 use files::{Files, settings};
 
-/// Where hosts say in which directory their session works: Claude Code, Gemini CLI and Cursor.
+/// Variables in which Claude Code, Gemini CLI and Cursor name the directory that their session works in.
 const PROJECT_VARIABLES: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR"];
 
 /// Knowledge and memory for AI agents, over MCP.
@@ -53,7 +54,7 @@ pub struct Config {
     /// The scope of calls that name none [default: the line `scope: NAMESPACE:SCOPE` of the project's CLAUDE.md, AGENTS.md, GEMINI.md, .cursor/rules, .github/copilot-instructions.md or .kenning.toml, else global:default]
     #[arg(long, env = "KENNING_SCOPE", global = true)]
     scope: Option<String>,
-    /// Whether `scope` was given as a flag, or else by its variable.
+    /// Whether `scope` was given as a flag and not by its variable.
     #[arg(skip)]
     has_scope_flag: bool,
     /// The name under which changes are recorded [default: the client's name]
@@ -86,15 +87,15 @@ pub struct Config {
     /// The directory with model.safetensors, vocab.txt and config.json of the sentence encoder [default: the one of `kenning model add`]
     #[arg(long, env = "KENNING_MODEL_DIR", global = true, value_name = "DIR")]
     pub model_dir: Option<PathBuf>,
-    /// Where the user's settings are, whether or not the file is there.
+    /// The path of the user's settings file, even if the file does not exist.
     #[arg(skip)]
     pub user_file: Option<PathBuf>,
-    /// Every setting as it holds.
+    /// Every setting with the value that is in force.
     #[arg(skip)]
     pub in_force: Vec<InForce>,
 }
 
-/// A setting, its value as it would be typed, and where the value is from.
+/// A setting, its value in the form in which a user would type it, and where the value comes from.
 #[derive(Clone)]
 pub struct InForce {
     pub name: String,
@@ -102,7 +103,8 @@ pub struct InForce {
     pub origin: String,
 }
 
-/// Which commands have an option in their help. The others take it too, so that one line fits all.
+/// Which commands show an option in their help. The other commands accept the option too, so that one command
+/// line prefix works for all.
 enum Help {
     OnlyOf(&'static [&'static str]),
     NotOf(&'static [&'static str]),
@@ -126,7 +128,7 @@ const WRITERS: &[&str] = &[
     "undo",
 ];
 const SEARCHERS: &[&str] = &["call", "hook", "ingest", "list", "rebuild", "search", "serve", "ui"];
-/// They look into no scope, or into no store.
+/// Commands that do not work in one scope, so `--scope` is not in their help.
 const WHOLE: &[&str] = &[
     "audit",
     "backup",
@@ -155,7 +157,7 @@ const HELP: [(&str, Help); 9] = [
     ("content", Help::OnlyOf(&["serve"])),
     ("embedder", Help::OnlyOf(SEARCHERS)),
 ];
-/// It goes with another option.
+/// The first option is shown wherever the second one is.
 const TOGETHER: (&str, &str) = ("model_dir", "embedder");
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -185,9 +187,10 @@ pub enum Blocks {
 }
 
 impl Arguments {
-    /// What was typed; a wrong flag ends the process.
+    /// Parses the command line; a wrong flag ends the process.
     pub fn read() -> anyhow::Result<Arguments> {
-        // What a hook says could stand in a host's window, and a host takes any code but 0 as an objection to the prompt.
+        // A hook must be silent: a host may show the hook's messages in its window, and takes any exit code
+        // but 0 as an objection to the prompt.
         let is_hook = hook::is_called(std::env::args_os().skip(1));
         let (config_dir, home) = (etcetera::choose_base_strategy().ok(), etcetera::home_dir().ok());
         let config_dir = config_dir.map(|dirs| dirs.config_dir());
@@ -214,7 +217,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// All commands and options, each in the help of those that use it.
+    /// All commands and options. Each option is in the help of those commands that use it.
     pub fn definition() -> clap::Command {
         let definition = Arguments::command();
         let shared: Vec<clap::Arg> =
@@ -235,7 +238,7 @@ impl Arguments {
     }
 }
 
-/// Whether an option stands in the help of a command, or without one in that of the program.
+/// Whether an option is in the help of a command; with an empty name, in the help of the program itself.
 fn is_in_help(option: &str, command: &str) -> bool {
     let option = if option == TOGETHER.0 { TOGETHER.1 } else { option };
     match HELP.iter().find(|(known, _)| *known == option) {
@@ -245,13 +248,13 @@ fn is_in_help(option: &str, command: &str) -> bool {
     }
 }
 
-/// Where the host says that the session works.
+/// The directory in which the host says that the session works.
 fn project_dir() -> Option<PathBuf> {
     let mut variables = PROJECT_VARIABLES.into_iter().filter_map(std::env::var_os);
     variables.find(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// Flags, then the environment, then files, then defaults.
+/// Every setting with its value: flags come first, then the environment, files and defaults.
 fn in_force(
     definition: &clap::Command,
     matches: &ArgMatches,
@@ -299,7 +302,7 @@ impl Config {
         Ok(home.data_dir().join("kenning"))
     }
 
-    /// Where the store is.
+    /// The location of the store.
     pub fn location(&self) -> anyhow::Result<Location> {
         let is_given = |text: &&String| !text.trim().is_empty();
         let store = self.store.as_ref().filter(is_given);
@@ -318,7 +321,8 @@ impl Config {
         Ok(Location::Database(url.map_err(|error| usage(error.to_string()))?))
     }
 
-    /// Where this machine keeps what belongs to the store: the directory of the store itself, or one for caches of a database.
+    /// The directory on this machine for files that belong to the store: the store's own directory, or one
+    /// for the caches of a database.
     pub fn local_dir(&self) -> anyhow::Result<PathBuf> {
         Ok(match self.location()? {
             Location::Directory(dir) => dir,
@@ -338,7 +342,8 @@ impl Config {
         Ok(Arc::new(engine.with_embedder(self.embedder()?)))
     }
 
-    /// The engine of a process that answers once and soon. It judges meaning by the table, which needs no loading.
+    /// The engine of a process that answers one question quickly. It uses the compiled-in table for meaning,
+    /// which needs no loading.
     pub fn engine_for_one_answer(&self) -> anyhow::Result<Arc<Engine>> {
         let (location, sources) = (self.location()?, Engine::real_sources());
         Ok(Arc::new(Engine::open_existing(location, self.local_dir()?, sources).for_one_answer()))
@@ -360,12 +365,12 @@ impl Config {
         Ok(self.data_dir()?.join("model"))
     }
 
-    /// The scope that was named on the command line or in the environment.
+    /// The scope that was given on the command line or in the environment.
     pub fn named_scope(&self) -> Option<&str> {
         self.scope.as_deref().filter(|scope| !scope.trim().is_empty())
     }
 
-    /// The scope that was named on the command line.
+    /// The scope that was given on the command line.
     pub fn flagged_scope(&self) -> Option<&str> {
         self.named_scope().filter(|_| self.has_scope_flag)
     }
@@ -389,7 +394,7 @@ impl Config {
         if self.read_only { Access::ReadOnly } else { Access::ReadWrite }
     }
 
-    /// Who uses the terminal: the owner of the data directory.
+    /// The principal of the user at the terminal: the owner of the data directory.
     pub fn principal(&self) -> Principal {
         Principal::owner(self.actor.clone().unwrap_or_default(), Engine::new_origin())
     }
@@ -400,12 +405,13 @@ impl Config {
         Caller { has_graph: !self.no_graph, ..caller }.placed(&self.scope_finder(), engine)
     }
 
-    /// Whether it is noted what was given to whom.
+    /// Whether the recall log records which entries were given to whom.
     pub fn keeps_recall_log(&self) -> bool {
         !self.no_recall_log && !self.read_only
     }
 
-    /// The caller of a hook: the scope of the directories that the host names, else as for every command.
+    /// The caller of a hook. The scope is that of the directories that the host names, otherwise the same as
+    /// for every command.
     pub fn caller_in(&self, engine: &Engine, dirs: Vec<PathBuf>, client: &str) -> Caller {
         let finder = self.scope_finder();
         finder.set_roots(dirs);
@@ -414,7 +420,7 @@ impl Config {
         Caller { has_graph: false, ..caller }.placed(&finder, engine)
     }
 
-    /// Notes that a command has written to the scope that its flag names: the project's files may name the scope too.
+    /// Trusts the project to name the scope that was given as a flag, after a command has written to it.
     pub fn trust_flag(&self, engine: &Engine, caller: &Caller) {
         let is_own = |scope: &ScopeName| self.has_scope_flag && *scope != ScopeName::global_default();
         let Some(scope) = ScopeName::parse(&caller.scope).filter(is_own) else { return };
@@ -463,7 +469,7 @@ impl Config {
     }
 }
 
-/// Makes a directory that nobody else may look into.
+/// Makes a directory that only its owner can read.
 fn make_private(dir: &Path) -> anyhow::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -475,7 +481,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 #[cfg(not(feature = "minilm"))]
 pub const NO_ENCODER: &str = "this program has no sentence encoder; build it with `cargo install --path crates/kenning --features minilm`";
 
-/// The scope of those who name none.
+/// The scope of callers that name none.
 fn everyones() -> String {
     ScopeName::global_default().to_string()
 }
@@ -498,7 +504,7 @@ mod tests {
 
     use super::Arguments;
 
-    /// Compares a page with what stands in `docs`; `UPDATE_EXPECT=1` rewrites it.
+    /// Compares a generated page with the file in `docs`; `UPDATE_EXPECT=1` rewrites the file.
     fn check(path: &str, page: &str) {
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(path, page).expect("the page can be rewritten");

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Err(error) => return ended(Err(error)),
     };
     if let Some(Command::Hook(hook)) = arguments.command {
-        // It never fails, and what it would log could stand in a host's window.
+        // A hook never fails and writes no log, because the log could appear in a host's window.
         commands::hook::run(&arguments.config, hook, started);
     }
     start_log();
@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     config.color.choose();
     let done = match arguments.command {
         Some(command) => command.run(&config),
-        // People paste only the binary's name into their client's configuration.
+        // Users often write only the program's name into their client's configuration, so without a command
+        // and a terminal it serves.
         None if !std::io::stdin().is_terminal() => {
             commands::serve::run(&config, commands::serve::Serve::default())
         }
@@ -47,7 +48,7 @@ fn ended(done: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
-/// To stderr, since stdout belongs to the protocol; quiet unless something is wrong.
+/// Logs go to stderr, because stdout belongs to the protocol. Only warnings and errors are logged.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG").unwrap_or_else(|_| {
         tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error,html5ever=off,htmd=off")
@@ -56,7 +57,7 @@ fn start_log() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // Whoever reads the log may go away. To say so on the same stream would panic, and end what wanted to log.
+        // The program that reads the log may close the pipe. Reporting that on the same pipe would panic.
         .log_internal_errors(false)
         .init();
 }

@@ -13,7 +13,7 @@ use kenning_model::ScopeId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Whatever a test waits for comes within this, or not at all.
+/// The longest time that a test waits for an expected event.
 const SOON: Duration = Duration::from_secs(60);
 
 struct Place {
@@ -73,7 +73,7 @@ impl Place {
         report(&self.ingest_command(more).output().expect("kenning runs"))
     }
 
-    /// The sentences that answer a question, all in one.
+    /// The quoted sentences that answer a question, joined into one text.
     fn quoted(&self, question: &str) -> String {
         let arguments = json!({"question": question}).to_string();
         let output = self.run(&["call", "kb.retrieve_evidence", &arguments, "--json"]);
@@ -210,7 +210,7 @@ fn a_second_run_writes_what_changed_and_closes_what_is_gone() {
     assert_eq!((&report["written"], &report["closed"]), (&dry["written"], &dry["closed"]));
     assert!(place.quoted("which port does it listen on?").contains("9999"));
     assert!(!place.quoted("when are invoices sent?").contains("Mondays"));
-    // The newest transaction is the closing of the page.
+    // The newest transaction is the one that closed the page.
     assert!(place.run(&["undo"]).status.success());
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "and it can be taken back");
     assert!(place.run(&["verify"]).status.success());
@@ -293,7 +293,7 @@ fn the_undo_of_a_long_document_is_told_shortly() {
     place.write("long.md", format!("# Long\n\nText.\n\n{}", sections.join("\n")));
     place.ingest(&[]);
     let undone = String::from_utf8(place.run(&["undo"]).stdout).expect("text");
-    // The document, its first section, and fifty parts.
+    // The changes are the document, its first section, and fifty parts.
     assert!(undone.ends_with(" and 42 more\n") && undone.matches(", ").count() == 9, "{undone}");
 }
 
@@ -313,14 +313,14 @@ fn directories_of_one_name_leave_each_other_alone() {
     assert!(why.contains("`docs`") && why.contains("--source") && why.contains("--moved"), "{why}");
     assert!(place.quoted("when does the first gate open?").contains("seven"));
     assert_eq!(report(&ingest("two/docs", &["--source", "two"]))["written"], json!(["b.md"]));
-    // From now on each is known by where it is.
+    // From now on each source is found by its directory.
     for (path, source) in [("one/docs", "docs"), ("two/docs", "two")] {
         let again = report(&ingest(path, &[]));
         let is_so = (&again["source"], &again["unchanged"], &again["closed"]);
         assert_eq!(is_so, (&json!(source), &json!(1), &json!([])), "{again}");
     }
     assert_eq!(ingest("two/docs", &["--source", "docs"]).status.code(), Some(2), "nor by its name");
-    // Another scope knows nothing of it.
+    // Another scope does not have these sources.
     for (tool, arguments) in [
         ("create_namespace", json!({"name": "acme", "description": "a company"})),
         ("create_scope", json!({"scope": "acme:web", "description": "a site", "parents": []})),
@@ -330,7 +330,7 @@ fn directories_of_one_name_leave_each_other_alone() {
     let other = report(&ingest("two/docs", &["--scope", "acme:web"]));
     assert_eq!((&other["source"], &other["written"]), (&json!("docs"), &json!(["b.md"])));
     assert_eq!(report(&ingest("one/docs", &[]))["unchanged"], json!(1));
-    // With two names for one place nobody can tell which is meant.
+    // If one directory has two sources, the program cannot know which is meant.
     assert_eq!(report(&ingest("one/docs", &["--source", "first"]))["written"], json!(["a.md"]));
     assert_eq!(
         report(&ingest("one/docs", &[]))["source"],
@@ -365,7 +365,7 @@ fn a_part_is_taken_in_as_part_of_the_whole() {
         );
     }
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "the rest is not looked at");
-    // One file of it, by itself.
+    // A single file of the source, taken in by itself.
     place.write("guide/setup.md", "# Setup\n\n## Ports\n\nIt listens on port 9999.\n");
     let one = ingest("guide/setup.md", &[]);
     assert_eq!(
@@ -374,7 +374,7 @@ fn a_part_is_taken_in_as_part_of_the_whole() {
         "{one}"
     );
     assert!(place.quoted("which port does it listen on?").contains("9999"));
-    // And the tag is the one that it had.
+    // The tag stays the same as before.
     let whole = place.ingest(&[]);
     assert_eq!(
         (&whole["written"], &whole["unchanged"], &whole["closed"]),
@@ -384,7 +384,7 @@ fn a_part_is_taken_in_as_part_of_the_whole() {
     let other = place.ingest(&["--doc-tag", "other"]);
     assert_eq!(other["written"].as_array().map(Vec::len), Some(4), "another tag is another document");
     assert_eq!(place.ingest(&[])["unchanged"], json!(4));
-    // A part may still be a source of its own.
+    // A subdirectory may still become a source of its own.
     let own = ingest("guide", &["--source", "guide"]);
     assert_eq!(own["written"], json!(["more.md", "setup.md"]), "{own}");
     assert_eq!(ingest("guide", &[])["source"], json!("guide"), "the nearest is meant");
@@ -455,12 +455,12 @@ fn what_can_not_be_read_is_said_and_the_rest_is_done() {
     assert_eq!(output.status.code(), Some(1), "some have failed");
     assert_eq!(report(&output)["written"].as_array().map(Vec::len), Some(5), "an empty file is a document");
     assert!(place.quoted("extension of the help desk").contains("4711"));
-    // What was there and can't be read now is not taken for gone.
+    // A file that existed and can't be read now does not count as deleted.
     place.write("notes.txt", b"a\0b");
     place.write("page.html", b"caf\xe9");
     assert_eq!(place.ingest(&[])["closed"], json!([]));
     assert!(place.quoted("extension of the help desk").contains("4711"));
-    // People see a line for each, and a count.
+    // The output for people is one line for each failure, and a count.
     let docs = place.docs();
     let output = place.run(&["ingest", docs.to_str().expect("UTF-8")]);
     let [said, complaints] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
@@ -474,7 +474,7 @@ fn what_can_not_be_read_is_said_and_the_rest_is_done() {
     assert_eq!(output.status.code(), Some(0), "none has failed");
 }
 
-/// The paths that have failed, and why.
+/// The paths of the files that failed, each with the reason.
 fn reasons(report: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let failed = report["failed"].as_array().expect("a list");
@@ -535,7 +535,7 @@ fn what_may_not_be_read_is_said_and_not_taken_for_gone() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;
     let place = Place::new();
-    // The superuser may read anything, so it runs Kenning as somebody who may not.
+    // The superuser can read any file, so under that user Kenning is run as another user.
     let is_superuser = fs::metadata(place.dir.path()).expect("it is there").uid() == 0;
     if is_superuser {
         fs::create_dir(place.data()).expect("a directory");
@@ -559,7 +559,7 @@ fn what_may_not_be_read_is_said_and_not_taken_for_gone() {
     forbid("guide", 0o000);
     let output = ingest();
     let report = report(&output);
-    // Before the directory is removed it must be readable again.
+    // The directory must be readable again before it can be removed.
     forbid("guide", 0o755);
     let failed = reasons(&report);
     assert_eq!(failed.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["guide", "notes.txt"]);
@@ -590,7 +590,7 @@ fn the_same_files_in_two_scopes_are_two_sets_of_documents() {
     fs::remove_file(place.docs().join("page.html")).expect("it was there");
     assert_eq!(place.ingest(&scopes[0])["closed"], json!(["page.html"]));
     assert!(place.quoted("when are invoices sent?").contains("Mondays"), "it is still there for all");
-    // A scope goes with its documents, and then its namespace with what came back.
+    // Deleting a scope deletes its documents. After an undo, deleting the namespace deletes them too.
     let call = |tool: &str, arguments: Value| {
         String::from_utf8(place.run(&["call", tool, &arguments.to_string()]).stdout).expect("text")
     };
@@ -602,7 +602,7 @@ fn the_same_files_in_two_scopes_are_two_sets_of_documents() {
     assert!(place.run(&["verify"]).status.success());
 }
 
-/// A run that is killed has taken in some files whole and the others not at all; the next goes on from there.
+/// A run that is killed has taken in each file completely or not at all. The next run continues from there.
 #[test]
 fn a_run_that_was_killed_is_gone_on_with() {
     const FILES: u64 = 400;
@@ -619,7 +619,7 @@ fn a_run_that_was_killed_is_gone_on_with() {
         wait_until(|| engine.head().expect("the store can be read").0 >= before + more);
         child.kill().expect("it runs");
         child.wait().expect("it is ours");
-        // One transaction for each document, and nothing else was written.
+        // Each document is one transaction, and there are no other transactions.
         before = engine.head().expect("the store can be read").0;
         let dry = place.ingest(&["--dry-run"]);
         assert_eq!(dry["unchanged"], json!(before), "{dry}");
@@ -641,7 +641,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// `kenning ingest --watch` at work.
+/// A running `kenning ingest --watch`.
 struct Watching {
     child: Child,
     lines: Receiver<Value>,
@@ -663,7 +663,7 @@ impl Watching {
         Watching { child, lines }
     }
 
-    /// Reads on until all these files were written and closed, and nothing else was.
+    /// Reads reports until exactly these files were written and closed.
     fn expect(&self, written: &[&str], closed: &[&str]) {
         let wanted = [written, closed].map(|paths| paths.iter().map(|path| (*path).to_owned()).collect());
         let mut seen: [BTreeSet<String>; 2] = Default::default();
@@ -690,7 +690,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // A process that is gone already is what was wanted.
+        // The process may have ended already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -708,7 +708,7 @@ fn what_changes_is_taken_in_while_it_is_watched() {
     watching.expect(&["new.md"], &[]);
     assert!(place.quoted("when does the gate open?").contains("seven"));
 
-    // As editors save: a new file takes the place of the old one.
+    // Editors save by renaming a new file over the old one.
     place.write("guide/.setup.md.swp", "# Setup\n\n## Ports\n\nIt listens on port 9999.\n");
     fs::rename(at("guide/.setup.md.swp"), at("guide/setup.md")).expect("a file");
     watching.expect(&["guide/setup.md"], &[]);
@@ -719,7 +719,7 @@ fn what_changes_is_taken_in_while_it_is_watched() {
     fs::remove_file(at("renamed.md")).expect("a file");
     watching.expect(&[], &["renamed.md"]);
 
-    // A directory goes, and comes back: what is in it is watched as before.
+    // A directory disappears and returns: its files must be watched as before.
     let outside = place.dir.path().join("outside");
     fs::rename(at("guide"), &outside).expect("a directory");
     watching.expect(&[], &["guide/setup.md", "guide/use.rst"]);
@@ -736,7 +736,7 @@ fn what_changes_is_taken_in_while_it_is_watched() {
     fs::remove_dir_all(at("deep")).expect("a directory");
     watching.expect(&[], &["deep/er/still.md", "deep/other.md"]);
 
-    // What git ignores is not taken in, and what it ignores from now on goes.
+    // Ignored files are not taken in, and a file that becomes ignored is closed.
     place.write("ignored.md", "# Secret\n\nStill nobody reads this.\n");
     place.write("last.md", "# Last\n\nIt is over.\n");
     watching.expect(&["last.md"], &[]);
@@ -766,7 +766,7 @@ fn one_file_is_watched_as_well() {
     place.write("notes.tmp", "Call extension 4712.");
     fs::rename(place.docs().join("notes.tmp"), &file).expect("a file");
     assert_eq!(next()["written"], json!(["notes.txt"]));
-    // Without it there is nothing to watch, and what was read of it stays.
+    // Without its file the watch ends with an error, and the document stays in the store.
     fs::remove_file(&file).expect("it was there");
     assert_eq!(child.wait().expect("it is ours").code(), Some(1));
     assert!(place.quoted("which extension?").contains("4712"));

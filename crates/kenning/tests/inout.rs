@@ -51,7 +51,7 @@ impl Place {
         self.done_on("data", arguments)
     }
 
-    /// The report of an import, whatever its exit code.
+    /// The report of an import. The exit code is not checked.
     #[track_caller]
     fn import(&self, path: &str, more: &[&str]) -> Value {
         let output = self.run_on("data", &[&["import", path, "--json"], more].concat());
@@ -65,14 +65,14 @@ impl Place {
     }
 }
 
-/// Entries, facts, and what was there already.
+/// The counts of a report: new entries, new facts, and those that existed already.
 #[track_caller]
 fn counts(report: &Value) -> (u64, u64, u64) {
     let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{report}"));
     (count("entries"), count("facts"), count("unchanged"))
 }
 
-/// A store with every kind of thing in it, and with a past.
+/// A store with every kind of record and with a history.
 fn filled() -> Place {
     let place = Place::new();
     place.call("create_namespace", &json!({"name": "acme", "description": "ACME \"Corp\""}));
@@ -101,7 +101,7 @@ fn filled() -> Place {
     place
 }
 
-/// What must be equal of two exports: all lines but the first, which names the store.
+/// The part of two exports that must be equal: all lines but the first, which names the store.
 fn body(export: &str) -> &str {
     export.split_once('\n').expect("lines").1
 }
@@ -125,7 +125,7 @@ fn an_export_makes_the_same_store_again() {
     assert_eq!(search("copy"), search("data"));
     assert!(exported.contains(r#""key":"k1""#), "idempotency keys are in it");
 
-    // A second time what is live comes by its content, and all of it is there.
+    // A second import goes by content, and finds that everything exists already.
     let again = place.run_on("copy", &["import", &file, "--json"]);
     let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
     assert_eq!(counts(&again), (0, 0, 2), "{again}");
@@ -178,7 +178,7 @@ fn live_entries_are_written_as_markdown_and_as_a_table() {
     let lines: Vec<&str> = table.split("\r\n").collect();
     assert!(lines[0].starts_with("id,scope,topic,content,tags,"), "{table}");
     assert!(lines[1].contains(",acme:web,deploys: when,"), "{table}");
-    // The folder comes back as the entries that it was written from.
+    // Importing the folder again finds the entries that it was written from.
     let report = place.import(&notes, &["--scope", "acme:web"]);
     assert_eq!(counts(&report), (0, 0, 1), "{report}");
     let live = place.done(&["--scope", "acme:web", "export"]);
@@ -372,7 +372,7 @@ fn exports_of_other_programs() {
     assert_eq!(place.run_on("data", &["import", "nowhere.json"]).status.code(), Some(3));
 }
 
-/// The binary writes where it was told to, and nothing is left of an export that fails.
+/// The export goes exactly where `-o` says, and a failed export leaves no file behind.
 #[test]
 fn an_export_that_fails_leaves_no_file() {
     let place = filled();

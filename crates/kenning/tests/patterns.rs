@@ -1,4 +1,4 @@
-//! `kenning ingest --kind patterns`, from a directory of files to what an agent is told.
+//! `kenning ingest --kind patterns`, from a directory of files to the answers for an agent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +62,7 @@ fn a_catalogue_is_taken_in_with_the_warnings_it_deserves_and_no_others() {
     for file in &files {
         place.write(&file.path, &file.bytes);
     }
-    // An id that two have.
+    // Two files with the same id.
     place.write("z/first.md", "---\nid: twice\ntitle: T\n---\nText.\n");
     place.write("z/second.md", "---\nid: twice\ntitle: T\n---\nText.\n");
     place.write("z/no-markdown.txt", "No pattern by its name.");
@@ -102,7 +102,7 @@ fn a_catalogue_is_taken_in_with_the_warnings_it_deserves_and_no_others() {
     wanted(&report);
     assert_eq!(report["written"].as_array().map(Vec::len), Some(FILES + 2 - refused.len()));
 
-    // Every field is as its author meant it.
+    // Every field of a pattern has the value that its author meant.
     let engine = Engine::new(place.dir.path().join("data"), Engine::real_sources());
     let caller = Caller::new(None, "test".into(), "global:default".into());
     let mut seen = Seen::default();
@@ -116,7 +116,7 @@ fn a_catalogue_is_taken_in_with_the_warnings_it_deserves_and_no_others() {
     }
     seen.check();
 
-    // The source is known as a catalogue, and nothing in it has changed.
+    // The source is still known as a catalogue, and no file in it has changed.
     let again = place.ingest(&[]);
     assert_eq!(again["unchanged"], json!(FILES + 2 - refused.len()), "{again}");
 }
@@ -153,7 +153,7 @@ fn check(path: &str, reply: &Value, expected: &Expected) {
     assert_eq!(reply["provenance"]["path"], path);
 }
 
-/// Whether the catalogue had every field by every name.
+/// Collects all texts of the catalogue, to check that it uses every field under every name.
 #[derive(Default)]
 struct Seen {
     text: String,
@@ -215,7 +215,7 @@ fn a_catalogue_follows_its_files_and_can_be_taken_back() {
     assert_eq!(first["written"], json!(["README.md", "errors/retry.md"]));
     assert_eq!(place.call("get_pattern", json!({"id": "retry"}))["description"], "Try again.");
     place.write("errors/retry.md", pattern("Wait longer each time."));
-    // Without saying again what it is.
+    // The kind of the source is remembered and need not be given again.
     assert_eq!(place.ingest(&[])["written"], json!(["errors/retry.md"]));
     let found = place.call("search_patterns", json!({"q": "wait longer"}));
     assert_eq!(found["patterns"][0]["description"], "Wait longer each time.");
@@ -232,7 +232,7 @@ fn a_catalogue_follows_its_files_and_can_be_taken_back() {
     let unknown = place.run(&["call", "get_pattern", r#"{"id": "retry"}"#]);
     assert_eq!(unknown.status.code(), Some(3), "{unknown:?}");
 
-    // As plain documents they are no patterns any more.
+    // Taken in as plain documents, the files are no patterns any more.
     place.write("errors/retry.md", pattern("Try again."));
     assert_eq!(place.ingest(&["--kind", "documents"])["written"].as_array().map(Vec::len), Some(2));
     assert_eq!(place.call("get_pattern", json!({"id": "retry"}))["kind"], "needsInput:v1");

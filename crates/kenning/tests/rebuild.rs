@@ -1,4 +1,4 @@
-//! `kenning rebuild` as a script sees it: what it prints, how it exits, and that no answer changes.
+//! `kenning rebuild` in a script: what it prints, its exit codes, and that no answer changes.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -60,7 +60,7 @@ fn another_that_writes_the_index_is_waited_for() {
     let lock = File::create(index.join("lock")).expect("writable");
     lock.lock().expect("nobody has it");
     let mut rebuild = command(store.path(), &["rebuild"]).stdout(Stdio::piped()).spawn().expect("it runs");
-    // The store is open, so it asks for the lock next, and goes on asking.
+    // The store is open, so the next step is the lock, which `rebuild` waits for.
     while !store.path().join(format!("{STORE_FILE}-wal")).exists() {
         assert_eq!(rebuild.try_wait().expect("it runs"), None, "it waits");
     }
@@ -80,7 +80,8 @@ fn where_the_index_can_not_be_written_the_exit_code_is_5() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("the index was not rebuilt: "), "{output:?}");
 }
 
-/// Three entries, one of them changed and one deleted; nobody has asked yet, so there is no index.
+/// Three entries were stored, one of them changed and one deleted. Nothing was queried yet, so there is no
+/// index.
 fn filled() -> TempStore {
     let store = TempStore::new();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources());

@@ -1,4 +1,4 @@
-//! What somebody should not have written is found by its author and goes in one transaction, which can be undone.
+//! Unwanted writes are found by their author and taken back in one transaction, which can itself be undone.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,7 +67,7 @@ fn everything_of_an_author_goes_and_comes_back() {
     assert_eq!(kenning(dir, &["undo", &undone["tx_id"].to_string()]).status.code(), Some(0));
     assert_eq!(topics(dir), all);
 
-    // What others have built on it is not taken back with it.
+    // An undo does not take back what others have built on it.
     let id = kept["id"].as_str().expect("an id");
     call(dir, "mallory", "update", json!({"id": id, "content": "Turned round."}));
     call(dir, "alice", "update", json!({"id": id, "content": "Set right again."}));

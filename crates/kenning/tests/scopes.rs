@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A store and, beside it, a project.
+/// A store and a project in one directory.
 struct Place {
     dir: TempDir,
 }
@@ -29,14 +29,14 @@ impl Place {
         kenning(&self.dir.path().join("data"), &self.project(), arguments, environment)
     }
 
-    /// What is printed by a command that succeeds.
+    /// The output of a command that must succeed.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments, &[]);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Where a fact goes that names no scope.
+    /// The scope that a fact without a named scope is stored in.
     fn stored_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> String {
         let store = ["call", "store", r#"{"topic": "t", "content": "c"}"#, "--json"];
         let output = self.run(&[arguments, &store].concat(), environment);
@@ -78,7 +78,7 @@ fn the_flag_comes_before_the_variable_and_both_before_the_projects_files() {
     let variable = [("KENNING_SCOPE", "acme:variable")];
     assert_eq!(place.stored_in(&[], &variable), "acme:variable");
     assert_eq!(place.stored_in(&["--scope", "acme:flag"], &variable), "acme:flag");
-    // An empty variable is none.
+    // An empty variable counts as not set.
     assert_eq!(place.stored_in(&[], &[("KENNING_SCOPE", "")]), "acme:claude");
 }
 

@@ -1,5 +1,5 @@
-//! What people see and do on the terminal: the real binary on a store that is always the same.
-//! `UPDATE_EXPECT=1` rewrites the pictures in `tests/terminal`.
+//! What users see and do on the terminal: the real binary on a store that is the same in each run.
+//! `UPDATE_EXPECT=1` rewrites the expected output in `tests/terminal`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use kenning_storage::{EntryPatch, NewEntry, NewNamespace, NewScope, NewTriple, O
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A data directory and, beside it, a working directory.
+/// A data directory and a working directory.
 struct Place {
     dir: TempDir,
-    /// Of the entries in the order in which they were made.
+    /// The ids of the entries, in the order in which they were made.
     ids: Vec<Id>,
 }
 
@@ -31,7 +31,7 @@ impl Place {
         place
     }
 
-    /// Seven transactions, a minute apart.
+    /// A store with seven transactions, a minute apart.
     fn new() -> Place {
         let mut place = Place::empty();
         let minutes = Arc::new(AtomicI64::new(0));
@@ -41,7 +41,7 @@ impl Place {
         };
         let fixed = kenning_testkit::fixed_sources();
         let drawn = AtomicI64::new(0);
-        // The first has the id that the help speaks of.
+        // The first entry has the id that the help uses in its examples.
         let id = move || match drawn.fetch_add(1, Ordering::Relaxed) {
             0 => Id::parse("K7H9M2PQX8").expect("an id"),
             _ => (fixed.id)(),
@@ -106,7 +106,7 @@ impl Place {
         command
     }
 
-    /// A line of a shell in which `kenning` is the program under test.
+    /// A shell command line in which `kenning` is the program under test.
     fn shell(&self, line: &str) -> Command {
         let dir = Path::new(env!("CARGO_BIN_EXE_kenning")).parent().expect("a directory");
         let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
@@ -121,14 +121,14 @@ impl Place {
         self.command(arguments).output().expect("kenning runs")
     }
 
-    /// What is printed by a command that succeeds.
+    /// The output of a command that must succeed.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What is said on stderr by a command that ends with this code.
+    /// The stderr of a command that must end with this code.
     fn refused(&self, arguments: &[&str], code: i32) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// Compares with a picture that is kept.
+/// Compares the output with the expected file.
 fn check(name: &str, shown: &str) {
     let path = Path::new("tests/terminal").join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -182,7 +182,7 @@ fn pictures() {
         ("tags", vec!["tags"]),
     ] {
         check(&format!("{name}.txt"), &place.done(&arguments));
-        // On a terminal of 100 columns, in colour.
+        // The same in colour, for a terminal of 100 columns.
         let mut command = place.command(&arguments);
         let output = command.env("CLICOLOR_FORCE", "1").env("COLUMNS", "100").output().expect("kenning runs");
         check(&format!("{name}.ansi"), &String::from_utf8(output.stdout).expect("text"));
@@ -233,7 +233,7 @@ fn an_entry_is_added_shown_deleted_and_brought_back() {
     assert_eq!(shown["topic"], "Ports");
     assert_eq!(shown["content"], "# Ports\n\nTests use 5433.");
     assert_eq!((&shown["pinned"], &shown["tags"][0]), (&Value::Bool(true), &Value::from("ops")));
-    // An id is found however it was typed.
+    // An id is found in upper and lower case.
     place.done(&["show", &id.to_lowercase()]);
     let missing = place.refused(&["rm", id, "K7H9M2PQX8"], 3);
     assert!(
@@ -293,7 +293,7 @@ fn facts_documents_sections_and_patterns_are_shown() {
     let kinds: Vec<&str> = found.iter().filter_map(|hit| hit["kind"].as_str()).collect();
     assert!(["entry", "document", "pattern"].iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     for hit in &found {
-        // What is found by its meaning alone has no word to mark.
+        // A result that was found only by its meaning has no word to mark.
         let is_alike = hit["topic"] == "deployment" || hit["topic"] == "style" || hit["topic"] == "tests";
         assert!(is_alike || !hit["matches"].as_array().expect("a list").is_empty(), "{hit}");
         place.done(&["show", hit["id"].as_str().expect("an id")]);
@@ -372,7 +372,7 @@ fn colour_comes_when_it_is_wanted() {
     assert!(!shown(&["list"], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
 }
 
-/// A reader that stops reading, as `head` does, is not an error.
+/// A closed pipe is not an error: the program that reads the output, such as `head`, may stop early.
 #[test]
 fn a_closed_pipe_is_no_error() {
     let place = Place::new();
@@ -407,13 +407,13 @@ fn an_undelete_is_undone_like_any_other_change() {
     );
 }
 
-/// An editor that does this to the file.
+/// Runs `kenning edit` with an editor that executes this script on the file.
 fn edited(place: &Place, script: &str, arguments: &[&str]) -> Output {
     let mut command = place.command(arguments);
     command.env("VISUAL", format!("sh -c '{script}' sh")).output().expect("kenning runs")
 }
 
-/// Where the text is that could not be saved.
+/// The path of the file with the text that could not be saved.
 fn kept_file(said: &str) -> String {
     let rest = said.split("Your text is in ").nth(1).unwrap_or_else(|| panic!("no file is named: {said}"));
     rest.split(';').next().unwrap_or_default().to_owned()
@@ -442,7 +442,7 @@ fn an_entry_is_edited() {
         entry["content"].as_str().expect("text").contains("never on Sundays") && entry["tags"].is_null(),
         "{entry}"
     );
-    // An editor that fails, and one whose text is no entry any more.
+    // An editor that fails, and an editor that leaves an invalid entry.
     let failed = edited(&place, "exit 1", &["edit", id]);
     assert_eq!(failed.status.code(), Some(1));
     let bad = edited(&place, "sed -i s/^pinned:.*/pinned:\\ perhaps/ \"$1\"", &["edit", id]);
@@ -546,7 +546,7 @@ fn settings_come_from_flags_variables_the_project_and_the_user() {
     assert!(said.contains("there is no setting `tolsets`; did you mean `toolsets`?"), "{said}");
     assert!(said.contains("`data-dir` is ignored: a project's file may set"), "{said}");
     assert!(said.contains("`read-only` is ignored"), "{said}");
-    // The user's file holds, whatever the project says.
+    // The user's file applies, whatever the project's file says.
     place.refused(&["add", "x"], 1);
     std::fs::write(&file, "content = \"everything\"\n").expect("writable");
     assert!(place.refused(&["list"], 2).contains("it is one of auto, text, full"));
@@ -577,7 +577,7 @@ fn help_has_what_a_command_uses_and_other_options_are_taken_all_the_same() {
     }
 }
 
-/// The commands that the help names.
+/// The commands that the help lists.
 fn commands(place: &Place) -> Vec<String> {
     let help = place.done(&["--help"]);
     let listed = help.split("Commands:\n").nth(1).expect("commands").split("\n\n").next().expect("commands");
@@ -614,7 +614,7 @@ fn the_examples_of_the_help_work() {
         .expect("writable");
         std::fs::write(place.path("work/CLAUDE.md"), "# Rules\n\n- Never deploy on Fridays.\n")
             .expect("writable");
-        // Some need a repository with a remote, or go on until they are stopped.
+        // Some examples need a repository with a remote, or run until they are stopped.
         let can_run = |line: &&str| !line.contains("git ") && !line.contains("--watch");
         for example in examples.lines().take_while(|line| line.starts_with("  ")).filter(can_run) {
             let output = place.shell(example).env("VISUAL", "true").output().expect("a shell");
@@ -639,7 +639,8 @@ fn completions_and_man_pages_come_from_the_same_definitions() {
     }
 }
 
-/// A pseudo-terminal, made by `script` where there is one: a table in colour that fits its width.
+/// A table in colour that fits the width of a pseudo-terminal, which the program `script` provides if it is
+/// installed.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_gets_colour_and_lines_that_fit() {
@@ -732,7 +733,7 @@ fn without_id(line: &str) -> &str {
     line.split_once(' ').filter(|(word, _)| Id::parse(word).is_some()).map_or(line, |(_, rest)| rest)
 }
 
-/// The commands of the tutorial, in their order, in one shell.
+/// Runs the commands of the tutorial in their order, in one shell.
 #[cfg(unix)]
 #[test]
 fn the_tutorial_works() {
@@ -744,7 +745,7 @@ fn the_tutorial_works() {
     );
 }
 
-/// Every page of the book is there, and every page is in the book.
+/// Every page that the book lists exists, and the book lists every page.
 #[test]
 fn the_book_has_every_page() {
     let summary = std::fs::read_to_string("../../docs/SUMMARY.md").expect("the summary");

@@ -1,4 +1,4 @@
-//! `kenning verify` as a script sees it: what it prints and how it exits.
+//! `kenning verify` in a script: what it prints and its exit codes.
 
 use std::fs;
 use std::process::{Command, Output};

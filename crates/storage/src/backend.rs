@@ -1,10 +1,10 @@
-//! The one trait that every place for the log implements, in model types only.
+//! The one trait that every place for the log implements. It uses only the types of the model.
 //!
-//! What a backend promises, each promise a function in `testkit::backend`:
-//! - a transaction is there whole or not at all, and once `commit` has returned it survives a crash;
-//! - ids are dense and in the order of commit, also with several processes on one store;
-//! - a read at a transaction gives the same answer forever, whatever is written later;
-//! - what is derived from the log equals a replay of it, and `verify` names every place where it does not.
+//! The promises of a backend; each has a test function in `testkit::backend`:
+//! - a transaction is stored completely or not at all, and survives a crash once `commit` has returned;
+//! - transaction numbers are dense and in the order of the commits, also with several processes on one store;
+//! - a read as of a transaction gives the same answer forever, whatever is written later;
+//! - the derived tables equal a replay of the log, and `verify` names every place where they do not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,38 +20,39 @@ use crate::log_row::{LogRow, rows_of};
 use crate::{Error, Reach};
 
 pub trait Backend: Send + Sync {
-    /// A connection to read with. Reads name the transaction at which they look, so a reader needs no
-    /// transaction of its own and may be kept for as long as a request takes.
+    /// A connection for reading. Each read names the transaction as of which it is answered, so a reader
+    /// needs no transaction of its own and may be kept for as long as a request takes.
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Error>;
 
-    /// Begins the store's one write transaction and waits while another process holds it.
+    /// Begins the one write transaction of the store. Waits while another process holds it.
     fn begin(&self) -> Result<Box<dyn Pending + '_>, Error>;
 
-    /// Replays the log and reports every place where the store is not what the log says.
+    /// Replays the log and reports every place where the store differs from the log.
     fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error>;
 
-    /// What tells this store from every other. It changes when another store's content takes the place of this one's.
+    /// The identity of this store. It changes when the content of another store replaces that of this one.
     fn info(&self) -> Result<StoreInfo, Error>;
 
-    /// Waits until the store has another head than the one that was seen, or for as long as `patience`, and returns the head.
-    /// It is a hint that there may be something to read: the log is the truth.
+    /// Waits until the head differs from `seen`, at most for the time `patience`, and returns the head. It is
+    /// only a hint that there may be something new: the log itself decides.
     fn wait(&self, seen: Option<Head>, patience: Duration) -> Result<Head, Error>;
 
-    /// Makes what is derived from the log anew, after damage to it was met. False if that is not what is wrong, or the
-    /// log itself can't be read.
+    /// Writes the derived tables anew from the log, after damage to them was found. False if they are not the
+    /// problem, or if the log itself can't be read.
     fn mend(&self) -> Result<bool, Error>;
 
-    /// Brings everything that was acknowledged to where a copy of the store is taken from, as far as others who read
-    /// allow it.
+    /// Copies everything that was acknowledged into the main file, from which copies of the store are taken.
+    /// Open readers may delay a part of it.
     fn checkpoint(&self) -> Result<(), Error>;
 
-    /// How often an answer from another machine was waited for since the store was opened: what a call costs on a database.
+    /// How many answers from another machine were waited for since the store was opened. On a database this
+    /// is the main cost of a call.
     fn round_trips(&self) -> u64 {
         0
     }
 }
 
-/// A name that no other store has: 128 random bits, made when the store was made or restored.
+/// A unique name of a store: 128 random bits that are drawn when the store is created or restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
@@ -61,7 +62,7 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// How far the log of which store goes. After a restore the store is another one, and its log may be shorter.
+/// The newest transaction of a store. A restore makes another store of it, whose log may be shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub store: StoreId,
@@ -71,11 +72,11 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreInfo {
     pub id: StoreId,
-    /// Signs cursors in every process that opens the store.
+    /// The key that signs cursors in every process that opens the store.
     pub secret: [u8; 32],
 }
 
-/// Enough of a document to see whether a file is another by now.
+/// The part of a document that suffices to see whether its file has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownDocument {
     pub id: Id,
@@ -86,49 +87,51 @@ pub struct KnownDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentKind {
     Plain,
-    /// Of a catalogue.
+    /// A document of a catalogue.
     Pattern,
 }
 
-/// What there is of each.
+/// The kinds of documents that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DocumentKinds {
     pub plain: bool,
     pub patterns: bool,
-    /// Of a catalogue, and no pattern.
+    /// Documents of a catalogue that are not patterns.
     pub beside_patterns: bool,
 }
 
-/// Documents that were taken in together, and how the last of them was.
+/// The documents that were taken in together, and the settings of the newest of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentSource {
     pub name: String,
     pub documents: u64,
     pub root: String,
     pub default_tag: String,
-    /// What its run took files for.
+    /// The kind that its files were taken in as.
     pub kind: DocumentKind,
     pub changed_at: Timestamp,
 }
 
-/// What can be asked of the store. `at` is the transaction as of which the answer holds.
+/// The questions that the store answers. `at` is the transaction as of which the answer holds.
 pub trait Reader {
     fn head(&self) -> Result<TxId, Error>;
 
     /// The store that is read.
     fn store_id(&self) -> Result<StoreId, Error>;
 
-    /// Both in one question: how far which store goes.
+    /// The store and its head in one question.
     fn standing(&self) -> Result<Head, Error> {
         Ok(Head { store: self.store_id()?, tx: self.head()? })
     }
 
-    /// The checksum of a transaction as the log has it; none if there is no such transaction. With the store's id it tells whether
-    /// something was read from this log or from another: a copy that was put back goes on with other transactions.
+    /// The checksum of a transaction in the log; none if there is no such transaction. Together with the
+    /// store's id it tells whether something was read from this log or from another one: a copy that was put
+    /// back continues with other transactions.
     fn log_checksum(&self, tx: TxId) -> Result<Option<u32>, Error>;
 
-    /// The version that each key names, in the order of the keys, or none. Whoever needs several versions asks once for all
-    /// of them: on a database that is elsewhere every call is a round trip.
+    /// The version that each key names, in the order of the keys; none if there is none. A caller that needs
+    /// several versions should ask for all of them at once, because on a remote database every call is a
+    /// round trip.
     fn records(&self, keys: &[RecordKey]) -> Result<Vec<Option<Stored>>, Error>;
 
     /// The version of an id that was live at a transaction.
@@ -141,11 +144,11 @@ pub trait Reader {
         Ok(self.records(&[RecordKey { entity_type, id, at: At::Newest }])?.pop().flatten())
     }
 
-    /// Whether anything ever had this id.
+    /// Whether any record ever had this id.
     fn is_taken(&self, id: Id) -> Result<bool, Error>;
 
-    /// Every transaction that touched the id, oldest first; with scopes, only those in which the id came to be in one
-    /// of them or went from there.
+    /// Every transaction that touched the id, oldest first. With scopes, only those transactions by which the
+    /// id entered or left one of the scopes, or changed inside one.
     fn touches(
         &self,
         entity_type: EntityType,
@@ -153,14 +156,14 @@ pub trait Reader {
         scopes: Option<&[ScopeId]>,
     ) -> Result<Vec<TxId>, Error>;
 
-    /// Every live record of this type, oldest first: for types of which there are few.
+    /// Every live record of this type, oldest first; for types with few records.
     fn live(&self, entity_type: EntityType, at: TxId) -> Result<Vec<Stored>, Error>;
 
-    /// What documents are live in these scopes, or anywhere.
+    /// The kinds of documents that are live in these scopes, or in any scope.
     fn document_kinds(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<DocumentKinds, Error>;
     /// Every live record of this type in these scopes, newest first.
     fn all_in(&self, entity_type: EntityType, scopes: &[ScopeId], at: TxId) -> Result<Vec<Stored>, Error>;
-    /// A page of the same.
+    /// One page of the same list.
     fn page_in(
         &self,
         entity_type: EntityType,
@@ -176,7 +179,8 @@ pub trait Reader {
         path: &str,
         at: TxId,
     ) -> Result<Option<Stored>, Error>;
-    /// The live documents of a source in a scope at a path and below it (all for an empty one), by path.
+    /// The live documents of a source in a scope, at a path and below it, ordered by path. An empty path
+    /// means all documents.
     fn documents_below(
         &self,
         scope: ScopeId,
@@ -184,55 +188,58 @@ pub trait Reader {
         path: &str,
         at: TxId,
     ) -> Result<Vec<KnownDocument>, Error>;
-    /// The sources of which a scope has live documents, by name. How a source is taken in is what its newest version
-    /// says, live or closed, since a run that ends early leaves the others as they were.
+    /// The sources that have live documents in a scope, by name. The settings of a source are those of its
+    /// newest version, live or closed, because a run that ends early leaves the other documents unchanged.
     fn document_sources(&self, scope: ScopeId, at: TxId) -> Result<Vec<DocumentSource>, Error>;
-    /// The document of a live section, without reading what the section says.
+    /// The document of a live section, without reading the section's text.
     fn document_of(&self, section: Id, at: TxId) -> Result<Option<Id>, Error>;
     /// The live sections of a document, in order.
     fn sections_of(&self, document: Id, at: TxId) -> Result<Vec<Stored>, Error>;
 
     /// The live scope of this name.
     fn scope_named(&self, name: &ScopeName, at: TxId) -> Result<Option<ScopeId>, Error>;
-    /// The scope that had this name last, and the last transaction that touched it: if it is not live, the one that
-    /// deleted it.
+    /// The scope that had this name last, and the last transaction that touched that scope. If the scope is
+    /// not live, this is the transaction that deleted it.
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error>;
-    /// The id of a scope of this number, live or not.
+    /// The id of the scope with this number, live or not.
     fn scope_id(&self, scope: ScopeId) -> Result<Option<Id>, Error>;
     /// The namespace that had this name last, live or not.
     fn namespace_once_named(&self, name: &str) -> Result<Option<Id>, Error>;
-    /// The transaction that deleted the namespace which had this name last; none if it lives on under another.
+    /// The transaction that deleted the namespace which had this name last; none if that namespace still
+    /// lives under another name.
     fn namespace_deleted_by(&self, name: &str) -> Result<Option<TxId>, Error>;
-    /// What these scopes are called; deleted ones by their last name.
+    /// The names of these scopes. Deleted scopes have their last name.
     fn scope_names(&self, scopes: &[ScopeId], at: TxId) -> Result<ScopeNames, Error>;
-    /// What a scope sees, nearest first; nothing if it is not live.
+    /// The closure of a scope: the scopes that it sees, nearest first. Empty if the scope is not live.
     fn closure(&self, scope: ScopeId, at: TxId) -> Result<Vec<ScopeId>, Error>;
-    /// Every scope that these namespaces have or ever had, with its namespace. The built-in one is in no table.
+    /// Every scope that these namespaces have or ever had, with its namespace. The built-in scope is in no
+    /// table and is left out.
     fn scopes_ever(&self, namespaces: &[Id]) -> Result<Vec<(ScopeId, Id)>, Error>;
-    /// The number of the next new scope: one more than any scope ever had.
+    /// The number for the next new scope: one more than the largest number so far.
     fn next_scope(&self) -> Result<ScopeId, Error>;
 
     /// Live entries, newest first.
     fn entries(&self, filter: &EntryFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
-    /// Pinned live entries, by scope in the order of the filter, newest first in each.
+    /// Pinned live entries, in the order of the filter's scopes, and newest first in each scope.
     fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
-    /// How many live entries or triples each scope has in itself, suppressed ones too.
+    /// How many live entries or triples each scope has itself, with suppressed ones.
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error>;
-    /// Topics of live entries that begin with the folded prefix, in order, each once, as spelt last.
+    /// Topics of live entries that begin with the folded prefix, in alphabetical order. Each topic comes
+    /// once, in its newest spelling.
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error>;
 
     /// Live triples, newest first.
     fn triples(&self, filter: &TripleFilter<'_>, page: Range<u64>) -> Result<Vec<Stored>, Error>;
     /// Whether there is any live triple in these scopes, or anywhere.
     fn has_triples(&self, at: TxId, scopes: Option<&[ScopeId]>) -> Result<bool, Error>;
-    /// Folded subjects and objects of the newest live triples, so many triples at most.
+    /// Folded subjects and objects of the newest live triples, of at most `limit` triples.
     fn triple_names(&self, scopes: &[ScopeId], at: TxId, limit: usize) -> Result<Vec<[String; 2]>, Error>;
     fn count_triples(&self, filter: &TripleFilter<'_>) -> Result<u64, Error>;
 
-    /// The changes of these types from a position on and before the transaction `end`, in the order of the log. A page has at
-    /// most `limit` changes, fewer if they are large, and says where the next page begins. The page owns what it has, so
-    /// the store can be asked again while the page is worked through.
+    /// The changes of these types from a position up to, but not including, the transaction `end`, in the
+    /// order of the log. A page has at most `limit` changes, or fewer if they are large, and says where the
+    /// next page begins. The page owns its data, so the store can be asked again while the page is processed.
     fn changes(
         &self,
         entity_types: &[EntityType],
@@ -241,14 +248,14 @@ pub trait Reader {
         limit: usize,
     ) -> Result<LogPage, Error>;
 
-    /// The rows of each of these transactions in the order of the log, at most so many of each: the header, then its changes. A
-    /// transaction that does not exist has none.
+    /// The rows of each of these transactions in the order of the log, at most `rows_max` of each: first the
+    /// header, then the changes. A transaction that does not exist has no rows.
     fn log_rows(&self, ids: &[TxId], rows_max: usize) -> Result<Vec<Vec<LogRow>>, Error>;
-    /// Which transactions took these back, and which took those back in turn, and so on: the one that was taken back, then the
-    /// one that did it.
+    /// The undos of these transactions, the undos of those undos, and so on, as pairs: the undone
+    /// transaction, then the one that undid it.
     fn undo_edges(&self, targets: &[TxId]) -> Result<Vec<(TxId, TxId)>, Error>;
 
-    /// Transactions as of `at`, in the order asked for, as far as the view shows them.
+    /// Transactions as of `at`, in the requested order, with the changes that the view shows.
     fn transactions(
         &self,
         ids: &[TxId],
@@ -257,22 +264,22 @@ pub trait Reader {
     ) -> Result<Vec<Option<Transaction>>, Error> {
         history::transactions(self, ids, at, view)
     }
-    /// One of them.
+    /// A single transaction, as of `at` and as the view shows it.
     fn transaction(&self, id: TxId, at: TxId, view: View<'_>) -> Result<Option<Transaction>, Error> {
         Ok(self.transactions(&[id], at, view)?.pop().flatten())
     }
-    /// The transactions in the range that touched what is asked for, newest first.
+    /// The transactions in the range that match `touched`, newest first.
     fn transactions_with(&self, touched: &Touched<'_>, page: Range<u64>) -> Result<Vec<TxId>, Error>;
     fn count_transactions_with(&self, touched: &Touched<'_>) -> Result<u64, Error>;
     /// The newest transaction of this origin before `before`.
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error>;
-    /// The undo of this transaction that still stands as of `at`.
+    /// The undo of this transaction that is in effect as of `at`.
     fn undone_by(&self, id: TxId, at: TxId) -> Result<Option<TxId>, Error> {
         Ok(UndoChains::read(self, &[id])?.standing(id, at))
     }
 
     fn recall(&self, actor: &str, key: &str) -> Result<Option<Remembered>, Error>;
-    /// The idempotency keys that are still kept, in the order of their owners and then of the keys, after this pair.
+    /// The idempotency keys that are still kept, in the order of their owners and keys, after this pair.
     fn kept_keys(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<KeptKey>, Error>;
     /// When the oldest idempotency key that is still kept was used.
     fn oldest_key(&self) -> Result<Option<Timestamp>, Error>;
@@ -286,7 +293,7 @@ pub struct RecordKey {
     pub at: At,
 }
 
-/// Which version of an id is meant.
+/// Selects a version of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The version that was live at this transaction.
@@ -323,17 +330,18 @@ pub struct LogChange {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
     pub changes: Vec<LogChange>,
-    /// Where the next page begins; none after the last.
+    /// The start of the next page; none on the last page.
     pub next: Option<Position>,
 }
 
-/// A page of the log ends after so many bytes of records, whatever number of changes was asked for.
+/// A page of the log ends after this many bytes of records, even if it has fewer changes than requested.
 pub const LOG_PAGE_BYTES: usize = 4 << 20;
 
-/// The write transaction under way. Its reader sees what it has written. Dropped, it leaves nothing.
+/// A write transaction in progress. Its reader sees its own writes. If it is dropped without a commit,
+/// nothing is stored.
 pub trait Pending {
     fn reader(&self) -> &dyn Reader;
-    /// Appends a transaction whose rows in the log are these.
+    /// Appends a transaction together with its rows for the log.
     fn append_rows(&mut self, rows: &[LogRow], tx: &Transaction) -> Result<(), Error>;
     fn append(&mut self, tx: &Transaction) -> Result<(), Error> {
         self.append_rows(&rows_of(tx), tx)
@@ -360,31 +368,31 @@ impl From<Stored> for Version {
 /// How much of a transaction is read.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// What may be seen at all, whatever else is asked for.
+    /// The scopes and namespaces that may be seen at all, whatever else is requested.
     pub reach: &'a Reach,
-    /// Only versions in these scopes, and what belongs to no scope.
+    /// Only versions in these scopes, and records that belong to no scope.
     pub scopes: Option<&'a [ScopeId]>,
-    /// Of transactions of this origin everything in reach, whatever the scope.
+    /// For transactions of this origin, everything in reach is shown, whatever its scope.
     pub own: Option<&'a str>,
-    /// So many changes at most; the others are counted.
+    /// At most this many changes are returned; the others are only counted.
     pub changes_max: usize,
 }
 
 impl View<'_> {
     pub const WHOLE: View<'static> =
         View { reach: &Reach::Everything, scopes: None, own: None, changes_max: usize::MAX };
-    /// Who did it, when, and what it took back.
+    /// Only the header: author, time, and the transactions that it undid.
     pub const HEADER: View<'static> = View { changes_max: 0, ..View::WHOLE };
 }
 
-/// Which transactions are asked for.
+/// Selects transactions by what they touched.
 pub struct Touched<'a> {
-    /// What may be seen at all: of namespaces and scopes, the changes of those in reach.
+    /// What may be seen at all. Of namespaces and scopes, only changes of those in reach count.
     pub reach: &'a Reach,
     pub entity_type: Option<EntityType>,
-    /// Those in these scopes, and of what belongs to no scope.
+    /// Only transactions that touched these scopes, or records that belong to no scope.
     pub scopes: Option<&'a [ScopeId]>,
-    /// Those of this origin too, wherever they went.
+    /// Also the transactions of this origin, whatever scope they touched.
     pub own: Option<&'a str>,
     pub range: Range<TxId>,
 }
@@ -392,7 +400,7 @@ pub struct Touched<'a> {
 pub struct EntryFilter<'a> {
     pub scopes: &'a [ScopeId],
     pub at: TxId,
-    /// The moment at which validity is judged; `None` takes suppressed and expired entries too.
+    /// The moment at which validity is judged. `None` includes suppressed and expired entries.
     pub visible_at: Option<Timestamp>,
 }
 
@@ -400,13 +408,13 @@ pub struct EntryFilter<'a> {
 pub struct TripleFilter<'a> {
     pub scopes: &'a [ScopeId],
     pub at: TxId,
-    /// Folded whole values.
+    /// The folded value that the field must have as a whole.
     pub subject: Option<&'a str>,
     pub predicate: Option<&'a str>,
     pub object: Option<&'a str>,
 }
 
-/// What a write with an idempotency key left behind.
+/// The record of a write with an idempotency key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remembered {
     pub tool: String,
@@ -415,7 +423,7 @@ pub struct Remembered {
     pub at: Timestamp,
 }
 
-/// An idempotency key, whose it is, and what it left behind.
+/// An idempotency key, its owner, and the record of its write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptKey {
     pub owner: String,
@@ -425,12 +433,12 @@ pub struct KeptKey {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The table or file, and the row where it is known.
+    /// The table or file, and the row if it is known.
     pub place: String,
     pub what: String,
 }
 
-/// What a verification went through.
+/// What a verification has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     pub transactions: u64,

@@ -1,5 +1,5 @@
-//! Copying a log as it is: every row of every transaction and the idempotency keys, exact to the byte. What goes into a store
-//! this way was not planned by this program, so it is checked before anything is derived from it.
+//! Copies a log exactly: every row of every transaction and the idempotency keys, byte for byte. A log that
+//! is copied in was not planned by this program, so it is checked before anything is derived from it.
 
 use std::collections::HashSet;
 
@@ -12,20 +12,20 @@ use crate::log_row::{HEADER, LogRow};
 use crate::tree::Tree;
 use crate::{Error, Storage};
 
-/// A part of a log on its way from one store to another.
+/// A part of a log that is copied from one store to another.
 pub enum LogItem {
     /// The header of a transaction, or one of its changes.
     Row(LogRow),
     Key(KeptKey),
 }
 
-/// So many changes are read at a time. A transaction with more is read whole.
+/// How many changes are read at a time. A transaction with more changes is still read as a whole.
 const CHANGES_MAX: usize = 128;
-/// So many headers, or idempotency keys, are read at a time.
+/// How many headers, or idempotency keys, are read at a time.
 const PAGE: usize = 256;
 
-/// Hands over the transactions up to `to` in their order, each as its header and then its changes, and after them the
-/// idempotency keys.
+/// Passes the transactions up to `to` in their order, each as its header followed by its changes, and after
+/// them the idempotency keys.
 pub fn read_log<E: From<Error>>(
     reader: &dyn Reader,
     to: TxId,
@@ -78,8 +78,8 @@ fn read_rows<E: From<Error>>(
 }
 
 impl Storage {
-    /// Appends a log to a store that has no transactions yet: numbers, times, actors, ids and idempotency keys stay as they
-    /// are. All of it is appended or, if `next` fails or a transaction is not sound, nothing.
+    /// Appends a log to a store without transactions. Numbers, times, actors, ids and idempotency keys stay
+    /// the same. If `next` fails or a transaction is not sound, nothing is appended.
     pub fn append_log<E: From<Error>>(
         &self,
         mut next: impl FnMut() -> Result<Option<LogItem>, E>,
@@ -117,7 +117,7 @@ impl Storage {
     }
 }
 
-/// What has to be known of earlier transactions to judge the next one.
+/// The state after the earlier transactions, which is needed to check the next one.
 struct Copying {
     head: TxId,
     tree: Tree,
@@ -138,7 +138,7 @@ impl Copying {
         let number = self.head.next();
         let named = |error: Error| match error {
             Error::Invalid { what } => Error::Invalid { what: format!("transaction {number}: {what}") },
-            // The row came from elsewhere, so it is not this store that is damaged.
+            // The row comes from another log, so this store is not damaged.
             Error::Damaged { what } => Error::Invalid { what: format!("transaction {number}: {what}") },
             other => other,
         };
@@ -148,7 +148,7 @@ impl Copying {
         Ok(())
     }
 
-    /// The transaction that these rows are, with what its changes closed.
+    /// The transaction that consists of these rows, with the versions that its changes closed.
     fn transaction(&mut self, reader: &dyn Reader, rows: &[LogRow]) -> Result<Transaction, Error> {
         let Some((first, rows)) = rows.split_first() else { return Err(invalid("it has no header")) };
         let id = self.head.next();
@@ -211,7 +211,7 @@ impl Copying {
         })
     }
 
-    /// A scope keeps its number and its namespace, and no other scope ever has that number.
+    /// Checks that a scope keeps its number and its namespace, and that a new scope has an unused number.
     fn check_names(&mut self, change: &Change, earlier: Option<&Scope>) -> Result<(), Error> {
         let name = match &change.after {
             Some(Record::Namespace(namespace)) => &namespace.name,
@@ -237,7 +237,8 @@ impl Copying {
         }
     }
 
-    /// The scopes are sound afterwards, and what is written is in one of them.
+    /// Checks that the scopes are sound after the transaction, and that every record is in a scope that
+    /// exists.
     fn check_scopes(&mut self, changes: &[Change]) -> Result<(), Error> {
         if changes.iter().any(|change| !change.entity_type.has_scope()) {
             self.tree = self.tree.clone().after(changes);
@@ -259,12 +260,12 @@ fn invalid(what: &str) -> Error {
 }
 
 impl LogItem {
-    /// The header of a transaction, as it stands in a log that was written to a file.
+    /// The header of a transaction, from a log that was written to a file.
     pub fn header(tx: TxId, origin: &str, body: String) -> LogItem {
         LogItem::Row(LogRow::new(tx.0, 0, HEADER, origin.to_owned(), Some(body)))
     }
 
-    /// A change of a transaction: the new version of an id as JSON, or none for a delete.
+    /// A change of a transaction: the new version of an id as JSON, or none for a deletion.
     pub fn change(tx: TxId, seq: u32, entity_type: EntityType, id: Id, body: Option<String>) -> LogItem {
         let kind = crate::log_row::kind_of(entity_type);
         LogItem::Row(LogRow::new(tx.0, seq, kind, id.as_str().to_owned(), body))

@@ -1,8 +1,9 @@
-//! From a transaction to the rows that are derived from it, the same on every backend: which version was live when, what each
-//! scope sees, which transactions concern a scope, which transaction took back which, and how many there are of each.
+//! Derives rows from a transaction, the same on every backend: when each version was live, what each scope
+//! sees, which transactions concern a scope, which transaction undid which, and counts of each of these.
 //!
-//! For example, a transaction that updates an entry in scope 4 closes the live version of the entry, opens another one,
-//! touches scope 4, and counts itself among the transactions of scope 4. One that stores an entry there counts the entry too.
+//! For example, a transaction that updates an entry in scope 4 closes the live version of the entry, opens a
+//! new version, touches scope 4, and increments the count of transactions of scope 4. A transaction that
+//! stores a new entry there also increments the count of entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,36 +15,38 @@ use crate::Error;
 use crate::log_row::{HEADER, kind_of};
 use crate::tree::Tree;
 
-/// The scope under which a transaction is noted that touched what belongs to no scope.
+/// Transactions that touched a record without a scope are listed under this number.
 pub(crate) const NO_SCOPE: ScopeId = ScopeId(0);
 
-/// What has to be done to the derived tables after one transaction.
+/// The changes of the derived tables that one transaction causes.
 pub(crate) struct DerivedRows {
     pub tx: TxId,
     pub origin: String,
-    /// In this order: a version is closed before the next one of its id is opened.
+    /// In this order, because a version must be closed before the next version of its id is opened.
     pub operations: Vec<RowOperation>,
 }
 
 pub(crate) enum RowOperation {
-    /// The transaction took this one back.
+    /// The transaction undid `target`.
     Undo { target: TxId },
     /// The live version of the id ends with the transaction.
     Close { entity_type: EntityType, id: Id },
     /// A version is live from the transaction on.
     Open { seq: u32, id: Id, columns: Columns },
-    /// What the scope sees ends with the transaction.
+    /// The closure of the scope ends with the transaction.
     CloseClosure { scope: ScopeId },
-    /// What the scope sees from the transaction on, nearest first.
+    /// The closure of the scope from the transaction on, nearest scope first.
     OpenClosure { scope: ScopeId, sees: Vec<ScopeId> },
-    /// The transaction concerns the scope. The kind is that of a row of the log. A transaction that concerns several scopes
-    /// is spread.
+    /// The transaction concerns the scope. The kind is that of a row of the log. `is_spread` means that the
+    /// transaction concerns several scopes.
     Touch { scope: ScopeId, kind: i64, is_spread: bool },
-    /// From the transaction on there are so many more (or fewer) of what is counted. Each counter comes once, never with 0.
+    /// From the transaction on, the counter is higher by `by` (or lower if it is negative). Each counter
+    /// comes once, never with 0.
     Count { counter: Counter, by: i64 },
 }
 
-/// Something that is counted as of every transaction, so that a reply can say how long a list is without going through it.
+/// A number that is kept as of every transaction, so that a reply can give the length of a list without
+/// reading the list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Counter {
     /// Live entries of a scope.
@@ -54,29 +57,29 @@ pub(crate) enum Counter {
     TriplesOf { scope: ScopeId, predicate: Box<str> },
     /// Transactions that concern this scope and no other. `kinds` has a bit for each kind that they touch there.
     Transactions { scope: ScopeId, kinds: i64 },
-    /// The same, of one origin.
+    /// The same, for the transactions of one origin.
     TransactionsOf { origin: Box<str>, scope: ScopeId, kinds: i64 },
 }
 
-/// On what it depends whether a live entry is shown.
+/// When a live entry is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shown {
     Always,
-    /// It is valid for a time only.
+    /// The entry is valid for a limited time only.
     AtTimes,
-    /// It is suppressed.
+    /// The entry is suppressed.
     Never,
 }
 
-/// A counter as a row has it.
+/// A counter as it stands in a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CounterKey<'a> {
-    /// Which form of counter it is.
+    /// The number of the counter's form.
     pub what: i64,
     /// A predicate or an origin, otherwise empty.
     pub name: &'a str,
     pub scope: ScopeId,
-    /// Kinds of rows of the log as bits, or how entries are shown.
+    /// The kinds of rows of the log as bits, or how the entries are shown.
     pub kinds: i64,
 }
 
@@ -100,12 +103,12 @@ impl Counter {
     }
 }
 
-/// The bit of a kind of rows of the log.
+/// The bit that stands for a kind of rows of the log.
 pub(crate) fn kind_bit(kind: i64) -> i64 {
     1 << kind
 }
 
-/// Where a live version is, and what counts it.
+/// The scope of a live version, and the counters that include it.
 pub(crate) struct Place {
     pub scope: ScopeId,
     counters: Vec<Counter>,
@@ -133,7 +136,8 @@ impl Place {
     }
 }
 
-/// What a derived row has of a version beside its id and its life: what listings filter by.
+/// The columns of a derived row beside the id and the range of transactions: the values that listings filter
+/// by.
 pub(crate) enum Columns {
     Entry {
         scope: ScopeId,
@@ -213,16 +217,16 @@ impl Columns {
     }
 }
 
-/// The live scopes as they are before a transaction, as far as the derivation has to ask for them.
+/// The live scopes before a transaction, as the derivation asks for them.
 pub(crate) trait LiveScopes {
     fn scopes_in(&self, namespace: Id) -> Result<Vec<(Id, Scope)>, Error>;
     fn default_of(&self, namespace: Id) -> Result<Option<(Id, Scope)>, Error>;
     fn numbered(&self, number: ScopeId) -> Result<Option<(Id, Scope)>, Error>;
-    /// What the scopes of a namespace see.
+    /// The closures of the scopes of a namespace.
     fn closures_in(&self, namespace: Id) -> Result<BTreeMap<ScopeId, Vec<ScopeId>>, Error>;
 }
 
-/// What follows from a transaction that is about to be appended.
+/// Derives the rows of a transaction that is about to be appended.
 pub(crate) fn derive(tx: &Transaction, scopes: &dyn LiveScopes) -> Result<DerivedRows, Error> {
     let mut derivation = Derivation::new(tx.id, &tx.origin);
     derivation.undo(&tx.undoes);
@@ -262,7 +266,8 @@ impl Derivation {
         self.rows.operations.extend(undoes.iter().map(|target| RowOperation::Undo { target: *target }));
     }
 
-    /// Closes the live version of an id, which was at `place`. Of a scope `closed` is the version.
+    /// Closes the live version of an id, which was at `place`. If the record is a scope, `closed` is its
+    /// version.
     pub(crate) fn close(&mut self, entity_type: EntityType, id: Id, place: Place, closed: Option<Scope>) {
         self.rows.operations.push(RowOperation::Close { entity_type, id });
         self.touched.insert((place.scope, kind_of(entity_type)));
@@ -278,20 +283,20 @@ impl Derivation {
         self.opened_scopes.extend(record.as_scope().map(|scope| (id, scope.clone())));
     }
 
-    /// The scopes that were closed, and those that were opened.
+    /// The ids of the scopes that were closed, and the scopes that were opened.
     pub(crate) fn changed_scopes(&self) -> (Vec<Id>, Vec<(Id, Scope)>) {
         (self.closed_scopes.iter().map(|(id, _)| *id).collect(), self.opened_scopes.clone())
     }
 
-    /// What follows from all changes of the transaction together.
+    /// Finishes the rows that follow from all changes of the transaction together.
     pub(crate) fn end(mut self, scopes: &dyn LiveScopes) -> Result<DerivedRows, Error> {
-        // An undo that found nothing to change is part of the history all the same.
+        // An undo that found nothing to change still belongs to the history.
         if self.touched.is_empty() && self.rows.tx != TxId::EMPTY {
             self.touched.insert((NO_SCOPE, HEADER));
         }
         match &self.opened_scopes[..] {
             [] if self.closed_scopes.is_empty() => {}
-            // No other scope changed, so none can inherit from this one yet.
+            // A new scope is the only change, so no other scope inherits from it yet.
             [(id, made)] if self.closed_scopes.is_empty() && made.name != DEFAULT => {
                 let sees = closure_of_new(*id, made, scopes)?;
                 self.rows.operations.push(RowOperation::OpenClosure { scope: made.number, sees });
@@ -313,7 +318,7 @@ impl Derivation {
         Ok(self.rows)
     }
 
-    /// Works out again what the scopes see in every namespace in which one has changed.
+    /// Computes the closures again in every namespace in which a scope has changed.
     fn derive_closures(&mut self, scopes: &dyn LiveScopes) -> Result<(), Error> {
         let changed = self.closed_scopes.iter().chain(&self.opened_scopes);
         let namespaces: BTreeSet<Id> = changed.map(|(_, scope)| scope.namespace).collect();
@@ -339,7 +344,7 @@ impl Derivation {
     }
 }
 
-/// What one new scope sees. Of the other scopes only those are read that this one inherits from.
+/// The closure of a new scope. Of the other scopes, only those that it inherits from are read.
 fn closure_of_new(id: Id, made: &Scope, scopes: &dyn LiveScopes) -> Result<Vec<ScopeId>, Error> {
     let mut known: BTreeMap<Id, Scope> = scopes.default_of(made.namespace)?.into_iter().collect();
     known.insert(id, made.clone());

@@ -14,7 +14,7 @@ pub enum Error {
     UnknownNamespace { namespace: String, nearest: Option<String>, deleted_by: Option<TxId> },
     #[error("there is already {what}")]
     NameTaken { what: String },
-    /// It would leave the scopes, or what is in them, in no order.
+    /// The write would make the scopes, or the records in them, inconsistent.
     #[error("{what}")]
     Unsound { what: String },
     #[error("transaction {tx} changes what is outside scope `{scope}`")]
@@ -25,7 +25,7 @@ pub enum Error {
     StaleVersion { id: Id, expected: u32, current: u32 },
     #[error("{what}")]
     Invalid { what: String },
-    /// `conflicts` are the newest of so `many`.
+    /// `conflicts` are the newest of `many` triples.
     #[error("{many} live triples have the same subject and predicate")]
     Contradiction { conflicts: Vec<Stored>, many: u64 },
     #[error("transaction {tx} was already undone by {by}")]
@@ -38,10 +38,10 @@ pub enum Error {
     TooFewToUndo { asked: u32, found: u32, any_actor: bool },
     #[error("the idempotency key was used for another call")]
     KeyReused { tool: String },
-    /// The client took the call back before it had its place in the queue of commits.
+    /// The client cancelled the call before it entered the queue of commits.
     #[error("the call was cancelled before it was written")]
     Cancelled,
-    /// A question took longer than anyone waits for its answer.
+    /// A question took longer than a caller waits for its answer.
     #[error("the time for the call is over")]
     OutOfTime,
     #[error("the store has schema {found}; this program knows {known}")]
@@ -58,7 +58,7 @@ pub enum Error {
     Bug { what: String },
 }
 
-/// What became of a scope that is not there.
+/// Why a scope does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     Deleted {
@@ -67,7 +67,7 @@ pub enum Missing {
     Renamed {
         to: String,
     },
-    /// It is there now, but was not at this transaction.
+    /// The scope exists now, but did not exist as of this transaction.
     NotYet {
         at: TxId,
     },
@@ -77,11 +77,11 @@ pub enum Missing {
     },
 }
 
-/// Whether a failed write may be in the store all the same.
+/// Whether a failed write may have been stored nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     No,
-    /// The commit itself failed: the log on disk may or may not hold it after a restart.
+    /// The commit itself failed: after a restart, the log on disk may or may not contain the write.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ impl Error {
         Error::Damaged { what: what.into() }
     }
 
-    /// The same failure for every other request of a group whose commit failed.
+    /// The failure for every other request of a group whose commit failed.
     pub(crate) fn for_group(&self) -> Error {
         match self {
             Error::Damaged { what } => Error::Damaged { what: what.clone() },

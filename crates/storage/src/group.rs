@@ -1,14 +1,15 @@
 //! Group commit: threads that write at the same moment share one durable commit.
 //!
-//! There is no writer thread. Whoever finds nobody writing leads: it commits for all who wait, then hands the
-//! lead to the next waiter. A lone writer thus pays no thread hop, and sixteen pay one sync together.
+//! There is no writer thread. A thread that finds no other one writing becomes the leader: it commits for all
+//! that wait, and then passes the lead to the next waiting thread. So a single writer needs no switch of
+//! threads, and sixteen writers share one sync.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::write::{Committed, Request};
 use crate::{Applied, Error};
 
-/// Bounds how long one commit can keep the first of its group waiting.
+/// Limits how long a commit can delay the first request of its group.
 const GROUP_MAX: usize = 256;
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ enum State {
 pub(crate) type Answers = Vec<Result<Committed, Error>>;
 
 impl Group {
-    /// `run` answers every request of a batch, in order; `queued` is told once the request has its place.
+    /// `run` answers all requests of a batch in order; `queued` is called once the request is in the queue.
     pub(crate) fn commit(
         &self,
         request: Request,
@@ -113,7 +114,7 @@ impl Place {
         self.changed.notify_one();
     }
 
-    /// The answer, or `None` when this thread is to lead.
+    /// The answer, or `None` if this thread is the next leader.
     fn wait(&self) -> Option<Result<Committed, Error>> {
         let mut state = locked(&self.state);
         loop {
@@ -131,7 +132,8 @@ impl Place {
     }
 }
 
-/// None of these locks is held while foreign code runs, so a poisoned one still guards a whole value.
+/// None of these locks is held while other code runs, so the value behind a poisoned lock is still
+/// consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

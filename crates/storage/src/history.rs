@@ -1,5 +1,5 @@
-//! Transactions as the history shows them, the same on every backend: who did it, the changes that a view lets through with their
-//! versions before and after, and whether an undo of the transaction still stands.
+//! Transactions as the history shows them, the same on every backend: the author, the changes that the view
+//! shows with their versions before and after, and whether the transaction is undone.
 
 use kenning_model::{Change, EntityType, Id, Record, Transaction, TxId, Version};
 
@@ -7,20 +7,22 @@ use crate::Error;
 use crate::backend::{At, Reader, RecordKey, View};
 use crate::log_row::{LogRow, entity_type_of};
 
-/// So many rows are read for each change that is to be shown, in case most of them are not.
+/// How many rows are read for each change that is to be shown, because most rows may not be shown.
 const LOOKED_AT: usize = 50;
 
-/// These transactions as of `at`, in the order asked for; none for one that was not there yet. They are read together: the rows
-/// of all, the undo chains of all, and then the versions that their changes closed.
+/// These transactions as of `at`, in the requested order; none for a transaction that did not exist yet. They
+/// are read together: first the rows of all, then the undo chains of all, then the versions that their
+/// changes closed.
 pub(crate) fn transactions<R: Reader + ?Sized>(
     reader: &R,
     ids: &[TxId],
     at: TxId,
     view: View<'_>,
 ) -> Result<Vec<Option<Transaction>>, Error> {
-    // The header, and so many changes: what is not shown is looked at only so far, since a transaction may have
-    // changed all there is. Whoever may not see everything is not told how much there is that they can't see, so for
-    // them every change is looked at.
+    // The header and a bounded number of changes: a transaction may have changed everything in the store, so
+    // only some rows beyond the shown ones are read. A principal that does not see everything must not learn
+    // how many changes it can't see. For such a principal every change is read, and only the visible ones are
+    // counted.
     let is_counted = !view.reach.is_everything() && view.changes_max > 0;
     let rows_max =
         if is_counted { usize::MAX } else { view.changes_max.saturating_mul(LOOKED_AT).saturating_add(1) };
@@ -38,7 +40,7 @@ pub(crate) fn transactions<R: Reader + ?Sized>(
         };
         shown.push(found);
     }
-    // Most often everything that is asked for fits into the first round.
+    // Usually everything fits into the first round.
     loop {
         let mut keys = Vec::new();
         for transaction in shown.iter_mut().flatten() {
@@ -66,7 +68,7 @@ pub(crate) fn transactions<R: Reader + ?Sized>(
     Ok(found)
 }
 
-/// A transaction while its changes are looked through.
+/// A transaction whose changes are being examined.
 struct ShownTransaction<'a> {
     id: TxId,
     header: &'a LogRow,
@@ -74,7 +76,7 @@ struct ShownTransaction<'a> {
     view: View<'a>,
     is_own: bool,
     is_counted: bool,
-    /// How many of the next rows wait for the version that they closed.
+    /// How many of the next rows wait for the versions that they closed.
     asked: usize,
     changes: Vec<Change>,
     not_shown: usize,
@@ -88,7 +90,7 @@ impl<'a> ShownTransaction<'a> {
         view: View<'a>,
         is_counted: bool,
     ) -> Result<ShownTransaction<'a>, Error> {
-        // A damaged header is found out before anything else is read.
+        // A damaged header is reported before anything else is read.
         header.header()?;
         for row in rows {
             key_of(id, row)?;
@@ -106,7 +108,8 @@ impl<'a> ShownTransaction<'a> {
         })
     }
 
-    /// Asks for the versions that the next rows closed: as many as there may still be changes to show.
+    /// Requests the versions that the next rows closed, for as many rows as there may be changes left to
+    /// show.
     fn next_keys(&mut self, keys: &mut Vec<RecordKey>) {
         let wanted = if self.is_counted {
             usize::MAX
@@ -118,7 +121,7 @@ impl<'a> ShownTransaction<'a> {
         self.asked = keys.len() - before;
     }
 
-    /// Takes the next row, with the version that it closed.
+    /// Examines the next row, with the version that it closed.
     fn show(&mut self, closed: Option<Version>) -> Result<(), Error> {
         let Some(row) = self.rows.next() else { return Ok(()) };
         let RecordKey { entity_type, id, .. } = key_of(self.id, row)?;
@@ -128,7 +131,7 @@ impl<'a> ShownTransaction<'a> {
         let is_seen = |record: &Record| is_asked_for(record) && reach.sees(id, record);
         let before = closed.filter(|closed| is_seen(&closed.record));
         let after = row.record()?.filter(is_seen);
-        // Of whole transactions nothing is left out, whatever a damaged table says.
+        // A view of whole transactions leaves nothing out, even if a damaged table says otherwise.
         let is_whole = reach.is_everything() && (self.is_own || scopes.is_none());
         if !is_whole && before.is_none() && after.is_none() {
             return Ok(());
@@ -162,7 +165,7 @@ impl<'a> ShownTransaction<'a> {
     }
 }
 
-/// Names the version that a change closed, if it closed one.
+/// The key of the version that a change closed, if it closed one.
 fn key_of(tx: TxId, row: &LogRow) -> Result<RecordKey, Error> {
     let unknown = || Error::damaged(format!("transaction {tx} has a change of no known type"));
     let entity_type: EntityType = entity_type_of(row.kind).ok_or_else(unknown)?;
@@ -170,7 +173,7 @@ fn key_of(tx: TxId, row: &LogRow) -> Result<RecordKey, Error> {
     Ok(RecordKey { entity_type, id, at: At::ClosedBy(tx) })
 }
 
-/// Which transaction was taken back by which, for some transactions and for all that took them back in turn.
+/// For some transactions and all their undos, which transaction was undone by which.
 pub(crate) struct UndoChains(Vec<(TxId, TxId)>);
 
 impl UndoChains {
@@ -178,8 +181,9 @@ impl UndoChains {
         Ok(UndoChains(reader.undo_edges(targets)?))
     }
 
-    /// The newest undo of a transaction that still stands as of `at`: one that was itself taken back does not. For example, if
-    /// 5 takes 4 back and 6 takes 5 back, 4 was undone by 5 as of transaction 5 and by none as of 6.
+    /// The newest undo of a transaction that is in effect as of `at`, which means that it was not undone
+    /// itself. For example, if 5 undoes 4 and 6 undoes 5, then 4 is undone by 5 as of transaction 5, and by
+    /// none as of 6.
     pub(crate) fn standing(&self, id: TxId, at: TxId) -> Option<TxId> {
         let undone = self.0.iter().filter(|(target, by)| *target == id && *by <= at).map(|(_, by)| *by);
         undone.filter(|by| self.standing(*by, at).is_none()).max()

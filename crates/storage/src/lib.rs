@@ -1,7 +1,7 @@
 //! The transaction log and the tables derived from it.
 //!
-//! `Storage` holds the rules that are the same on every backend: what a write may do, how an undo is planned, how
-//! concurrent writers share one durable commit. A backend only stores and finds.
+//! `Storage` has the rules that are the same on every backend: what a write may do, how an undo is planned,
+//! and how concurrent writers share one durable commit. A backend only stores and finds rows.
 
 mod backend;
 mod copy;
@@ -43,21 +43,21 @@ pub use write::{
     UndoPlan, UndoTarget, UndoWish, Write,
 };
 
-/// How long an idempotency key is kept at least, by the clock and by the log. Either alone could be wrong: a clock may jump, and
-/// a load writes much in little time.
+/// An idempotency key is kept at least this long, by the clock and also by the number of transactions. Each
+/// alone could be wrong: a clock may jump, and an import writes many transactions in little time.
 pub const KEY_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_hours(7 * 24);
 const KEY_KEPT_TRANSACTIONS: u64 = 1_000;
-/// So much of the oldest keys goes at a time.
+/// At most this much time of the oldest keys is deleted at once.
 const KEYS_FORGOTTEN: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
-/// Time and randomness, passed in so that a test can fix them.
+/// The sources of time and randomness, passed in so that a test can fix them.
 #[derive(Clone)]
 pub struct Sources {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub id: Arc<dyn Fn() -> Id + Send + Sync>,
 }
 
-/// Where a store is and how it is opened. Naming a location opens nothing.
+/// The location of a store and how to open it. Creating a location opens nothing.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// The embedded store of a directory.
@@ -67,7 +67,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// Whether there is a store already. Of a database that does not answer it is not known, and said when the store is opened.
+    /// Whether the store exists. For a database that does not answer this returns true; the error comes when
+    /// the store is opened.
     pub fn has_store(&self) -> bool {
         match self {
             Location::Directory(dir) => dir.join(STORE_FILE).exists(),
@@ -83,7 +84,7 @@ impl Location {
         }
     }
 
-    /// Opens the store that must be there already.
+    /// Opens a store that must exist already.
     pub fn open_existing(&self, sources: Sources) -> Result<Storage, Error> {
         match self {
             Location::Directory(_) if self.has_store() => self.open(sources),
@@ -124,14 +125,15 @@ impl Storage {
         self.backend.reader()
     }
 
-    /// Commits one write, together with whatever other threads want written at the same moment. When this
+    /// Commits one write, together with the writes that other threads request at the same moment. When this
     /// returns, the write is durable and every reader of the store sees it.
     pub fn commit(&self, request: Request) -> Result<Committed, Error> {
         self.commit_and_tell(request, || (), |_| ())
     }
 
-    /// As `commit`; `queued` is told when the write has its place in the queue, before it is committed, and `seen` of
-    /// every new transaction of the group before anyone gets an answer, in the order of their numbers.
+    /// Like `commit`. `queued` is called when the write is in the queue, before it is committed. `seen` is
+    /// called for every new transaction of the group, in the order of their numbers, before any caller gets
+    /// its answer.
     pub fn commit_and_tell(
         &self,
         request: Request,
@@ -149,19 +151,19 @@ impl Storage {
         })
     }
 
-    /// What an undo would do now, and nothing done.
+    /// The transaction that an undo would commit now. Nothing is changed.
     pub fn plan_undo(&self, request: &UndoPlan<'_>) -> Result<Transaction, Error> {
         let reader = self.backend.reader()?;
         write::preview_undo(&*reader, &self.sources, request)
     }
 
-    /// What a quarantine would hide now, and nothing done.
+    /// The transaction that a quarantine would commit now. Nothing is changed.
     pub fn plan_quarantine(&self, author: &Author, principal: &Principal) -> Result<Transaction, Error> {
         let reader = self.backend.reader()?;
         write::preview_quarantine(&*reader, &self.sources, author, principal)
     }
 
-    /// Transactions of the history, newest first, and how many there are.
+    /// A page of the history's transactions, newest first, and how many there are in total.
     pub fn history(
         &self,
         query: &HistoryQuery<'_>,
@@ -185,7 +187,7 @@ impl Storage {
                 ids.dedup();
                 ids.reverse();
                 if !query.view.reach.is_everything() {
-                    // Of an id that is out of reach there is no transaction.
+                    // For an id that is out of reach, no transaction is returned.
                     let found = reader.transactions(&ids, query.at, query.view)?.into_iter().flatten();
                     ids = found.filter(|tx| !tx.changes.is_empty()).map(|tx| tx.id).collect();
                 }
@@ -193,7 +195,7 @@ impl Storage {
                 let page = ids.into_iter().skip(page.start as usize).take((page.end - page.start) as usize);
                 (page.collect(), total)
             }
-            // Ids are dense, so a page of the whole history needs no look-up.
+            // Transaction numbers are dense, so a page of the whole history needs no look-up.
             (None, None, None) if query.view.reach.is_everything() => {
                 let total = range.end.0.saturating_sub(range.start.0);
                 let newest = range.end.0 - page.start.min(total);
@@ -213,7 +215,7 @@ impl Storage {
     }
 }
 
-/// The transactions of this origin that touched an id, in whatever scope it was.
+/// The transactions of this origin that touched an id, in any scope.
 fn own_touches(reader: &dyn Reader, entity_type: EntityType, id: Id, own: &str) -> Result<Vec<TxId>, Error> {
     let head = reader.head()?;
     let touches = reader.touches(entity_type, id, None)?;

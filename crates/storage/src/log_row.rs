@@ -1,4 +1,4 @@
-//! Rows of the log, the same on every backend: their form and their checksums.
+//! Rows of the log, the same on every backend: their format and their checksums.
 
 use kenning_model::{
     Document, EntityType, Entry, Id, Namespace, Record, Scope, Section, Timestamp, Transaction, Triple, TxId,
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::backend::Remembered;
 
-/// The `kind` of a transaction's first row; its changes have the number of their entity type.
+/// The `kind` of a transaction's first row. The `kind` of a change is the number of its entity type.
 pub(crate) const HEADER: i64 = 0;
 
 pub(crate) fn kind_of(entity_type: EntityType) -> i64 {
@@ -26,7 +26,8 @@ pub(crate) fn entity_type_of(kind: i64) -> Option<EntityType> {
     EntityType::ALL.into_iter().find(|entity_type| kind_of(*entity_type) == kind)
 }
 
-/// Row 0 of a transaction. Its `id` column holds the origin, so that one index finds a session's own.
+/// Row 0 of a transaction. Its `id` column has the origin, so that one index finds the transactions of a
+/// session.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Header {
     pub at: Timestamp,
@@ -34,11 +35,11 @@ pub(crate) struct Header {
     pub tool: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<TxId>,
-    /// How many rows follow; a log that lost its tail of a transaction is found out by this.
+    /// How many rows follow. It reveals a log that has lost the last rows of a transaction.
     pub changes: u32,
 }
 
-/// One row as it stands in the table.
+/// One row as it is stored in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRow {
     pub tx_id: u64,
@@ -57,13 +58,13 @@ impl LogRow {
         row
     }
 
-    /// The type of what the row changes; none for the header of a transaction.
+    /// The type of the record that the row changes; none for the header of a transaction.
     pub fn changed_type(&self) -> Option<EntityType> {
         entity_type_of(self.kind)
     }
 
     fn checksum(&self) -> i64 {
-        // The length tells an empty body from none.
+        // The flag before the body tells an empty body from none.
         let body = self.body.as_deref().unwrap_or_default().as_bytes();
         checksum(&[
             &self.tx_id.to_le_bytes(),
@@ -93,7 +94,7 @@ impl LogRow {
         self.sound()?.parse()
     }
 
-    /// The version that this change wrote; `None` for a delete.
+    /// The version that this change wrote; `None` for a deletion.
     pub(crate) fn record(&self) -> Result<Option<Record>, Error> {
         self.sound()?;
         let entity_type = self.entity_type()?;
@@ -165,7 +166,8 @@ pub(crate) fn remembered_checksum(actor: &str, key: &str, value: &Remembered) ->
     ])
 }
 
-/// CRC-32C over the parts, each led by its length so that bytes can't wander from one part to the next.
+/// The CRC-32C of the parts. The length of each part comes before it, so that bytes can't move from one part
+/// to the next unnoticed.
 pub(crate) fn checksum(parts: &[&[u8]]) -> i64 {
     let sum = parts.iter().fold(0, |sum, part| {
         let sum = crc32c::crc32c_append(sum, &(part.len() as u32).to_le_bytes());
@@ -182,7 +184,7 @@ fn json<T: Serialize>(value: &T) -> String {
 mod tests {
     use super::*;
 
-    /// Bodies as the table has them, of a header and of a record of each type that agents write.
+    /// Bodies as the table has them: that of a header, and of a record of each type that agents write.
     const BODIES: [&str; 5] = [
         r#"{"at":"2026-01-01T00:00:00Z","actor":"a","tool":"store","undoes":[3],"changes":1}"#,
         r#"{"scope":1,"topic":"deploys","content":"Use blue-green.","tags":["ops"],"actor":"a","version":1,"recorded_at":"2026-01-01T00:00:00Z"}"#,
@@ -209,7 +211,7 @@ mod tests {
                 assert!(row.record().is_err() && row.header().is_err(), "the checksum is of another body");
                 row.crc = row.checksum();
                 let _ = (row.header(), row.id());
-                // What can be read can be written and read again.
+                // A record that was read can be written and read again.
                 let Ok(Some(Record::Entry(entry))) = row.record() else { continue };
                 row.body = Some(json(&entry));
                 row.crc = row.checksum();

@@ -1,26 +1,26 @@
-//! One store's log into another store, on whatever backends: the same numbers, times, rows and idempotency keys. What was copied
-//! before an interruption is not copied again.
+//! Copies the log of one store into another store, on any backends, with the same numbers, times, rows and
+//! idempotency keys. After an interruption, the next run continues where the copy ended.
 
 use kenning_model::{Transaction, TxId};
 
 use crate::backend::{Damage, Reader, Verified, View};
 use crate::{Error, Storage};
 
-/// So many transactions are one commit.
+/// How many transactions are copied in one commit.
 const TRANSACTIONS: usize = 500;
 const KEYS: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrated {
-    /// How many transactions were there before, from an earlier run.
+    /// How many transactions an earlier run had copied.
     pub already: u64,
     pub transactions: u64,
     pub keys: u64,
     pub verified: Verified,
 }
 
-/// Copies what `from` has and `to` lacks, compares both logs row by row, and verifies `to`. `progress` is told how many
-/// transactions of how many are there. Nothing is changed in `from`.
+/// Copies what `from` has and `to` lacks, compares both logs row by row, and verifies `to`. `progress` gets
+/// the number of transactions that are copied, and the total. `from` is not changed.
 pub fn migrate(from: &Storage, to: &Storage, progress: &mut dyn FnMut(u64, u64)) -> Result<Migrated, Error> {
     let source = from.reader()?;
     let head = source.head()?;
@@ -33,7 +33,7 @@ pub fn migrate(from: &Storage, to: &Storage, progress: &mut dyn FnMut(u64, u64))
         let rows = source.log_rows(&ids, usize::MAX)?;
         let transactions = source.transactions(&ids, head, View::WHOLE)?;
         let mut pending = to.backend().begin()?;
-        // Somebody else may write to the store meanwhile; its log must not become a mixture.
+        // Another process may have written to the target in the meantime; the two logs must not be mixed.
         if pending.reader().head()? != at {
             return Err(Error::Invalid {
                 what: "another process writes to the target; nothing of it was changed since".into(),
@@ -60,7 +60,7 @@ pub fn migrate(from: &Storage, to: &Storage, progress: &mut dyn FnMut(u64, u64))
     }
 }
 
-/// What is in the target must be the beginning of the source's log.
+/// The target's transactions must be the beginning of the source's log.
 fn check_beginning(source: &dyn Reader, target: &dyn Reader, already: TxId, head: TxId) -> Result<(), Error> {
     let is_same = already == TxId::EMPTY
         || (already <= head && source.log_checksum(already)? == target.log_checksum(already)?);
@@ -89,7 +89,7 @@ fn copy_keys(source: &dyn Reader, to: &Storage) -> Result<u64, Error> {
     }
 }
 
-/// Compares the rows of both logs by their checksums, which were checked against the rows when they were read.
+/// Compares the rows of both logs by their checksums, which are checked against the rows.
 fn compare(source: &dyn Reader, target: &dyn Reader, head: TxId) -> Result<(), Error> {
     let mut at = TxId::EMPTY;
     while at < head {

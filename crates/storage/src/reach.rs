@@ -1,4 +1,4 @@
-//! What a principal may see and change: the one place that decides it.
+//! What a principal may see and change. Only this module decides it.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use crate::Error;
 use crate::backend::Reader;
 use crate::tree::Tree;
 
-/// The namespaces that a principal has rights in, with every scope that they have or ever had. Rights are those of today,
-/// also for a question about the past.
+/// The namespaces in which a principal has rights, with every scope that they have or ever had. The present
+/// rights apply, also to questions about the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The owner's.
+    /// The reach of the owner.
     Everything,
     Some {
         rights: BTreeMap<Id, Right>,
-        /// A scope never moves to another namespace.
+        /// The namespace of each scope, which never changes.
         scopes: BTreeMap<ScopeId, Id>,
     },
 }
@@ -50,7 +50,7 @@ impl Reach {
         }
     }
 
-    /// Whether a version of an id may be seen. That of a namespace needs the id, which the record does not have.
+    /// Whether a version may be seen. The id is needed for namespaces, whose record does not contain it.
     pub fn sees(&self, id: Id, record: &Record) -> bool {
         match record {
             Record::Namespace(_) => self.sees_namespace(id),
@@ -67,7 +67,7 @@ impl Reach {
         }
     }
 
-    /// Every scope that may be seen, for a question that is asked of all of them; none stands for all there are.
+    /// Every scope that may be seen, for a question about all of them; none means all scopes of the store.
     pub fn scopes(&self) -> Option<Vec<ScopeId>> {
         match self {
             Reach::Everything => None,
@@ -82,8 +82,8 @@ impl Reach {
         }
     }
 
-    /// Refuses a transaction that changes what the principal may not change. Whatever a plan forgot is found here.
-    /// What can't be seen is refused as if it did not exist.
+    /// Refuses a transaction that changes what the principal may not change, even if the plan did not check
+    /// it. A record that can't be seen is refused as if it did not exist.
     pub(crate) fn check(&self, changes: &[Change], reader: &dyn Reader, head: TxId) -> Result<(), Error> {
         let Reach::Some { rights, scopes } = self else { return Ok(()) };
         let tree = Tree::read(reader, head)?;
@@ -111,7 +111,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Refuses to take back what others wrote where the principal is no administrator.
+    /// Refuses to undo the writes of others in namespaces where the principal is not an administrator.
     pub(crate) fn check_foreign_undo(&self, changes: &[Change]) -> Result<(), Error> {
         let Reach::Some { rights, scopes } = self else { return Ok(()) };
         for change in changes {
@@ -132,7 +132,8 @@ impl Reach {
     }
 }
 
-/// Names of namespaces belong to the whole store: whether one is taken would tell of namespaces that can't be seen.
+/// Names of namespaces belong to the whole store: an error that a name is taken would reveal a namespace that
+/// can't be seen.
 fn check_namespace(before: Option<&Record>, after: &Namespace) -> Result<(), Error> {
     let is_same_name = before.and_then(Record::as_namespace).is_some_and(|before| before.name == after.name);
     if is_same_name {
@@ -142,7 +143,8 @@ fn check_namespace(before: Option<&Record>, after: &Namespace) -> Result<(), Err
     Err(Error::Forbidden { what })
 }
 
-/// What is written to a scope that others inherit from reaches all of them.
+/// The right that a write to a scope needs. A write to a scope with heirs reaches all of them, so it needs
+/// more.
 fn needed_in(tree: &Tree, scope: ScopeId) -> Right {
     let is_default = |scope: &Scope| scope.name == kenning_model::DEFAULT;
     let has_heirs = tree.get(scope).is_some_and(is_default) || tree.children(scope).next().is_some();

@@ -1,5 +1,5 @@
-//! Reads a log from its beginning, checks every row, and derives all rows again. A verification compares them with those that
-//! are stored.
+//! Reads a log from its beginning, checks every row, and derives all rows again. A verification compares
+//! these with the stored ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,23 +10,23 @@ use crate::backend::Verified;
 use crate::derive::{Derivation, DerivedRows, LiveScopes, Place, RowOperation};
 use crate::log_row::{HEADER, Header, LogRow, entity_type_of};
 
-/// Takes the place in the log, and what is wrong there.
+/// Called with a place in the log, and what is wrong there.
 pub(crate) type Report<'a> = &'a mut dyn FnMut(&str, String);
 
 pub(crate) struct Replay {
     pub verified: Verified,
     tx: TxId,
-    /// How many changes of the transaction were read, and how many its header promises.
+    /// How many changes of the transaction were read, and below how many its header announces.
     seq: u32,
     promised: u32,
     derivation: Derivation,
     live: Live,
 }
 
-/// What has to be known of earlier transactions.
+/// The state after the earlier transactions.
 #[derive(Default)]
 struct Live {
-    /// Where every live version is.
+    /// The scope and counters of every live version.
     places: HashMap<(EntityType, Id), Place>,
     scopes: BTreeMap<Id, Scope>,
     closures: BTreeMap<ScopeId, Vec<ScopeId>>,
@@ -44,8 +44,8 @@ impl Replay {
         }
     }
 
-    /// Takes the next row of the log, or none for a row that can't be read. With the header of a transaction comes what was
-    /// derived from the transaction before it.
+    /// Examines the next row of the log; `None` is a row that can't be read. A header returns the rows that
+    /// were derived from the transaction before it.
     pub(crate) fn take(
         &mut self,
         place: &str,
@@ -79,7 +79,8 @@ impl Replay {
                     self.live.places.insert((entity_type, id), place);
                 }
             }
-            // A bad checksum is reported already; a good one over an unreadable row is a bug worth naming too.
+            // A bad checksum was reported already. An unreadable row with a good checksum is a bug, which is
+            // worth reporting too.
             (_, Err(error), _) | (Some(_), _, Err(error)) if row.is_sound() => {
                 damage(place, error.to_string())
             }
@@ -108,7 +109,7 @@ impl Replay {
         Ok(derived)
     }
 
-    /// What was derived from the last transaction.
+    /// The rows derived from the last transaction.
     pub(crate) fn end(&mut self, damage: Report<'_>) -> Result<DerivedRows, Error> {
         let derived = self.derived(Derivation::new(TxId::EMPTY, ""))?;
         let Replay { tx, seq, promised, .. } = self;

@@ -1,5 +1,5 @@
-//! The scopes of a store as of one transaction: who inherits from whom, what each of them sees, and whether the whole
-//! is sound.
+//! The scopes of a store as of one transaction: which scope inherits from which, what each of them sees, and
+//! whether the whole tree is sound.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,10 +11,10 @@ use kenning_model::{
 use crate::backend::{Reader, Stored};
 use crate::{Error, Missing, Reach};
 
-/// How many parents may stand above each other between a scope and its namespace's `default`.
+/// The greatest number of levels of parents between a scope and its namespace's `default`.
 pub const DEPTH_MAX: usize = 16;
 
-/// The live namespaces and scopes. The built-in ones are among them, as version 0.
+/// The live namespaces and scopes, with the built-in ones as version 0.
 #[derive(Clone, Debug)]
 pub struct Tree {
     namespaces: BTreeMap<Id, Namespace>,
@@ -34,8 +34,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// All namespaces, and of the scopes those of these names with everything that they inherit from. The cost does not
-    /// grow with the number of scopes.
+    /// All namespaces, and the scopes of these names with everything that they inherit from. The cost does
+    /// not grow with the number of scopes.
     pub(crate) fn around(reader: &dyn Reader, names: &[ScopeName], at: TxId) -> Result<Tree, Error> {
         let mut tree = Tree::built_in();
         for Stored { id, record, .. } in reader.live(EntityType::Namespace, at)? {
@@ -57,7 +57,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The scopes of one namespace, and nothing else but what is built in.
+    /// A tree with these scopes of one namespace, and the built-in ones.
     pub(crate) fn of_scopes(scopes: impl IntoIterator<Item = (Id, Scope)>) -> Tree {
         let mut tree = Tree::built_in();
         scopes.into_iter().for_each(|(id, scope)| tree.set(id, Record::Scope(scope)));
@@ -106,7 +106,7 @@ impl Tree {
         }
     }
 
-    /// What the tree is after these changes.
+    /// The tree after these changes.
     pub(crate) fn after(mut self, changes: &[Change]) -> Tree {
         for change in changes {
             match &change.after {
@@ -121,7 +121,7 @@ impl Tree {
         self
     }
 
-    /// `global` first, the others by name.
+    /// All namespaces: `global` first, the others by name.
     pub fn namespaces(&self) -> impl Iterator<Item = (Id, &Namespace)> {
         let mut all: Vec<(Id, &Namespace)> = self.namespaces.iter().map(|(id, it)| (*id, it)).collect();
         all.sort_by_key(|(id, namespace)| (*id != Namespace::GLOBAL_ID, &namespace.name));
@@ -133,7 +133,7 @@ impl Tree {
         found.map(|(id, namespace)| (*id, namespace))
     }
 
-    /// `default` first, then in the order in which they were made.
+    /// The scopes of a namespace: `default` first, the others in the order in which they were made.
     pub fn scopes(&self, namespace: Id) -> impl Iterator<Item = (Id, &Scope)> {
         let mut all: Vec<(Id, &Scope)> = self
             .scopes
@@ -158,7 +158,7 @@ impl Tree {
         ScopeName::new(self.namespace_named(scope.namespace), &scope.name)
     }
 
-    /// What all of its scopes are called.
+    /// The names of all scopes in the tree.
     pub fn names(&self) -> ScopeNames {
         let name = |scope: &Scope| (scope.number, self.name(scope));
         ScopeNames(self.scopes.values().map(|(_, scope)| name(scope)).collect())
@@ -181,20 +181,20 @@ impl Tree {
         self.defaults.get(&namespace).copied()
     }
 
-    /// Its parents, the namespace's `default` last; none for a `default`.
+    /// The parents of a scope, with the namespace's `default` last; none for a `default`.
     pub fn parents(&self, scope: &Scope) -> Vec<ScopeId> {
         let default = self.default_of(scope.namespace).filter(|default| *default != scope.number);
         scope.parents.iter().copied().chain(default).collect()
     }
 
-    /// Those that inherit from it directly.
+    /// The scopes that inherit from a scope directly.
     pub(crate) fn children(&self, parent: ScopeId) -> impl Iterator<Item = (Id, &Scope)> {
         let is_child = move |(_, scope): &&(Id, Scope)| scope.parents.contains(&parent);
         self.scopes.values().filter(is_child).map(|(id, scope)| (*id, scope))
     }
 
-    /// What a scope sees, nearest first: itself, its parents in the order given, theirs, and so on, each once; then
-    /// the `default` of the namespace, then `global:default`.
+    /// The closure of a scope, nearest first: itself, its parents in their order, their parents, and so on,
+    /// each once; then the `default` of the namespace, then `global:default`.
     pub(crate) fn closure(&self, scope: &Scope) -> Vec<ScopeId> {
         let last = [self.default_of(scope.namespace), Some(ScopeId::GLOBAL_DEFAULT)];
         let is_last = |scope: &ScopeId| last.contains(&Some(*scope));
@@ -214,7 +214,7 @@ impl Tree {
         seen
     }
 
-    /// Why the tree can't be like this, if it can't.
+    /// Checks the tree. The error says why it is not sound.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();
         for namespace in self.namespaces.values() {
@@ -249,7 +249,8 @@ impl Tree {
         Ok(())
     }
 
-    /// How many parents stand above each other from here, at most. From the first of `below` it came to this one.
+    /// The greatest number of levels above a scope. `below` is the path from the first scope down to this
+    /// one, to find circles.
     fn depth(
         &self,
         scope: &Scope,
@@ -266,7 +267,7 @@ impl Tree {
             circle.push(self.name(scope).to_string());
             return Err(format!("`{}` would inherit from itself: {}", circle[0], circle.join(" > ")));
         }
-        // So that no chain, however long, can exhaust the stack.
+        // Without this limit, a long chain could exhaust the stack.
         if below.len() > DEPTH_MAX {
             let lowest = name(&below[0]);
             return Err(format!("`{lowest}` would be more than {DEPTH_MAX} levels below `{DEFAULT}`"));
@@ -287,7 +288,7 @@ impl Tree {
         Ok(depth)
     }
 
-    /// Why there is no namespace of this name in reach, and what was meant perhaps.
+    /// The error that no namespace in reach has this name, with a suggestion if a similar name exists.
     pub(crate) fn unknown_namespace(
         &self,
         reader: &dyn Reader,
@@ -302,9 +303,8 @@ impl Tree {
     }
 }
 
-/// What a scope with this name is as of `at`: by the name that it had then, by the one that it has now, or else by one
-/// that it once had and nobody has now.
-/// One that is out of reach is unknown.
+/// The scope with this name as of `at`: by the name that it had then, by its present name, or else by a
+/// former name that no other scope has now. A scope that is out of reach is unknown.
 pub fn find_scope(reader: &dyn Reader, name: &ScopeName, at: TxId, reach: &Reach) -> Result<ScopeId, Error> {
     let in_reach = |scope: Option<ScopeId>| scope.filter(|scope| reach.sees_scope(*scope));
     if let Some(scope) = in_reach(reader.scope_named(name, at)?) {
@@ -325,7 +325,7 @@ fn is_live(reader: &dyn Reader, scope: ScopeId, at: TxId) -> Result<bool, Error>
     Ok(!reader.closure(scope, at)?.is_empty())
 }
 
-/// What the scope is called now that once had this name, if no scope has it any more.
+/// The present name of the scope that once had this name, if no scope has this name now.
 pub fn renamed_scope(
     reader: &dyn Reader,
     name: &ScopeName,
@@ -343,7 +343,7 @@ pub fn renamed_scope(
     }
 }
 
-/// Why there is no scope of this name in reach, and what was meant perhaps.
+/// The error that no scope in reach has this name, with a suggestion if a similar name exists.
 pub(crate) fn unknown_scope(
     reader: &dyn Reader,
     name: &ScopeName,
@@ -367,7 +367,7 @@ pub(crate) fn unknown_scope(
     Ok(Error::UnknownScope { scope: name.clone(), missing })
 }
 
-/// The known name that is spelt most like this one, if any is much like it.
+/// The most similar known name, if it is similar enough.
 fn nearest(name: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let distance = |known: &String| strsim::damerau_levenshtein(name, known);
     let (distance, known) = known.map(|known| (distance(&known), known)).min()?;

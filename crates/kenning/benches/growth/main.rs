@@ -1,8 +1,9 @@
-//! What each call costs as a store grows: 1,000 entries and as many triples, ten times as many, and so on, all in one scope, over
-//! stdio.
+//! What each call costs as a store grows, over stdio: with 1,000 entries and as many triples, then with ten
+//! times as many, and so on, all in one scope.
 //!
-//! `cargo bench -p kenning --bench growth`; numbers behind `--` are the sizes. `--against KENNING` measures another build first,
-//! and `--write` puts table and plot into `docs/`. `scripts/growth` does all of it.
+//! `cargo bench -p kenning --bench growth`; numbers after `--` are the sizes. `--against KENNING` also
+//! measures another build, before this one, and `--write` puts the table and the plot into `docs/`.
+//! `scripts/growth` does all of it.
 #![allow(clippy::print_stdout)]
 
 mod plot;
@@ -19,16 +20,16 @@ const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WORDS: usize = 40;
 const ENTRIES_PER_CALL: usize = 100;
 const IN_FLIGHT: usize = 48;
-/// Every triple has one of so many predicates.
+/// Every triple has one of this many predicates.
 const PREDICATES: usize = 8;
 const CALLS: usize = 41;
 /// The first calls fill caches.
 const WARM_UP: usize = 5;
 const ANSWER_MAX: Duration = Duration::from_secs(300);
-/// A host, as most clients are.
+/// The name of a host that most clients resemble; replies depend on the client's name.
 const CLIENT: &str = "claude-code";
 
-/// A measured call: its name, the request and its parameters. The number is another one for each call.
+/// Makes the method and the parameters of a measured call. The argument is another number for each call.
 type Request = fn(usize) -> (&'static str, Value);
 
 const READS: [(&str, Request); 9] = [
@@ -68,10 +69,10 @@ fn main() {
     }
 }
 
-/// What was measured of one operation, size by size.
+/// The measurements of one operation, one value for each size.
 pub struct Row {
     pub name: &'static str,
-    /// Milliseconds, but for rows of memory megabytes, and for loads entries per second.
+    /// Milliseconds; for rows of memory megabytes, and for rows of loads entries per second.
     pub values: Vec<f64>,
     pub is_time: bool,
 }
@@ -131,7 +132,7 @@ fn start(program: &Path, data: &Path) -> Client {
     Client::start(command, Era::Modern, CLIENT).expect("the server starts")
 }
 
-/// Many calls at once, as a load has them.
+/// Makes many calls with `IN_FLIGHT` of them in flight, as a bulk load does.
 fn fill(client: &mut Client, calls: usize, request: impl Fn(usize) -> (&'static str, Value)) {
     let (mut sent, mut done) = (0, 0);
     while done < calls {
@@ -151,7 +152,7 @@ fn call(client: &mut Client, (method, params): (&'static str, Value)) {
     assert_ne!(answer["isError"], json!(true), "{answer}");
 }
 
-/// The median in milliseconds.
+/// The median time of a call, in milliseconds.
 fn p50(client: &mut Client, request: Request) -> f64 {
     let mut times: Vec<f64> = (0..WARM_UP + CALLS)
         .map(|n| {
@@ -184,7 +185,7 @@ fn entry(number: usize) -> Value {
     json!({"topic": text.title, "content": words.join(" ")})
 }
 
-/// Words of an entry that every size has.
+/// Words of an entry that stores of every size contain.
 fn words(number: usize, many: usize) -> String {
     let body = text(number * 17 % 1_000).body;
     body.split_whitespace().step_by(3).take(many).collect::<Vec<_>>().join(" ")

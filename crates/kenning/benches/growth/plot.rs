@@ -9,7 +9,7 @@ use super::Row;
 const BEGIN: &str = "<!-- written by scripts/growth -->";
 const END: &str = "<!-- end -->";
 
-/// Before and after, size by size.
+/// The table of the previous and the present build, with a column for each size.
 pub fn table(sizes: &[usize], before: Option<&[Row]>, now: &[Row]) -> String {
     let mut table = String::from("| |");
     sizes.iter().for_each(|size| write!(table, " {} |", grouped(*size)).expect("a string"));
@@ -46,7 +46,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// Puts the table between its marks in `performance.md`, and the plot beside it.
+/// Writes the table between its marks in `performance.md`, and the plot beside that file.
 pub fn write(
     docs: &Path,
     table: &str,
@@ -73,7 +73,7 @@ const HEIGHT: f64 = 320.0;
 /// The scale of times, in milliseconds.
 const TIMES: [f64; 7] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
-/// Both axes are logarithmic; a dashed line is the build before.
+/// The plot. Both axes are logarithmic; a dashed line is the previous build.
 fn svg(sizes: &[usize], before: Option<&[Row]>, now: &[Row]) -> String {
     let (least, most) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
     let x = |size: usize| LEFT + WIDTH * (size as f64 / least).ln() / (most / least).ln().max(1e-9);

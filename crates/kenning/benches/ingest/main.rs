@@ -1,7 +1,9 @@
-//! How fast `kenning ingest` takes in a tree of Markdown files, and how soon it knows that nothing has changed. Always
-//! the real binary, beside a floor in the same run: every file read and hashed.
+//! How fast `kenning ingest` takes in a tree of Markdown files, and how soon it finds that nothing has
+//! changed. It always runs the real binary, and compares it with a floor that is measured in the same run:
+//! reading and hashing every file.
 //!
-//! `cargo bench -p kenning --bench ingest`; `-- --quick` for a look, `-- tree DIR 5000` only to write the files.
+//! `cargo bench -p kenning --bench ingest`; `-- --quick` for a short run, `-- tree DIR 5000` only writes the
+//! files.
 #![allow(clippy::print_stdout)]
 
 mod tree;
@@ -16,13 +18,13 @@ use sha2::{Digest, Sha256};
 struct Sizes {
     files: usize,
     rounds: usize,
-    /// Trees of which the memory is measured.
+    /// The numbers of files for which the memory is measured.
     memory: [usize; 2],
 }
 
 const FULL: Sizes = Sizes { files: 5_000, rounds: 5, memory: [1_000, 10_000] };
 const QUICK: Sizes = Sizes { files: 500, rounds: 3, memory: [100, 1_000] };
-/// The most that a run may take that writes nothing, as a share of the first.
+/// The longest time for a run that changes nothing, as a share of the first run.
 const AGAIN_MAX: f64 = 1.0 / 20.0;
 
 fn main() {
@@ -75,7 +77,7 @@ fn main() {
 struct Ran {
     written: usize,
     took: Duration,
-    /// The most at any time, as the system counts it.
+    /// The peak of resident memory, as the system counts it.
     resident_kb: u64,
 }
 
@@ -90,7 +92,8 @@ fn ingest(data: &Path, docs: &Path) -> Ran {
     let status = format!("/proc/{}/status", child.id());
     let watching = std::thread::spawn(move || {
         let mut most = 0;
-        // Gone with the process; it only ever grows, so what is missed at the end is little.
+        // The file disappears with the process. The peak only grows, so little is missed after the last
+        // reading.
         while let Ok(status) = std::fs::read_to_string(&status) {
             let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else { break };
             most = line.trim().trim_end_matches(" kB").parse().unwrap_or(most);

@@ -1,5 +1,5 @@
-//! A directory of Markdown files as people write them, the same on every machine: front matter, headings, lists, tables,
-//! code, and links from file to file.
+//! Writes a directory of Markdown files as people write them, the same on every machine: front matter,
+//! headings, lists, tables, code, and links from file to file.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use kenning_testkit::{corpus, scrambled};
 
-/// So many files are in a directory.
+/// How many files each directory has.
 const PER_DIR: usize = 50;
-/// How many sections a file has.
+/// The least and the greatest number of sections of a file.
 const SECTIONS: (u64, u64) = (3, 8);
 
-/// Writes so many files and says how many bytes they have.
+/// Writes this many files and returns how many bytes they have.
 pub fn write(dir: &Path, files: usize) -> u64 {
     let mut bytes = 0;
     for number in 0..files {
@@ -41,7 +41,7 @@ fn file(number: usize, files: usize) -> String {
         head.body
     );
     for section in 0..sections {
-        // Of all texts of the corpus, some that no other file has.
+        // Each section takes a text of the corpus that no other file has.
         let told = corpus::text(files + number * SECTIONS.1 as usize + section as usize);
         let level = if section % 3 == 2 { "###" } else { "##" };
         let _ = write!(text, "\n{level} {}\n\n{}\n", told.title.trim_end_matches('.'), told.body);

@@ -1,6 +1,7 @@
-//! How near the memory family comes to what disk and pipes allow, as ratios to floors in the same run.
+//! How near the memory tools come to what disk and pipes allow, as ratios to floors that are measured in the
+//! same run.
 //!
-//! `cargo bench -p kenning --bench memory`; `-- --quick` for a look.
+//! `cargo bench -p kenning --bench memory`; `-- --quick` for a short run.
 #![allow(clippy::print_stdout)]
 
 mod floors;
@@ -66,7 +67,7 @@ fn main() {
     starts(&format!("  {} entries", sizes.entries), &full, &sizes);
 }
 
-/// A caller of tools in this process.
+/// Calls tools directly in this process.
 #[derive(Clone)]
 struct Agent {
     engine: Arc<Engine>,
@@ -154,7 +155,7 @@ fn concurrent_writes(label: &str, floor_dir: &Path, store: &Path, sizes: &Sizes)
     println!("{label}: {:.0} writes/s / floor {:.0} = {:.2}", ours / rounds, bare / rounds, ours / bare);
 }
 
-/// Writes a second by sixteen threads.
+/// Writes per second of `CLIENTS` threads.
 fn rate<F: FnMut(usize) + Send + 'static>(time: Duration, mut writer: impl FnMut() -> F) -> f64 {
     let since = Instant::now();
     let threads: Vec<_> = (0..CLIENTS)
@@ -217,7 +218,7 @@ fn serve(dir: &Path) -> Command {
     command
 }
 
-/// Many threads, so that group commit makes short work of it.
+/// Stores entries from many threads, so that group commit makes it fast.
 fn fill(dir: &Path, entries: usize) {
     let agent = Agent::new(dir);
     agent.store(0);

@@ -86,7 +86,7 @@ fn read_stdin() -> anyhow::Result<String> {
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
-/// The first words of the first line that has some.
+/// The first words of the first line that has any text besides Markdown signs.
 fn topic_of(text: &str) -> String {
     let first =
         text.lines().map(|line| line.trim_matches(['#', ' ', '\t', '-', '*'])).find(|line| !line.is_empty());

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Outcome, complain, line, print};
 use crate::config::Config;
 
-/// How many changes people are shown.
+/// At most this many changes are listed on the terminal; the rest are only counted.
 const SHOWN_MAX: usize = 20;
 
 #[derive(Args)]

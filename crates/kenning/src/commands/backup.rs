@@ -91,7 +91,7 @@ fn of_files_only(command: &str, url: &DatabaseUrl, instead: &str) -> anyhow::Err
     ))
 }
 
-/// Whether there is nothing that would be lost, or the user does not mind.
+/// True if a restore would lose no transaction, or if the user has agreed to lose them.
 fn may_replace(dir: &Path) -> anyhow::Result<bool> {
     if !dir.join(STORE_FILE).exists() {
         return Ok(true);

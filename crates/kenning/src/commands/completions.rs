@@ -1,4 +1,5 @@
-//! `kenning completions SHELL` and `kenning man`: made from the same definitions as the help.
+//! `kenning completions SHELL` and `kenning man`: both are generated from the definitions that also produce
+//! the help.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -50,7 +51,8 @@ pub fn run_man(man: Man) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A reader that stops reading is not an error.
+/// Ignores the error of a closed pipe: it is not a failure when the program that reads the output stops
+/// early.
 fn written(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

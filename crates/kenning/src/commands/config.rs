@@ -1,4 +1,4 @@
-//! `kenning config`: which settings hold, and where each is from.
+//! `kenning config`: shows which settings are in force, and where each value comes from.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -67,7 +67,7 @@ pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// An address without the password that stands in it.
+/// The value of a setting for display: if it is a URL with a password, the password is replaced by `***`.
 fn shown(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     match rest.rsplit_once('@') {

@@ -1,5 +1,5 @@
-//! `kenning demo`: the main story on a temporary store, told by a real client to real server processes. Every step
-//! checks what came back, and the command fails if a reply is not what it claims.
+//! `kenning demo`: a real client talks to real server processes on a temporary store. Every step checks the
+//! reply, and the command fails if a reply does not show what the step claims.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Outcome, print};
 
-/// Writes before the server is killed in the middle of more.
+/// How many writes are acknowledged before the server is killed during further writes.
 const BEFORE_KILL: usize = 20;
 
 pub fn run() -> anyhow::Result<Outcome> {
@@ -39,7 +39,8 @@ pub fn run() -> anyhow::Result<Outcome> {
 
 fn start(dir: &Path) -> anyhow::Result<Client> {
     let mut command = Command::new(std::env::current_exe()?);
-    // Whatever scope the user works in is not in this store.
+    // The scope of the directory in which the user works does not exist in the demo's store, so the scope is
+    // given as a flag.
     command.arg("serve").arg("--data-dir").arg(dir).args(["--scope", "global:default"]);
     Ok(Client::start(command, Era::Modern, "demo-agent")?)
 }
@@ -48,7 +49,7 @@ fn step(title: &str) -> anyhow::Result<()> {
     Ok(print(&format!("\n== {title}"))?)
 }
 
-/// Calls a tool, shows call and reply as an agent sees them, and gives the structured reply.
+/// Calls a tool, prints the call and the reply as an agent sees them, and returns the structured reply.
 fn call(client: &mut Client, tool: &str, arguments: Value) -> anyhow::Result<Value> {
     print(&format!("> {tool} {arguments}"))?;
     let mut result = client.call_whole(tool, arguments)?;
@@ -151,7 +152,7 @@ fn inherit(client: &mut Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kills the server while it is writing; gives the ids of the writes that it had acknowledged.
+/// Kills the server while it is writing. Returns the ids of the writes that it had acknowledged.
 fn kill(first: &mut Client) -> anyhow::Result<Vec<String>> {
     step("The server is killed with -9 in the middle of writing")?;
     let mut acknowledged = Vec::new();

@@ -33,7 +33,7 @@ pub struct Diff {
     json: bool,
 }
 
-/// So many lines around a change are shown.
+/// How many unchanged lines are shown before and after a change.
 const AROUND: usize = 3;
 
 pub fn run(config: &Config, diff: Diff) -> anyhow::Result<Outcome> {
@@ -112,7 +112,8 @@ fn one_sided(item: &EntryItem, sign: &str, style: anstyle::Style, why: &str) -> 
     shown
 }
 
-/// Fields that are others, each with its two values, without those that every change changes and the content.
+/// The fields that differ between two versions, each with its old and its new value. The content is left out
+/// because it gets a diff of its own, and so are the fields that every change sets anew.
 fn fields(before: &EntryItem, after: &EntryItem) -> Vec<(String, String, String)> {
     const OF_EVERY_CHANGE: [&str; 5] = ["version", "updated_at", "recorded_at", "tx_id", "actor"];
     let [old, new] = [json!(before), json!(after)];
@@ -163,7 +164,7 @@ fn compared(before: &EntryItem, after: &EntryItem) -> Text {
     shown
 }
 
-/// The lines that differ, with a few around them.
+/// A diff of the content: the lines that differ, with `AROUND` unchanged lines before and after each change.
 fn lines(before: &str, after: &str) -> Text {
     let [old, new] = [before, after].map(|text| text.split('\n').collect::<Vec<&str>>());
     let mut shown = Text::new();
@@ -195,7 +196,8 @@ fn lines(before: &str, after: &str) -> Text {
     shown
 }
 
-/// Two texts with the words marked that the other has not: by a style, or `[-so-]` and `{+so+}` where nobody sees styles.
+/// Both texts with the words marked that the other text does not have: by a style, or by `[-so-]` and
+/// `{+so+}` if the output has no styles.
 fn words(before: &str, after: &str) -> [Text; 2] {
     let [old, new] = [before, after].map(pieces);
     let mut shown = [Text::new(), Text::new()];
@@ -215,7 +217,7 @@ fn words(before: &str, after: &str) -> [Text; 2] {
     shown
 }
 
-/// Words, and what stands between them.
+/// Cuts a text into words and into the single characters between words.
 fn pieces(text: &str) -> Vec<&str> {
     let mut cuts = vec![0];
     let kinds = text.char_indices().map(|(at, c)| (at, c.is_alphanumeric()));

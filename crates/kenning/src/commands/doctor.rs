@@ -1,4 +1,5 @@
-//! `kenning doctor`: whether everything between an agent and its memory is in order, and what to do where it is not.
+//! `kenning doctor`: checks everything between an agent and its memory, and says what to do about each
+//! problem.
 
 mod codex;
 mod hosts;
@@ -41,7 +42,7 @@ struct Finding {
     about: String,
     state: State,
     says: String,
-    /// What to do.
+    /// What the user should do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -113,7 +114,7 @@ fn program(machine: &Machine) -> Finding {
     }
 }
 
-/// Starts this program as a host does and talks to it.
+/// Starts this program as a host does, and lists its tools over MCP.
 fn round_trip(config: &Config, machine: &Machine, era: Era) -> Finding {
     let (about, protocol) = match era {
         Era::Modern => ("MCP", "2026-07-28"),
@@ -174,7 +175,8 @@ fn scope(config: &Config) -> anyhow::Result<Finding> {
     })
 }
 
-/// What a host would be told at the start of a session in this directory.
+/// Runs `kenning hook` as a host does at the start of a session in this directory, to see what the model
+/// would be told.
 fn hook(config: &Config, machine: &Machine) -> Finding {
     let event = json!({
         "hook_event_name": "SessionStart",

@@ -1,4 +1,4 @@
-//! `kenning documents`: what was taken in, and how to be rid of it.
+//! `kenning documents`: lists the documents that were taken in, and removes those of a source.
 
 use clap::Args;
 use kenning_engine::{DocumentKind, DocumentSource, Engine, Snapshot};
@@ -60,7 +60,8 @@ pub fn run(config: &Config, documents: Documents) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// As the log has them, which is what may go.
+/// The documents of a source. Each one is read from the log and compared with the derived table, so that a
+/// damaged row of the table can't remove another document.
 fn of_source(snapshot: &Snapshot<'_>, scope: ScopeId, source: &str) -> anyhow::Result<Vec<(Id, Document)>> {
     let mut found = Vec::new();
     for known in snapshot.documents_below(scope, source, "")? {

@@ -1,4 +1,4 @@
-//! `kenning edit ID`: an entry as a file in an editor, its fields in front matter.
+//! `kenning edit ID`: opens an entry as a file in an editor, with its fields in front matter.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,11 +31,11 @@ pub struct Edit {
     json: bool,
 }
 
-/// The fields as they stand in the front matter.
+/// The fields of the entry, as the front matter has them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Fields {
-    /// The version of the entry that the text began with.
+    /// The version of the entry that the user began to edit.
     version: u64,
     scope: Option<String>,
     topic: Option<String>,
@@ -77,7 +77,8 @@ pub fn run(config: &Config, edit: Edit) -> anyhow::Result<Outcome> {
             let mut file =
                 tempfile::Builder::new().prefix(&format!("kenning-{id}-")).suffix(".md").tempfile()?;
             std::io::Write::write_all(&mut file, before.text().as_bytes())?;
-            // From here on the file is removed only when what it has is saved.
+            // From here on the file is removed only after its content was saved, so the user's text is not
+            // lost.
             let (_, path) = file.keep().context("the entry can't be written to a file")?;
             if let Err(error) = open_editor(&path) {
                 return Err(kept(&path, &before, error));
@@ -98,7 +99,7 @@ pub fn run(config: &Config, edit: Edit) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The tool's reply; none if nothing was changed.
+/// Saves the changes and returns the tool's reply; `None` if nothing was changed.
 fn save(config: &Config, store: &Store, id: Id, before: &Page, file: &Path) -> anyhow::Result<Option<Value>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
     let after = Page::parse(&text).map_err(usage)?;
@@ -133,7 +134,8 @@ fn save(config: &Config, store: &Store, id: Id, before: &Page, file: &Path) -> a
     }
 }
 
-/// The error, and where the text is; a file that says what the store says anyway is not kept.
+/// Adds to an error the path of the file that keeps the user's text. A file without changes is removed
+/// instead.
 fn kept(file: &Path, before: &Page, error: anyhow::Error) -> anyhow::Error {
     if std::fs::read_to_string(file).is_ok_and(|text| text == before.text()) {
         std::fs::remove_file(file).ok();
@@ -170,7 +172,7 @@ fn tell(id: Id, saved: Option<Value>, as_json: bool) -> anyhow::Result<()> {
 fn open_editor(file: &Path) -> anyhow::Result<()> {
     let named = |name: &str| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
     let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // An editor may come with arguments, such as `code --wait`.
+    // The variable may contain arguments too, such as `code --wait`.
     let mut command = if cfg!(unix) {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{editor} \"$1\"")).arg("kenning").arg(file);
@@ -205,7 +207,7 @@ impl Page {
         Page { fields, content: entry.content.clone() }
     }
 
-    /// As the file has it: each field on a line of its own, then the text.
+    /// The text of the file: each field on a line of its own, then the content.
     fn text(&self) -> String {
         let Fields { version, scope, topic, tags, pinned, context, task_sizes, source, .. } = &self.fields;
         let text = |value: &Option<String>| value.as_deref().map(scalar).unwrap_or_default();
@@ -237,13 +239,14 @@ impl Page {
         let (fields, content) = inside
             .split_once(&format!("\n{RULE}"))
             .ok_or("there is no second line `---` after which the text begins")?;
-        // The first rule is in front, so that lines have the numbers that the editor shows.
+        // A first line takes the place of the `---`, so that line numbers in errors are those that the editor
+        // shows.
         let fields: Fields =
             serde_saphyr::from_str(&format!("#\n{fields}\n")).map_err(|error| error.to_string())?;
         if fields.version == 0 {
             return Err("the line `version` says with which version you began, and must stay".to_owned());
         }
-        // An editor ends the last line.
+        // Editors end the last line with a newline, which is not part of the content.
         let content = content.strip_prefix('\n').unwrap_or(content);
         let content = content.strip_suffix('\n').unwrap_or(content).to_owned();
         if content.trim().is_empty() {
@@ -252,7 +255,7 @@ impl Page {
         Ok(Page { fields, content })
     }
 
-    /// The arguments of `update` that make the one page into the other.
+    /// The arguments of `update` that turn the page `before` into this one.
     fn changes_from(&self, before: &Page) -> Map<String, Value> {
         let (mut changes, mut cleared) = (Map::new(), Vec::new());
         let [new, old] = [&self.fields, &before.fields];
@@ -281,7 +284,7 @@ impl Page {
         compare("valid_from", json!(new.valid_from), json!(old.valid_from), true);
         compare("valid_to", json!(new.valid_to), json!(old.valid_to), true);
         compare("pinned", json!(new.pinned.unwrap_or(false)), json!(old.pinned.unwrap_or(false)), false);
-        // Without the line the entry stays where it is.
+        // If the line was removed, the entry stays in its scope.
         if let Some(scope) = &new.scope {
             compare("scope", json!(scope), json!(old.scope), false);
         }
@@ -292,7 +295,8 @@ impl Page {
     }
 }
 
-/// A text as YAML has it: plain where nobody could take it for anything else, else quoted as in JSON, which YAML knows too.
+/// A text as YAML: plain if YAML cannot read it as anything but this text, otherwise quoted as in JSON, which
+/// is valid YAML.
 fn scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "._-/:".contains(c);
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,4 +1,5 @@
-//! An entry as a Markdown file: its fields in front matter, its content below. What is written here is read again without loss.
+//! An entry as a Markdown file: its fields in front matter, its content below. Reading a file that was
+//! written here gives the same entry.
 
 use kenning_model::{Entry, Id, ScopeId, Status, TaskSize, Timestamp, clean};
 use kenning_storage::{Follows, NewEntry};
@@ -6,13 +7,13 @@ use serde::Deserialize;
 
 use super::split::CONTENT_BYTES_MAX;
 
-/// The caps of the tools that write; what an agent could not store is not taken from a file either.
+/// The size limits of the tools that write. A file may not contain what an agent could not store.
 pub const TOPIC_BYTES_MAX: usize = 512;
 pub const CONTEXT_BYTES_MAX: usize = 4 * 1024;
 pub const TAG_BYTES_MAX: usize = 64;
 pub const TAGS_MAX: usize = 32;
 
-/// The fields of an entry that a file has, and its content.
+/// The fields that an entry's file has, and its content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntryFile {
     pub id: Option<Id>,
@@ -29,7 +30,8 @@ pub struct EntryFile {
     pub content: String,
 }
 
-/// What else an export says of an entry; a mirror leaves it out, since nobody can change it in a file.
+/// Further fields that an export writes. A mirror leaves them out, because they cannot be changed through a
+/// file.
 pub struct Provenance<'a> {
     pub scope: &'a str,
     pub entry: &'a Entry,
@@ -53,7 +55,7 @@ struct Fields {
     follows: Option<String>,
     valid_from: Option<Timestamp>,
     valid_to: Option<Timestamp>,
-    // Of an export; a file does not change them.
+    // Fields of an export. They are accepted and ignored, since a file cannot change them.
     #[serde(rename = "scope")]
     _scope: Option<String>,
     #[serde(rename = "status")]
@@ -86,7 +88,7 @@ impl EntryFile {
         }
     }
 
-    /// The file, if an entry may be like that.
+    /// The file itself if its entry can be stored, otherwise the reason why not.
     pub fn checked(self) -> Result<EntryFile, String> {
         let is_blank = |text: &str| clean(text).trim().is_empty();
         let caps = [
@@ -168,10 +170,11 @@ impl EntryFile {
         text
     }
 
-    /// Reads a file. One without front matter is all content. `stem` is the topic of a file that names none.
+    /// Reads a file. A file without front matter is all content. `stem` becomes the topic of a file that has
+    /// none.
     pub fn read(text: &str, stem: &str) -> Result<EntryFile, String> {
         let text = text.trim_start_matches('\u{feff}');
-        // An editor, or git, may have changed the ends of all lines.
+        // An editor or git may have changed the line endings of the whole file.
         let unix;
         let text = match text.starts_with("---\r\n") || (!text.contains("---\n") && text.contains("\r\n")) {
             true => {
@@ -201,7 +204,8 @@ impl EntryFile {
             return Ok(EntryFile { topic: title(&content, stem), content, ..EntryFile::default() });
         };
         let own = id("id", fields.id)?;
-        // A file that says nothing of its topic is new, or its entry has none.
+        // A file without a topic is either new, and gets a title, or belongs to an entry whose topic is
+        // empty.
         let topic =
             fields.topic.unwrap_or_else(|| if own.is_some() { String::new() } else { title(&content, stem) });
         Ok(EntryFile {
@@ -221,7 +225,7 @@ impl EntryFile {
     }
 }
 
-/// The YAML between two lines of three dashes, and what follows it.
+/// The YAML between two lines `---`, and the text that follows it.
 pub fn front_matter(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("---\n")?;
     let mut at = 0;
@@ -234,7 +238,8 @@ pub fn front_matter(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A name for the file of an entry that stays the same as long as its topic does.
+/// The file name of an entry. It depends on the topic and the id only, so it stays the same as long as the
+/// topic does.
 pub fn file_name(topic: &str, id: Id) -> String {
     let mut slug = String::new();
     for c in topic.chars().flat_map(char::to_lowercase) {
@@ -253,7 +258,7 @@ pub fn file_name(topic: &str, id: Id) -> String {
     }
 }
 
-/// Long enough to be told from others, short enough for every file system.
+/// Long enough to tell topics apart, short enough for every file system.
 const SLUG_BYTES_MAX: usize = 60;
 
 fn title(content: &str, stem: &str) -> String {
@@ -261,7 +266,7 @@ fn title(content: &str, stem: &str) -> String {
     heading.map(str::trim).filter(|title| !title.is_empty()).unwrap_or(stem).to_owned()
 }
 
-/// A text as YAML has it: plain where nothing in it means anything to YAML, else in quotes.
+/// A text as YAML: plain if no part of it has a meaning in YAML, otherwise quoted.
 fn scalar(text: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '.' | '/' | '(' | ')' | '-');
     let is_plain = text.starts_with(char::is_alphabetic)

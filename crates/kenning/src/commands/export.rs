@@ -1,4 +1,4 @@
-//! `kenning export`: everything in a form that other programs can read.
+//! `kenning export`: writes everything in a form that other programs can read.
 
 mod files;
 
@@ -66,12 +66,13 @@ pub fn run(config: &Config, export: Export) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A store as of the transaction that was the newest when the export began. What others write meanwhile is not in it.
+/// A store as of the transaction that was the newest when the export began. Later writes of other processes
+/// are left out.
 pub(super) struct Source<'a> {
     engine: &'a Engine,
     reader: Box<dyn Reader + 'a>,
     pub(super) at: TxId,
-    /// The only scope that is wanted.
+    /// If set, only this scope is exported.
     scope: Option<(ScopeId, ScopeName)>,
     names: ScopeNames,
 }
@@ -91,7 +92,7 @@ impl<'a> Source<'a> {
         Ok(Source { engine, reader: engine.storage()?.reader()?, at: snapshot.at(), scope, names })
     }
 
-    /// Hands over the live records of these types, with a bar for people.
+    /// Passes the live records of these types to `take`, and shows a progress bar on a terminal.
     pub(super) fn live(
         &self,
         entity_types: &[EntityType],
@@ -114,7 +115,7 @@ impl<'a> Source<'a> {
         self.names.of(scope)
     }
 
-    /// A restore puts another store in the place of this one, also while it is read.
+    /// Fails if the store was replaced by `kenning restore` while it was being read.
     fn check_store(&self) -> anyhow::Result<()> {
         match self.reader.store_id()? == self.engine.storage()?.backend().info()?.id {
             true => Ok(()),
@@ -191,7 +192,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Of the table of entries.
+/// The columns of the CSV table of entries.
 const COLUMNS: [&str; 17] = [
     "id",
     "scope",
@@ -212,14 +213,15 @@ const COLUMNS: [&str; 17] = [
     "updated_at",
 ];
 
-/// Hidden where nobody looks at it.
+/// A progress bar. It is hidden when stderr is not a terminal.
 pub(super) fn bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").expect("a good template"));
     bar
 }
 
-/// Writes to standard output or, all of it or nothing, to a file. None if whoever read standard output has had enough.
+/// Writes to standard output, or to a file, which is written completely or not at all. `None` if the program
+/// that reads standard output stopped reading.
 fn to(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<String>,

@@ -1,4 +1,4 @@
-//! `kenning graph NAME`: what a name is linked to.
+//! `kenning graph NAME`: shows the things that a name is linked to.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub struct Graph {
     json: bool,
 }
 
-/// So many nodes come at most.
+/// At most this many nodes are shown.
 const NODES_MAX: u32 = 100;
 
 pub fn run(config: &Config, graph: Graph) -> anyhow::Result<Outcome> {
@@ -56,7 +56,7 @@ pub fn run(config: &Config, graph: Graph) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A line for each edge, with the names of what it links.
+/// A line for each edge, with the names of the two nodes that it links.
 fn table(reply: &Value, asked: &str) -> Text {
     let said = |value: &Value, name: &str| line(value[name].as_str().unwrap_or_default());
     let mut names: HashMap<String, String> = HashMap::new();

@@ -1,4 +1,4 @@
-//! `kenning history`: what was changed, by whom, newest first.
+//! `kenning history`: lists what was changed and by whom, newest first.
 
 use anyhow::Context;
 use clap::Args;
@@ -39,7 +39,7 @@ pub struct History {
     json: bool,
 }
 
-/// A page as the tool gives it.
+/// One page of the `history` tool's reply.
 #[derive(Deserialize)]
 struct Page {
     items: Vec<TransactionItem>,
@@ -48,7 +48,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// How much of a text is shown.
+/// At most this many bytes of a text are shown.
 const EXCERPT_BYTES: usize = 200;
 
 pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
@@ -87,7 +87,7 @@ pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A line for each change, the transaction beside its first.
+/// A line for each change. The number, time and author of the transaction stand only on its first line.
 fn table(transactions: &[TransactionItem]) -> Text {
     let mut table = Table::new(&["TX", "WHEN", "WHO", "HOW", "WHAT"]).numbers(&[0]);
     for transaction in transactions {
@@ -128,7 +128,8 @@ fn table(transactions: &[TransactionItem]) -> Text {
     table.text()
 }
 
-/// `+ entry K7H9M2PQX8 deployment: Blue-green.`; a change of an entry names the fields that are others.
+/// One change on one line, such as `+ entry K7H9M2PQX8 deployment: Blue-green.`. For a changed entry the line
+/// names the fields that differ.
 pub fn describe(change: &ChangeItem) -> Text {
     let (sign, style) = match change.op.as_str() {
         "create" => ("+", ADDED),
@@ -155,7 +156,7 @@ pub fn describe(change: &ChangeItem) -> Text {
     shown
 }
 
-/// The fields of two versions that are not the same, without those that every change changes.
+/// The names of the fields that differ between two versions, without the fields that every change sets anew.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     const OF_EVERY_CHANGE: [&str; 5] = ["version", "updated_at", "recorded_at", "tx_id", "actor"];
     let none = Map::new();

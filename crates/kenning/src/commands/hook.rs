@@ -1,5 +1,6 @@
-//! `kenning hook`: what a host runs at the start of a session and before each prompt. It reads one JSON object, answers in
-//! the host's dialect or not at all, ends with 0 whatever happens, and ends in time.
+//! `kenning hook`: the program that a host runs at the start of a session and before each prompt. It reads
+//! one JSON object and answers in the host's format or not at all. It always ends with exit code 0, and
+//! always before its deadline.
 
 mod answer;
 mod payload;
@@ -35,20 +36,25 @@ pub struct Hook {
     dry_run: bool,
 }
 
-/// When the process is gone, however the disk or another process behaves.
+/// The process ends after this many milliseconds, even if the disk or another process hangs. For a session
+/// start, and below for a prompt.
 const START_MS: u64 = 300;
 const PROMPT_MS: u64 = 150;
-/// So long before that an answer is given up, so that there is time to note it.
+/// The run gives up waiting for an answer this long before the deadline, so that there is time to write the
+/// run to the recall log.
 const NOTING_MS: u64 = 20;
-/// So long before that again a search ends with what it has.
+/// A search stops this long before that moment and returns what it has found so far, so that there is time to
+/// write the answer.
 const WRITING_MS: u64 = 25;
 /// How long a hook waits for another process that writes to the recall log.
 const RECALL_BUSY_MAX: Duration = Duration::from_millis(15);
-/// Notes of what a hook does without the recall log are of one kind, so a word for each suffices.
+/// The recall log stores these words in place of the name of a tool. A session start and a prompt are the only
+/// two cases.
 const HOOK_START: &str = "hook start";
 const HOOK_PROMPT: &str = "hook prompt";
 
-/// Whether these arguments call a hook: the first that is a command is this one.
+/// Whether these arguments call `kenning hook`: it is so if the first argument that names a command is
+/// `hook`.
 pub fn is_called(arguments: impl Iterator<Item = OsString>) -> bool {
     let commands = Arguments::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
@@ -56,24 +62,26 @@ pub fn is_called(arguments: impl Iterator<Item = OsString>) -> bool {
     called.find(|argument| names.contains(&argument.as_str())).is_some_and(|name| name == "hook")
 }
 
-/// What is known of the run, for whoever has to give it up.
+/// What is known about the run so far. The main thread needs it for the log even when the worker does not
+/// answer in time.
 #[derive(Clone, Copy)]
 struct About {
     host: &'static str,
     event: &'static str,
 }
 
-/// What came of it.
+/// The result of the worker.
 struct Done {
     output: Option<String>,
     failure: Option<&'static str>,
-    /// The log, open; none where nothing may be noted or where that failed.
+    /// The open recall log. `None` if nothing may be written to it or if opening it failed.
     log: Option<RecallLog>,
 }
 
-/// Answers and ends the process.
+/// Answers the hook and ends the process.
 pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
-    // A panic is as good as silence; what it would print may have a prompt in it.
+    // A panic ends without an answer, which is allowed. Its message is suppressed because it may contain a
+    // part of a prompt.
     std::panic::set_hook(Box::new(|_| {}));
     let deadline = Deadline::watch(started, hook.deadline_ms.unwrap_or(START_MS));
     let about = Arc::new(Mutex::new(About { host: hook.host.map_or("unknown", Host::name), event: "other" }));
@@ -82,7 +90,8 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
     let (config, notes) = (config.clone(), !hook.dry_run && !config.read_only);
     let dir = config.local_dir().ok();
     let log_dir = dir.clone().filter(|dir| notes && dir.is_dir());
-    // Reading and asking may hang: in a thread of their own they hold up nobody.
+    // Reading the input and the store may hang, so a thread of its own does it while this thread watches the
+    // time.
     let worker = std::thread::Builder::new().spawn(move || {
         let done = work(&config, &hook, &known, &waits);
         let _ = sender.send(done);
@@ -91,7 +100,8 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
         exit(0);
     }
     let mut done = None;
-    // The deadline becomes shorter when the event is known.
+    // The deadline becomes shorter once the event is known to be a prompt, so it is checked again every 10
+    // ms.
     while done.is_none() && Instant::now() < deadline.gives_up() {
         let left = deadline.gives_up().saturating_duration_since(Instant::now());
         match answers.recv_timeout(left.min(Duration::from_millis(10))) {
@@ -115,7 +125,7 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
     };
     if let Some(output) = output {
         let mut stdout = std::io::stdout().lock();
-        // A host that reads no answer is not told that.
+        // If the host has closed the pipe, the error cannot be reported to anybody.
         let _ = writeln!(stdout, "{output}").and_then(|()| stdout.flush());
     }
     if let Some(dir) = log_dir {
@@ -124,7 +134,7 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
     exit(0);
 }
 
-/// Notes behind the answer how the run went.
+/// Writes to the recall log how the run went, after the answer was written.
 fn note_run(
     log: Option<RecallLog>,
     dir: &Path,
@@ -137,11 +147,11 @@ fn note_run(
     let note =
         HookRunNote { host: about.host, event: about.event, at: Timestamp::now(), took_ms, outcome, failure };
     let log = log.map_or_else(|| RecallLog::open_within(dir, RECALL_BUSY_MAX), Ok);
-    // Where that is not possible either, `doctor` sees that the last run was long ago.
+    // If the log cannot be written either, `doctor` notices that the last recorded run was long ago.
     let _ = log.and_then(|log| log.note_run(&note));
 }
 
-/// Ends the process in time, whatever the other threads wait for.
+/// Ends the process at the deadline, whatever the other threads are waiting for.
 #[derive(Clone)]
 struct Deadline {
     started: Instant,
@@ -164,7 +174,7 @@ impl Deadline {
                 std::thread::park_timeout(left);
             }
         });
-        // Without a watcher nothing is begun that may hang.
+        // Without the watcher thread nothing may begin that could hang, so the process ends at once.
         let Ok(watching) = watching else { exit(0) };
         Deadline { started, allowed_ms, watcher: watching.thread().clone() }
     }
@@ -203,7 +213,7 @@ fn work(config: &Config, hook: &Hook, about: &Mutex<About>, deadline: &Deadline)
     let Ok(engine) = config.engine_for_one_answer() else {
         return silent(Some("there is no data directory"));
     };
-    // Nothing is stored yet, which is not an error.
+    // A missing store is not an error: nothing was stored yet.
     if !engine.is_there() {
         return silent(None);
     }
@@ -222,7 +232,7 @@ fn work(config: &Config, hook: &Hook, about: &Mutex<About>, deadline: &Deadline)
     }
 }
 
-/// One event of a session.
+/// The handling of one event of a session.
 struct Turn<'a> {
     config: &'a Config,
     engine: &'a Engine,
@@ -232,7 +242,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// What would be said to a session that nothing is known of.
+    /// The answer for a session of which no earlier answers are known.
     fn answer_only(&self) -> Result<Briefing, &'static str> {
         let given = Default::default();
         let briefing = match &self.payload.event {
@@ -240,7 +250,8 @@ impl Turn<'_> {
                 let start = Start { given: &given, is_again: false, began: None, last: None };
                 briefing::start(self.engine, self.caller, &start)
             }
-            // What was given can't be noted with `--read-only`, and to repeat it with every prompt would be worse than silence.
+            // With `--read-only` it cannot be recorded which entries the session was given, and repeating
+            // them with every prompt would be worse than giving none.
             Event::Prompt(_) if self.config.read_only => Ok(Briefing::default()),
             Event::Prompt(prompt) => briefing::prompt(self.engine, self.caller, prompt, &given),
             Event::Compaction | Event::Other => Ok(Briefing::default()),
@@ -248,13 +259,15 @@ impl Turn<'_> {
         briefing.map_err(|stop| failure(&stop))
     }
 
-    /// Answers, and notes what was said before it is said: a hook that is ended in between repeats nothing.
+    /// Answers the event. The answer is recorded before it is written out, so that no entry is given twice if
+    /// the hook is killed in between.
     fn answer(&mut self) -> Result<Briefing, &'static str> {
         let dir = self.engine.dir();
         let log = RecallLog::open_within(dir, RECALL_BUSY_MAX).map_err(|error| recall_failure(&error))?;
         let log = self.log.insert(log);
         let Some(host_session) = &self.payload.session else {
-            // Nobody knows what such a session was given, so only a start is answered.
+            // Without a session id it is unknown which entries the session was given, so only its start is
+            // answered.
             return match self.payload.event {
                 Event::Start(_) => self.answer_only(),
                 _ => Ok(Briefing::default()),
@@ -266,7 +279,8 @@ impl Turn<'_> {
         let project = self.caller.project.key().unwrap_or_default();
         let (forgets, briefing) = match &self.payload.event {
             Event::Compaction => {
-                // Not every host starts the session again after it.
+                // Not every host sends a session start after a compaction, so the log forgets here what the
+                // session was given.
                 if let Some(known) = &known {
                     log.note_hook(&session, known, true, &[], None).map_err(failed)?;
                 }
@@ -331,7 +345,7 @@ fn last_session(known: &HookSession) -> LastSession {
     LastSession { began: known.began_tx, seen: known.seen_tx, at: known.seen_at, prompts: known.prompts }
 }
 
-/// Why there is no answer, in words of ours alone.
+/// The reason for a missing answer, in fixed words that contain no stored text.
 fn failure(stop: &Stop) -> &'static str {
     match stop.code {
         Code::Timeout => "the deadline passed",

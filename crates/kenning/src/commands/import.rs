@@ -1,4 +1,4 @@
-//! `kenning import`: takes over what other programs, and other stores, remember.
+//! `kenning import`: takes over the memories of other programs, and the content of other stores.
 
 mod blocks;
 mod json;
@@ -78,11 +78,12 @@ impl Format {
     }
 }
 
-/// A file of another program is read whole, up to this size. JSON Lines are read line by line, whatever their number.
+/// A file of another program is read as a whole, up to this size. JSON Lines are read line by line, so their
+/// total size has no limit.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// More are not read by anyone on a terminal.
+/// At most this many refusals are shown; nobody reads a longer list on a terminal.
 const REFUSALS_SHOWN: usize = 20;
-/// Files with rules for agents, by their names.
+/// The names of files with rules for agents.
 const RULES: [&str; 8] = [
     "claude.md",
     "claude.local.md",
@@ -123,7 +124,7 @@ fn read(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
             let text = file.text()?;
             match serde_json::from_str::<Value>(&text) {
                 Ok(value) => json::read(&value, &file.label(), writer),
-                // People copy saved memories from a page.
+                // The text is no JSON: users also copy their saved memories from a web page.
                 Err(_) if !text.trim_start().starts_with(['[', '{']) => {
                     blocks::read_list(&text, &file.label(), writer)
                 }
@@ -136,7 +137,7 @@ fn read(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// A file that is imported, and what it is.
+/// The file that is imported, and its format.
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) format: Format,
@@ -187,7 +188,7 @@ impl Source {
                 let whole = Source { path: path.to_owned(), format: Format::List };
                 let value = match serde_json::from_str(&whole.text()?) {
                     Ok(value) => value,
-                    // Claude writes the day of a memory in brackets.
+                    // Claude writes `[date]` before each memory, so such a text only looks like JSON.
                     Err(_) if !name.contains(".json") => return Ok(whole),
                     Err(error) => bail!("{} is no JSON: {error}", path.display()),
                 };
@@ -221,16 +222,16 @@ impl Source {
         })
     }
 
-    /// What entries are said to come from.
+    /// The source that imported entries get: the file's name.
     pub(super) fn label(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 
-/// Where entries go, and whose they are.
+/// The scope that entries are written to, and the principal that writes them.
 pub(super) struct Target {
     pub(super) principal: Arc<Principal>,
-    /// None if there is no store yet, and none is made.
+    /// `None` if there is no store yet and a dry run must not make one.
     pub(super) scope: Option<ScopeId>,
     pub(super) name: ScopeName,
 }

@@ -1,4 +1,5 @@
-//! `kenning ingest`: takes files in as documents. What did not change is left alone; what is gone is closed.
+//! `kenning ingest`: takes files in as documents. An unchanged file is skipped, and the document of a deleted
+//! file is closed.
 
 mod files;
 mod in_flight;
@@ -103,24 +104,25 @@ impl Written {
     }
 }
 
-/// How many files are read, cut and committed at once. They share cores and syncs of the disk.
+/// How many files are read, cut and committed at once. More than one, so that all cores are used and several
+/// commits share one sync of the disk.
 const WORKERS: usize = 16;
 
-/// More are not read by anyone on a terminal.
+/// At most this many warnings are shown; nobody reads a longer list on a terminal.
 const WARNINGS_MAX: usize = 20;
 
-/// What became of each file.
+/// The result of a run, for each file.
 #[derive(Default)]
 struct Report {
     written: Vec<String>,
     unchanged: usize,
     closed: Vec<String>,
     failed: Vec<(String, String)>,
-    /// What their authors should look at.
+    /// Warnings for the authors of the documents.
     warnings: Vec<(String, String)>,
-    /// Passed over.
+    /// Symbolic links, which were skipped.
     links: Vec<String>,
-    /// Other sources that are a part of this one.
+    /// The names of other sources that contain a part of the same files.
     twice: Vec<String>,
 }
 
@@ -184,38 +186,39 @@ pub fn run(config: &Config, ingest: Ingest) -> anyhow::Result<Outcome> {
 struct Run<'a> {
     engine: &'a Engine,
     intake: Intake,
-    /// What is to be taken in.
+    /// The directory or file that is to be taken in.
     root: PathBuf,
-    /// What paths are given below: where the source is.
+    /// The directory of the source. Paths of documents are relative to it.
     base: PathBuf,
-    /// What is there says where the source was, so all is written again.
+    /// The source was taken in from another directory before. Its documents carry the old location, so all of
+    /// them are written again.
     has_moved: bool,
-    /// Of plain text, and of a file that is named itself.
+    /// The format that was given for plain text, and for a file that was itself named on the command line.
     format: Option<Format>,
     dry_run: bool,
-    /// No further file is begun.
+    /// Set when the run is to stop: no further file is begun.
     stopped: AtomicBool,
 }
 
-/// What became of one file.
+/// The result for one file.
 enum Became {
-    /// As this pattern, if it is one.
+    /// The file was written, with the id of its pattern if it is one.
     Written {
         pattern: Option<String>,
         warnings: Vec<String>,
     },
     Unchanged,
-    /// It is not there any more.
+    /// The file was deleted after it was listed.
     Gone,
 }
 
-/// What became of all files.
+/// The results of all files of one run.
 #[derive(Default)]
 struct Taken {
     report: Report,
-    /// Those that were not there any more.
+    /// The paths of files that were deleted after they were listed.
     gone: HashSet<String>,
-    /// Where each id of a pattern was.
+    /// For each pattern id, the paths of the files that have it.
     patterns: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -224,7 +227,7 @@ impl Run<'_> {
         files::list(&self.root, &self.base, places, &|path| self.format_of(path))
     }
 
-    /// None for what is not taken in.
+    /// The format of a file; `None` if files of this kind are not taken in.
     fn format_of(&self, path: &Path) -> Option<Format> {
         let by_name = Format::of(path);
         let is_said = by_name == Some(Format::Text) || path == self.root;
@@ -236,10 +239,10 @@ impl Run<'_> {
         is_of_kind.then_some(format)
     }
 
-    /// Takes in what was listed at these places, and closes what is there no more.
+    /// Takes in the files that were listed at these places, and closes the documents whose files are gone.
     fn take_in(&self, places: &[PathBuf], listed: Listed) -> anyhow::Result<Report> {
         let mut known: HashMap<String, KnownDocument> = HashMap::new();
-        // Whoever only asks what would be done makes no store.
+        // A dry run must not create a store.
         let may_know = !self.dry_run || self.engine.is_there();
         for place in places.iter().filter(|_| may_know) {
             let Some(below) = path_below(&self.base, place) else { continue };
@@ -247,7 +250,7 @@ impl Run<'_> {
             known.extend(there.into_iter().map(|document| (document.path.clone(), document)));
         }
         let Taken { mut report, gone, patterns } = self.take_files(&listed.files, &known);
-        // What was not come to may be there all the same.
+        // If the run was stopped early, a file that was not reached may still exist, so nothing is closed.
         if !self.stopped.load(Ordering::Relaxed) {
             let there: HashSet<&str> = listed
                 .files
@@ -272,7 +275,8 @@ impl Run<'_> {
         Ok(report)
     }
 
-    /// Patterns that can't be found, since another has their id. `patterns` are the paths of each id that was written.
+    /// Warnings about patterns that a search can't find, because another pattern has the same id. `patterns`
+    /// has the paths of each id that was written.
     fn of_one_id(
         &self,
         patterns: BTreeMap<String, BTreeSet<String>>,
@@ -283,7 +287,7 @@ impl Run<'_> {
                 .engine
                 .snapshot(&self.intake.principal)?
                 .patterns_of_one_id(self.intake.scope, &self.intake.source)?,
-            // What is there already is not looked at.
+            // A dry run compares only the files of this run, not the documents in the store.
             (DocumentKind::Pattern, true) => {
                 let hidden = |(id, paths): (String, BTreeSet<String>)| -> Vec<OfOneId> {
                     let mut paths: Vec<String> = paths.into_iter().collect();
@@ -305,13 +309,14 @@ impl Run<'_> {
     }
 
     fn take_files(&self, files: &[File], known: &HashMap<String, KnownDocument>) -> Taken {
-        // Hidden where nobody looks at it.
+        // The progress bar is hidden when stderr is not a terminal.
         let bar = ProgressBar::new(files.len() as u64);
         bar.set_style(
             ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").expect("a good template"),
         );
         let left = Mutex::new(files.iter());
-        // In a function of its own: a guard in the condition of the loop would be held through its body.
+        // This is a closure, because a lock guard in the loop's condition would be held while the loop's body
+        // runs.
         let next = || locked(&left).next();
         let in_flight = InFlight::default();
         let done = Mutex::new(Taken::default());
@@ -334,7 +339,7 @@ impl Run<'_> {
                     }
                     Ok(Became::Unchanged) => report.unchanged += 1,
                     Ok(Became::Gone) => drop(gone.insert(file.path.clone())),
-                    // The others go on.
+                    // A failure of one file does not stop the others.
                     Err(error) => report.failed.push((file.path.clone(), format!("{error:#}"))),
                 }
                 bar.inc(1);
@@ -434,14 +439,14 @@ impl Run<'_> {
     }
 }
 
-/// When the file was changed last. Where the system does not tell, the time of the run stands for it.
+/// When the file was last changed. `None` if the system does not tell; then the time of the run is used.
 fn modified(about: &std::fs::Metadata) -> Option<Timestamp> {
     let modified = Timestamp::try_from(about.modified().ok()?).ok()?;
-    // Milliseconds are what the log keeps.
+    // The log keeps times in milliseconds.
     Timestamp::from_millisecond(modified.as_millisecond()).ok()
 }
 
-/// What is guarded is whole whenever the lock is free.
+/// Locks a mutex, also after a panic of another thread: no holder leaves the guarded value half changed.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -500,7 +505,8 @@ mod tests {
         assert_eq!((report.closed, report.unchanged, report.failed), (vec!["goes.md".to_owned()], 1, vec![]));
     }
 
-    /// Swapped for a link, the directory above it for a link, and for a pipe that nobody writes to.
+    /// After the files were listed, one is replaced by a symbolic link, one by a pipe that nobody writes to, and
+    /// the directory of a third one by a link.
     #[cfg(unix)]
     #[test]
     fn a_file_that_is_swapped_after_it_was_listed_is_not_read() {

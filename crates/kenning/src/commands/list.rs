@@ -82,7 +82,7 @@ pub fn run(config: &Config, list: List) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A line for each entry; the scope is named where it is not the one that was asked.
+/// A line for each entry. The scope is shown only if it differs from the scope that was asked.
 fn table(entries: &[EntryItem], asked: &str) -> Text {
     let mut table = Table::new(&["ID", "CHANGED", "SCOPE", "TOPIC", "TAGS", "CONTENT"]);
     for entry in entries {
@@ -103,7 +103,7 @@ fn table(entries: &[EntryItem], asked: &str) -> Text {
     table.text()
 }
 
-/// What is special about an entry: that it is pinned, or why an ordinary search does not find it.
+/// The state of an entry that is not ordinary: pinned, or the reason why an ordinary search does not find it.
 pub fn state(entry: &EntryItem) -> Option<&'static str> {
     match (entry.hidden, entry.status, entry.pinned) {
         (Some(hidden), _, _) => Some(hidden),
@@ -113,7 +113,7 @@ pub fn state(entry: &EntryItem) -> Option<&'static str> {
     }
 }
 
-/// Of a moment the day: `2026-11-18`.
+/// The date of a moment, such as `2026-11-18`.
 fn day(moment: &str) -> &str {
     moment.split('T').next().unwrap_or(moment)
 }

@@ -1,12 +1,14 @@
-//! What is live in a store as of a transaction, read in the order of the log, a page at a time.
+//! Reads the records that are live in a store as of a transaction, in the order of the log and one page at a
+//! time.
 
 use kenning_model::{EntityType, Record, ScopeId, TxId};
 use kenning_storage::{At, Position, Reader, RecordKey, Stored};
 
-/// So many changes are read at a time.
+/// How many changes are read at a time.
 const PAGE: usize = 500;
 
-/// Hands over every live record of these types, the oldest version first, and tells how far the log was read.
+/// Passes every live record of these types to `take`, in the order in which their current versions were
+/// written.
 pub fn live_records(
     reader: &dyn Reader,
     entity_types: &[EntityType],
@@ -23,7 +25,7 @@ pub fn live_records(
         let key = |entity_type, id| RecordKey { entity_type, id, at: At::Live(at) };
         let keys: Vec<RecordKey> = written.iter().map(|change| key(change.entity_type, change.id)).collect();
         for (change, stored) in written.into_iter().zip(reader.records(&keys)?) {
-            // Of a record that was changed since, the newest version comes later.
+            // If the record was changed again later, it is passed on at that later change.
             if let Some(stored) = stored.filter(|stored| stored.tx_id == change.tx) {
                 take(stored)?;
             }

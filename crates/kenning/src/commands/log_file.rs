@@ -1,5 +1,6 @@
-//! A log as lines of JSON: a first line that says what it is, then every transaction with its changes, the idempotency keys, and a
-//! last line that says what must have come before it. [The format](../../../../docs/import.md).
+//! A log as lines of JSON: a first line that describes the file, then every transaction with its changes,
+//! then the idempotency keys, and a last line with counts and a hash of the lines before it.
+//! [The format](../../../../docs/import.md).
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -11,21 +12,22 @@ use sha2::{Digest, Sha256};
 
 /// The version of the format. A program that knows only older ones refuses the file.
 pub const FORMAT: u32 = 1;
-/// A line of a file from elsewhere is read up to this length. The longest of a log is a section of a document.
+/// The longest line that is read from a file. The longest lines of a log are sections of documents, which are
+/// shorter.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The first line.
+/// The first line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Head {
     pub kenning: Content,
     pub format: u32,
     /// The version of the program that wrote the file.
     pub program: String,
-    /// The id of the store. A copy of it has another one.
+    /// The id of the store. A copy of the store has another id.
     pub store: String,
-    /// As of which transaction the file was written.
+    /// The transaction as of which the file was written.
     pub at_tx: u64,
-    /// Of live records, the scope that they are in.
+    /// For a file with live records: the scope that they belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
@@ -35,17 +37,17 @@ pub struct Head {
 pub enum Content {
     /// The whole history.
     Log,
-    /// What is live in one scope.
+    /// The live records of one scope.
     Live,
 }
 
-/// The last line.
+/// The content of the last line: counts and a hash, which a reader compares with what it has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     pub transactions: u64,
     pub changes: u64,
     pub keys: u64,
-    /// Of all lines between the first and the last.
+    /// The SHA-256 of all lines between the first and the last.
     pub sha256: String,
 }
 
@@ -64,7 +66,7 @@ struct KeyLine {
     at: Timestamp,
 }
 
-/// Writes such a file, and counts what it writes.
+/// Writes the lines of such a file, and counts them for the last line.
 pub struct LogWriter<W> {
     out: W,
     hash: Sha256,
@@ -97,7 +99,7 @@ impl<W: Write> LogWriter<W> {
         }
     }
 
-    /// A new version of an id, as JSON.
+    /// Writes the new version of a record, as JSON.
     pub fn change(&mut self, of: EntityType, id: &str, after: Option<&str>) -> io::Result<()> {
         self.end.changes += 1;
         let after = after.unwrap_or("null");
@@ -118,10 +120,10 @@ impl<W: Write> LogWriter<W> {
     }
 }
 
-/// A line of such a file after the first.
+/// One line of such a file after the first.
 pub enum LogLine {
     Item(LogItem),
-    /// The last line agrees with all that came before it.
+    /// The last line; it was found to agree with all lines before it.
     End(End),
 }
 
@@ -185,7 +187,7 @@ impl LogReader {
     }
 }
 
-/// What is wrong with a line, in words that name neither types of this program nor a line of its own.
+/// Why a line can't be read, without the type names and line numbers of the JSON parser.
 pub fn unreadable(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Data => format!("it can't be read: {error}"),
@@ -193,7 +195,8 @@ pub fn unreadable(error: &serde_json::Error) -> String {
     }
 }
 
-/// The lines of a file, each with its number. A line that is too long or is no text is passed over and said.
+/// The lines of a file, each with its number. A line that is too long or not UTF-8 is skipped, and an error
+/// is returned in its place.
 pub struct Lines<R> {
     input: R,
     number: u64,

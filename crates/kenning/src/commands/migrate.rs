@@ -86,7 +86,7 @@ fn location(text: &str) -> anyhow::Result<Location> {
     }
 }
 
-/// Without a password.
+/// The location for messages, without a password.
 fn named(location: &Location) -> String {
     match location {
         Location::Directory(dir) => dir.display().to_string(),

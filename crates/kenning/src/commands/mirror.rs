@@ -1,9 +1,10 @@
-//! `kenning mirror`: a folder of Markdown that is kept equal to a scope, in both directions.
+//! `kenning mirror`: keeps a folder of Markdown equal to a scope, in both directions.
 //!
-//! Each entry of the scope is a file. What both sides last agreed on is kept in a state file of this machine, beside the store and
-//! not in the folder: what git brings is then a change of the folder like any other. An entry that was changed on one side
-//! is changed on the other. If it was changed on both, the version of the store stays under its id and the version of the file
-//! becomes an entry of its own, so nothing is lost and the two contradict each other until somebody settles it.
+//! Each entry of the scope is a file. The state of the last run, on which both sides agreed, is kept in a
+//! file beside the store and not in the folder, so that changes that come through git look like any other
+//! changes of the folder. An entry that was changed on one side is changed on the other. If both sides
+//! changed it, the store's version keeps the id and the file's version becomes a new entry: nothing is lost,
+//! and a person can resolve the contradiction later.
 
 mod folder;
 mod plan;
@@ -56,17 +57,20 @@ pub struct Mirror {
     json: bool,
 }
 
-/// A run that lets so many go stops and asks: an unmounted disk or a wrong branch looks like that.
+/// A run that would delete more than this many entries or files stops and asks, because an unmounted disk or
+/// a wrong branch looks like that.
 const GONE_MAX: usize = 20;
-/// As does one that lets more than this part of all go, unless it is a single one.
+/// A run that would delete more than one in `GONE_PART` of them stops and asks too, unless it would delete a
+/// single one.
 const GONE_PART: usize = 10;
-/// Others may write while a run is planned; it is then planned again.
+/// Another process may write while a run is planned. The run is then planned again, at most this many times.
 const ATTEMPTS: usize = 5;
 const DIRECTORY: &str = "mirrors";
-/// An editor that saves makes several changes; they are over when none has come for so long.
+/// An editor makes several changes when it saves a file. They are taken as complete when no further change
+/// has come for this long.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What a run did, or would do.
+/// What a run did, or in a dry run what it would do.
 #[derive(Debug, Default, PartialEq)]
 struct Report {
     /// Entries that were made, changed and deleted.
@@ -78,7 +82,7 @@ struct Report {
     removed: usize,
     /// Entries that were changed on both sides.
     conflicts: usize,
-    /// Files that stay as they are, with the reasons.
+    /// Files that are left as they are, each with the reason.
     refused: Vec<(String, String)>,
     tx_id: Option<u64>,
 }
@@ -90,7 +94,7 @@ impl Report {
     }
 }
 
-/// What both sides last agreed on.
+/// The state on which both sides agreed after the last run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct State {
     store: String,
@@ -160,7 +164,7 @@ pub fn run(config: &Config, mirror: Mirror) -> anyhow::Result<Outcome> {
 }
 
 impl Run<'_> {
-    /// Brings both sides level. If somebody writes at the same time, it is planned again.
+    /// Makes both sides equal. If another process writes at the same time, the run is planned again.
     fn level(&self) -> anyhow::Result<Report> {
         for _ in 1..ATTEMPTS {
             match self.level_once() {
@@ -209,7 +213,8 @@ impl Run<'_> {
             report.tx_id = Some(committed.tx.id.0);
             new_ids = committed.tx.changes.iter().take(plan.created.len()).map(|change| change.id).collect();
         }
-        // From here on the store is ahead of the folder. Should the process end, the next run goes on from what it finds.
+        // From here on the store is ahead of the folder. If the process ends here, the next run compares both
+        // sides again and continues.
         let mut failed = Vec::new();
         for (new, id) in plan.created.into_iter().zip(new_ids) {
             let file = EntryFile { id: Some(id), ..new.file };
@@ -240,7 +245,7 @@ impl Run<'_> {
         Ok(report)
     }
 
-    /// The live entries of the scope itself.
+    /// The live entries of this scope, without those that it inherits.
     fn stored(&self) -> anyhow::Result<BTreeMap<Id, Stored>> {
         let reader = self.engine.storage()?.reader()?;
         let mut all = BTreeMap::new();
@@ -261,7 +266,7 @@ impl Run<'_> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(nothing()),
             text => text.with_context(|| format!("{} can't be read", self.state.display()))?,
         };
-        // Without a state, what differs is taken for changed on both sides, so a state that is no use loses nothing.
+        // Without a usable state, every difference counts as a change on both sides, so nothing is lost.
         let state: State = serde_json::from_str(&text).unwrap_or_default();
         Ok(if state.store == store && state.scope == self.scope.0 { state } else { nothing() })
     }
@@ -284,7 +289,7 @@ impl Run<'_> {
     fn watch(&self, as_json: bool) -> anyhow::Result<()> {
         let (told, changes) = channel();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Whoever only reads changes nothing.
+            // An event for a read access is no change.
             if !event.is_ok_and(|event| event.kind.is_access()) {
                 let _ = told.send(());
             }
@@ -304,7 +309,8 @@ impl Run<'_> {
             match self.level() {
                 Ok(report) if report.is_level() => {}
                 Ok(report) => self.tell(&report, as_json)?,
-                // It may be settled by the next change; the same reason is told once.
+                // The next change may fix the error, so it is not fatal; the same message is printed only
+                // once.
                 Err(error) if format!("{error:#}") == said => {}
                 Err(error) => {
                     said = format!("{error:#}");
@@ -350,12 +356,12 @@ fn may_go(gone: usize, total: usize, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether somebody has written to the same entries since they were read.
+/// Whether another process has changed or deleted the same entries since they were read.
 fn is_overtaken(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<Error>(), Some(Error::StaleVersion { .. } | Error::UnknownId { .. }))
 }
 
-/// Of an entry as a file, so that both sides are compared in one form.
+/// The hash of an entry in the form of a file, so that both sides are compared in the same form.
 fn hash(file: &EntryFile) -> String {
     hex(Sha256::new().chain_update(file.text(None)))
 }

@@ -1,4 +1,4 @@
-//! One file per command; the table of commands stands here.
+//! One file per command. This file has the table of all commands.
 
 pub mod add;
 pub mod audit;
@@ -210,7 +210,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// What was typed makes no sense; the command ends as for a wrong flag.
+/// The arguments make no sense. The command ends with the exit code for a wrong flag.
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -226,7 +226,8 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
-/// Where the store is, for a command that must find one and not make one. None, and said so, where there is none.
+/// The location of the store, for a command that needs an existing one. If there is none, this prints a
+/// message and returns `None`.
 fn existing_store(config: &Config) -> anyhow::Result<Option<Location>> {
     let location = config.location()?;
     let is_there = location.has_store();
@@ -239,12 +240,12 @@ fn existing_store(config: &Config) -> anyhow::Result<Option<Location>> {
     Ok(is_there.then_some(location))
 }
 
-/// Runs a tool as the terminal's caller.
+/// Runs a tool on behalf of the user at the terminal.
 pub fn run_tool(config: &Config, name: &str, arguments: Map<String, Value>) -> anyhow::Result<Reply> {
     run_tool_as(config, |caller| caller, name, arguments)
 }
 
-/// Runs a tool as the terminal's caller with other rights.
+/// Runs a tool on behalf of the user at the terminal, with the rights changed by `with_rights`.
 pub fn run_tool_as(
     config: &Config,
     with_rights: impl FnOnce(Caller) -> Caller,
@@ -283,7 +284,8 @@ pub fn print_reply(reply: &Reply, json: bool) -> anyhow::Result<Outcome> {
     })
 }
 
-/// A name or a description may hold anything; a terminal is shown one line of text.
+/// A text on one line. Names and descriptions may contain anything, and the terminal must get a single line
+/// of plain text.
 pub fn line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -302,13 +304,13 @@ fn counted_documents(many: u64) -> String {
     }
 }
 
-/// Says on stderr what is wrong.
+/// Prints an error message on stderr.
 pub fn complain(text: &str) {
     eprintln!("kenning: {}", on_terminal(text));
 }
 
-/// Text for a terminal, with what would work the terminal written out: names of files and stored text may hold escape
-/// sequences and signs that turn the direction of writing.
+/// A text that is safe to print: control characters are written out, because stored text and file names may
+/// contain escape sequences, or characters that reverse the direction of writing.
 pub fn on_terminal(text: &str) -> Cow<'_, str> {
     let is_written_out = |c: char| {
         let is_control = c.is_control() && !matches!(c, '\n' | '\t');
@@ -328,12 +330,13 @@ pub fn on_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The path of a file on one line.
+/// The path of a file, on one line and safe to print.
 pub fn path_on_terminal(path: &str) -> String {
     on_terminal(path).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// A reader that stops reading, as `head` does, is not an error.
+/// Prints a line. A closed pipe is not an error: the program that reads the output, such as `head`, may stop
+/// early.
 pub fn print(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{}", on_terminal(text)) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

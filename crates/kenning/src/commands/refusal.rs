@@ -1,11 +1,11 @@
-//! Why a command ends without its result, in words for people and with the exit code that says so.
+//! Why a command ends without a result: a message for people, and the matching exit code.
 
 use kenning_presentation::Reply;
 use kenning_tools::{Code, Stop};
 
 use super::{Outcome, Usage};
 
-/// What was asked for can't be done.
+/// The request can't be fulfilled.
 #[derive(Debug)]
 pub struct Refused {
     pub outcome: Outcome,
@@ -27,7 +27,7 @@ impl From<Stop> for Refused {
 }
 
 impl Refused {
-    /// The error that a tool has replied with.
+    /// The error in the reply of a tool.
     pub fn of_reply(reply: &Reply) -> Refused {
         let error = &reply.structured["error"];
         let code =
@@ -45,7 +45,7 @@ impl Refused {
     }
 }
 
-/// How a command ends that has failed, and what it says.
+/// The outcome and the message of a command that has failed.
 pub fn explain(error: anyhow::Error) -> (Outcome, String) {
     let error = match error.downcast::<kenning_engine::Error>() {
         Ok(error) => Refused::from(Stop::from(error)).into(),
@@ -68,7 +68,8 @@ fn outcome_of(code: Option<Code>) -> Outcome {
     }
 }
 
-/// Messages name tools, which models call. People have commands for some of them and `kenning call` for the others.
+/// Rewrites a message of a tool for people. Such messages name tools, which models call. People use a command
+/// where there is one, and `kenning call` otherwise.
 ///
 /// ``make one with `create_scope` `` becomes ``make one with `kenning call create_scope` ``.
 fn for_people(message: &str) -> String {

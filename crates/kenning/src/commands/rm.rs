@@ -1,4 +1,4 @@
-//! `kenning rm` and `kenning undelete`: take entries and facts away, and bring them back.
+//! `kenning rm` and `kenning undelete`: delete entries and facts, and bring them back.
 
 use clap::Args;
 use kenning_model::{EntityType, Id};
@@ -42,7 +42,7 @@ pub struct Undelete {
     json: bool,
 }
 
-/// Nothing is removed if one of the ids is wrong.
+/// Nothing is deleted if one of the ids is unknown.
 pub fn run(config: &Config, rm: Rm) -> anyhow::Result<Outcome> {
     let store = Store::existing(config, None)?;
     let mut found = Vec::new();
@@ -120,7 +120,8 @@ pub fn run_undelete(config: &Config, undelete: Undelete) -> anyhow::Result<Outco
     Ok(Outcome::Done)
 }
 
-/// What was a document comes back with its transaction.
+/// The error for an id that is neither a deleted entry nor a deleted fact. A document can only be brought
+/// back by undoing its transaction.
 fn gone(store: &Store, snapshot: &kenning_engine::Snapshot<'_>, id: Id, text: &str) -> anyhow::Error {
     let touched = snapshot.transactions_of(EntityType::Document, id).unwrap_or_default();
     match touched.last() {
@@ -138,7 +139,7 @@ fn missing_scope(store: &Store, id: Id, error: kenning_engine::Error) -> anyhow:
     Refused { outcome: Outcome::Failed, message: format!("the scope of `{id}` is deleted too{hint}") }.into()
 }
 
-/// `checkout owned by team red`
+/// A fact as text, such as `checkout owned by team red`.
 pub fn fact(triple: &kenning_model::Triple) -> String {
     line(&format!("{} {} {}", triple.subject, triple.predicate, triple.object))
 }

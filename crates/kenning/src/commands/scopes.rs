@@ -61,7 +61,7 @@ pub fn run(config: &Config, scopes: Scopes) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// How many each scope has in itself.
+/// How many entries and documents each scope has itself, without those that it inherits.
 struct Counts {
     entries: BTreeMap<ScopeId, u64>,
     documents: BTreeMap<ScopeId, u64>,
@@ -76,7 +76,8 @@ impl Counts {
     }
 }
 
-/// A namespace as a tree. A scope with several parents stands below the first, and says what else it inherits from.
+/// Draws a namespace as a tree. A scope with several parents stands below the first, and its line names the
+/// other scopes that it inherits from.
 struct Drawing<'a> {
     tree: &'a Tree,
     counts: &'a Counts,

@@ -1,4 +1,4 @@
-//! `kenning search`: entries, documents and patterns, with the words that matched.
+//! `kenning search`: finds entries, documents and patterns, and marks the words that matched.
 
 use clap::{Args, ValueEnum};
 use kenning_engine::{
@@ -55,22 +55,22 @@ enum Kind {
     Pattern,
 }
 
-/// How many bytes of a text are shown.
+/// At most this many bytes of a text are shown.
 const EXCERPT_BYTES: usize = 320;
-/// A section is found by several passages, so more of them are asked for than are shown.
+/// Several passages may be of one document, so more passages are requested than results are shown.
 const PASSAGES_FOR_EACH: u64 = 4;
 
-/// What was found, of whatever kind.
+/// One result, of any kind.
 struct Hit {
     kind: &'static str,
-    /// By which `kenning show` shows it.
+    /// The id or name that `kenning show` takes.
     id: String,
     title: String,
-    /// What stands behind the title: a scope, a path, a category.
+    /// Shown after the title: a scope, a path, or a category.
     about: String,
     text: String,
     explanation: Option<Explanation>,
-    /// For programs.
+    /// Further fields for the JSON output.
     more: Value,
 }
 
@@ -84,7 +84,7 @@ pub fn run(config: &Config, search: Search) -> anyhow::Result<Outcome> {
     };
     let content = store.engine.content(&store.caller.principal, None)?;
     let words = search.words.join(" ");
-    // Documents and patterns have no tags that this option means.
+    // The option `--tag` filters by tags of entries only, so with it documents and patterns are left out.
     let wants = |kind: Kind| match search.kind.is_empty() {
         true => kind == Kind::Entry || search.tag.is_empty(),
         false => search.kind.contains(&kind),
@@ -173,7 +173,7 @@ impl Looking<'_> {
         Ok(items.into_iter().zip(explained).map(hit).collect())
     }
 
-    /// The best sections, one of each document.
+    /// The best sections, at most one of each document.
     fn sections(&self) -> anyhow::Result<Vec<Hit>> {
         let question = SectionQuestion { sight: self.sight, text: self.words, only: &[], as_written: false };
         let found =
@@ -203,7 +203,7 @@ impl Looking<'_> {
         Ok(hits)
     }
 
-    /// The sentences that answer best, in the order of the text.
+    /// The sentences that answer the question best, in the order of the text.
     fn preview(&self, title: &str, text: &str) -> anyhow::Result<String> {
         let source = Source::new(title, text);
         let most = Most { quotes: 3, bytes: EXCERPT_BYTES, ..Most::default() };
@@ -249,7 +249,7 @@ impl Looking<'_> {
 }
 
 impl Hit {
-    /// A line that says what it is, and below it the excerpt.
+    /// One line with id, title and place, and below it the excerpt.
     fn text(&self, words: &str) -> Text {
         let title = line(&self.title);
         let mut shown = Text::styled(ID, line(&self.id));
@@ -272,7 +272,7 @@ impl Hit {
         shown
     }
 
-    /// What the kind has of its own is beside what every hit has.
+    /// The JSON object of a hit: the fields that all kinds have, and those of its own kind.
     fn as_json(&self, words: &str) -> Value {
         let matches: Vec<&str> =
             highlight(words, &self.text).into_iter().map(|range| &self.text[range]).collect();
@@ -299,7 +299,7 @@ impl Hit {
     }
 }
 
-/// A text in pieces, each with whether it is what was asked for.
+/// A text in pieces. The boolean says whether the piece matched the search words.
 fn marked<'a>(text: &'a str, words: &str) -> Vec<(&'a str, bool)> {
     let (mut pieces, mut end) = (Vec::new(), 0);
     for range in highlight(words, text) {

@@ -149,7 +149,7 @@ enum Auth {
 }
 
 impl Http {
-    /// What of it is safe, or why it is not.
+    /// The options of the HTTP server, or an error if the combination is not safe.
     fn options(&self, config: &Config, address: SocketAddr) -> anyhow::Result<HttpOptions> {
         let is_local = address.ip().is_loopback();
         if self.auth.is_empty() && !is_local {
@@ -228,7 +228,8 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
         return Err(usage("`--http` serves rows itself; leave `--rows-listen` out"));
     }
     let (engine, mut options) = (config.engine()?, config.options()?);
-    // What one person was given is another one's to read there, so an administrator decides.
+    // Over HTTP, people could read in the log what others were given. So only an administrator can turn it
+    // on.
     if http.is_some() && !serve.recall_log {
         options.recall = None;
     }
@@ -242,7 +243,7 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
              `claude mcp add -s user kenning -- kenning serve`. `kenning --help` shows the commands for people",
         );
     }
-    // Ends with this process.
+    // The schedule of backups ends when this guard is dropped.
     let _backups = serve.backups.start(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let store = engine.clone();
@@ -257,7 +258,8 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
                     "rows are served on this machine only; {address} is no loopback address"
                 )));
             }
-            // Another session may have the port: memory is worth more than rows over HTTP.
+            // Another session may have taken the port. Serving memory is more important than serving rows
+            // over HTTP, so this is only a warning.
             Some(address) => RowsListener::bind(address)
                 .await
                 .inspect_err(|error| tracing::warn!("rows are not served over HTTP: {error}"))
@@ -315,7 +317,7 @@ async fn serve_http(
     Ok(())
 }
 
-/// Keeps all calls to some namespaces. They are known by their ids from here on, so a rename changes nothing.
+/// Restricts all calls to these namespaces. They are stored by id, so a later rename changes nothing.
 fn confine(engine: &Engine, options: &mut Options, namespaces: &[String]) -> anyhow::Result<()> {
     let (rights, first) = rights_of(engine, &options.principal, namespaces)?;
     options.project.fallback.get_or_insert(first);

@@ -1,4 +1,5 @@
-//! `kenning setup HOST`: an entry for this program in the configuration of a host, and out of it again.
+//! `kenning setup HOST`: writes an entry for this program into the configuration of a host, and removes it
+//! again.
 
 #[cfg(test)]
 mod documentation;
@@ -27,7 +28,7 @@ use hosts::{HOSTS, Host, Launch, Level, Target};
 use machine::Machine;
 use scope::ScopeSetup;
 
-/// Unchanged lines around a change in a diff. Few, since they may hold somebody's keys.
+/// How many unchanged lines a diff shows around a change. Only one, because the file may contain keys.
 const CONTEXT_LINES: usize = 1;
 
 /// Write Kenning into the configuration of a host. Everything else of the file stays as it is.
@@ -58,13 +59,14 @@ pub struct Setup {
     json: bool,
 }
 
-/// A file that is to change.
+/// A file that is to be changed.
 struct Step {
     file: HostFile,
     shown: String,
-    /// None: the file goes.
+    /// The new text. `None` means that the file is removed.
     text: Option<String>,
-    /// Whether the file has nothing of ours yet, so that it is what `--remove` brings back.
+    /// Whether the file has no entry of ours yet. Its present text is then kept, so that `--remove` can
+    /// restore it.
     keep: bool,
 }
 
@@ -127,7 +129,8 @@ pub fn run(config: &Config, setup: Setup) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What the host is to start. Hosts have an environment of their own, so what was said here is said again there.
+/// The program and arguments that the host starts. A host has its own environment, so the data directory and
+/// scope that were given here are written into the entry.
 pub fn launch(config: &Config, host: &Host, machine: &Machine) -> anyhow::Result<Launch> {
     let arguments = match &config.data_dir {
         Some(dir) => {
@@ -136,12 +139,13 @@ pub fn launch(config: &Config, host: &Host, machine: &Machine) -> anyhow::Result
         }
         None => Vec::new(),
     };
-    // A host without projects reads no file with a scope.
+    // A host that does not know projects never reads a file with a scope line, so its entry names the scope.
     let scope = config.flagged_scope().filter(|_| host.instructions.is_none()).map(str::to_owned);
     Ok(Launch { program: machine.command(host.servers.has_path), arguments, scope })
 }
 
-/// The host's files with what belongs into each. Entry and hooks may be in one file.
+/// The files of the host, with the pieces that belong into each: first those with the entry, then those with
+/// hooks. Both may be in one file.
 pub fn targets(host: &Host, machine: &Machine, level: Level, launch: &Launch) -> (Vec<Target>, Vec<Target>) {
     let servers = host.server_targets(machine, level, launch).unwrap_or_default();
     (servers, host.hook_targets(machine, level, launch))
@@ -158,7 +162,7 @@ fn steps(
     let wanted_servers = servers.into_iter().filter(|_| !(setup.remove && setup.hooks));
     let mut wanted: Vec<Target> = wanted_servers.collect();
     for hook in hooks {
-        // Hooks that are there already are brought up to date with the entry.
+        // Hooks that are installed already are updated together with the entry.
         if setup.remove || setup.hooks || has_ours(&hook)? {
             match wanted.iter_mut().find(|target| target.path == hook.path) {
                 Some(target) => target.pieces.extend(hook.pieces),
@@ -173,7 +177,7 @@ fn steps(
     Ok(steps)
 }
 
-/// Has a host start this program where it starts another, in all its files that have an entry of ours.
+/// Updates all files of a host that have an entry of ours, so that the host starts this program.
 pub fn refresh(host: &Host, machine: &Machine, launch: &Launch) -> anyhow::Result<()> {
     for level in [Level::User, Level::Project] {
         let (servers, hooks) = targets(host, machine, level, launch);
@@ -190,7 +194,7 @@ pub fn refresh(host: &Host, machine: &Machine, launch: &Launch) -> anyhow::Resul
 
 fn has_ours(target: &Target) -> anyhow::Result<bool> {
     let Some(text) = HostFile::read(&target.path)?.text else { return Ok(false) };
-    // A file that can't be read has nothing that could be brought up to date.
+    // A file that can't be parsed contains nothing that could be updated.
     let Ok(value) = target.format.value(&text) else { return Ok(false) };
     Ok(target.pieces.iter().any(|piece| piece.is_anyhow_in(&value)))
 }
@@ -244,7 +248,7 @@ impl Step {
     }
 }
 
-/// The lines that go and come.
+/// Prints the lines that are removed and added.
 fn show(step: &Step) -> anyhow::Result<()> {
     let before = step.file.text.as_deref().unwrap_or_default();
     let after = step.text.as_deref().unwrap_or_default();
@@ -276,7 +280,7 @@ fn confirmed() -> anyhow::Result<bool> {
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
-    // The end of the input is no consent.
+    // The end of the input does not count as consent.
     Ok(!answer.is_empty() && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes"))
 }
 
@@ -309,7 +313,7 @@ fn print_pieces(
     Ok(Outcome::Done)
 }
 
-/// What a host has of us.
+/// What a host's files contain for Kenning.
 pub struct Presence {
     pub installed: bool,
     /// The files with an entry, each with the program that it starts.

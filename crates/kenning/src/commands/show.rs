@@ -1,4 +1,4 @@
-//! `kenning show ID`: all of one thing, and which versions there were.
+//! `kenning show ID`: shows one record completely, with its versions.
 
 use clap::Args;
 use kenning_engine::{Snapshot, Stored};
@@ -30,7 +30,7 @@ pub struct Show {
     json: bool,
 }
 
-/// So many of the newest versions are listed.
+/// At most this many of the newest versions are listed.
 const VERSIONS_MAX: usize = 10;
 
 pub fn run(config: &Config, show: Show) -> anyhow::Result<Outcome> {
@@ -66,11 +66,11 @@ pub fn run(config: &Config, show: Show) -> anyhow::Result<Outcome> {
 
 struct Found {
     stored: Stored,
-    /// The transaction that deleted it, if it is not live.
+    /// The transaction that deleted the record, if it is not live.
     deleted_by: Option<TxId>,
 }
 
-/// What is live under an id, or else its last version; or the pattern of this name.
+/// Finds the live record with this id, or else its last version, or the pattern with this name.
 fn find(store: &Store, snapshot: &Snapshot<'_>, name: &str) -> anyhow::Result<Found> {
     if let Some(id) = Id::parse(&name.to_ascii_uppercase()) {
         if let Some(stored) = store.find(snapshot, id)? {
@@ -156,7 +156,7 @@ fn for_people(snapshot: &Snapshot<'_>, stored: &Stored) -> anyhow::Result<Text> 
     }
 }
 
-/// The first line, then a line for each field that is set.
+/// The head of the output: a first line with id and title, then a line for each field that is set.
 struct Head(Text);
 
 impl Head {
@@ -257,7 +257,7 @@ fn section(snapshot: &Snapshot<'_>, id: Id, section: &Section) -> anyhow::Result
     Ok(head.body(&section.text))
 }
 
-/// The newest versions of something, newest first.
+/// The newest versions of a record, newest first.
 pub struct Versions {
     shown: Vec<Version>,
     left_out: usize,
@@ -265,7 +265,7 @@ pub struct Versions {
 
 struct Version {
     tx: TxId,
-    /// None for a deletion.
+    /// The version's number; `None` for a deletion.
     number: Option<u32>,
     at: String,
     actor: String,
@@ -320,7 +320,7 @@ impl Versions {
     }
 }
 
-/// `2026-01-01T00:06:00.125Z` without its fraction.
+/// A time without its fraction: `2026-01-01T00:06:00.125Z` becomes `2026-01-01T00:06:00Z`.
 pub fn to_the_second(at: &str) -> String {
     match at.split_once('.') {
         Some((whole, _)) => format!("{whole}Z"),

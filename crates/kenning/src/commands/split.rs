@@ -1,17 +1,18 @@
-//! Texts that are longer than an entry may be, in parts that are not.
+//! Splits a text that is too long for one entry into parts.
 
-/// The cap of the content of an entry.
+/// The size limit of the content of an entry.
 pub const CONTENT_BYTES_MAX: usize = 32 * 1024;
 
-/// The text in parts of at most so many bytes, which together are the text: cut between paragraphs if that is possible, else
-/// between lines, sentences, words, and at last anywhere.
+/// Splits a text into parts of at most `CONTENT_BYTES_MAX` bytes, which joined together give the text again.
+/// It is cut between paragraphs if possible, else between lines, sentences or words, and otherwise at any
+/// character.
 pub fn parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while rest.len() > CONTENT_BYTES_MAX {
         let end = (0..=CONTENT_BYTES_MAX).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
         let head = &rest[..end];
-        // A part with nothing that shows could not be stored.
+        // A part of blanks alone could not be stored.
         let is_worth = |at: &usize| !head[..*at].trim().is_empty() && !rest[*at..].trim().is_empty();
         let cut = ["\n\n", "\n", ". ", " "].iter().find_map(|sign| {
             let at = head.rfind(sign)? + sign.len();

@@ -14,7 +14,7 @@ use super::{Outcome, existing_store, line, print};
 use crate::config::Config;
 use crate::terminal::{self, NAME, Table, Text};
 
-/// So many sessions are shown.
+/// At most this many sessions are shown.
 const SESSIONS_MAX: usize = 10;
 
 #[derive(Args)]
@@ -36,9 +36,9 @@ struct Report {
     /// How long opening the store and reading its newest transaction took.
     open_ms: f64,
     bytes: Bytes,
-    /// The processes that have the store open, this one left out. Not on every platform.
+    /// The processes that have the store open, without this one. `None` on platforms that do not tell.
     processes: Option<Vec<u32>>,
-    /// The last that were given something, the latest first, as far as the recall log knows.
+    /// The sessions that were last given entries, latest first, as far as the recall log knows.
     sessions: Vec<SessionReport>,
     scopes: Vec<ScopeReport>,
 }
@@ -66,7 +66,7 @@ struct Bytes {
     recall: u64,
 }
 
-/// What a scope has in itself.
+/// What a scope has itself, without what it inherits.
 #[derive(Serialize)]
 struct ScopeReport {
     scope: String,
@@ -140,7 +140,7 @@ fn scopes(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<ScopeReport>> {
     Ok(reports)
 }
 
-/// A log that can't be read is `doctor`'s matter.
+/// The sessions of the recall log. If it can't be read, the list is empty; `doctor` reports that problem.
 fn sessions(dir: &Path) -> Vec<SessionReport> {
     let log = RecallLog::existing(dir);
     let sessions = log.and_then(|log| log.sessions(SESSIONS_MAX).ok()).unwrap_or_default();

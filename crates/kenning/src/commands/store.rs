@@ -1,4 +1,4 @@
-//! What commands read from and write to: the store, as the owner of its directory sees it.
+//! The store that commands read from and write to, with the rights of the owner of its directory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct Store {
     is_past: bool,
 }
 
-/// When the store is looked at: a transaction, or a moment.
+/// The state of the store that is read: as of a transaction, or as of a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AsOf {
     Tx(TxId),
@@ -40,7 +40,7 @@ impl FromStr for AsOf {
         }
         let day = || {
             let day: jiff::civil::Date = text.parse().ok()?;
-            // A day is over in the morning of the next.
+            // A day includes all transactions up to midnight.
             let end = day.tomorrow().ok()?.at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::system()).ok()?;
             end.timestamp().checked_sub(jiff::SignedDuration::from_millis(1)).ok()
         };
@@ -61,7 +61,7 @@ impl fmt::Display for AsOf {
 }
 
 impl Store {
-    /// For a command that reads. There must be a store.
+    /// Opens the store for a command that reads. The store must exist.
     pub fn existing(config: &Config, as_of: Option<AsOf>) -> anyhow::Result<Store> {
         let mut store = Store::open(config)?;
         if !store.engine.is_there() {
@@ -75,14 +75,14 @@ impl Store {
             AsOf::Tx(tx) => tx,
             AsOf::Moment(moment) => store.engine.newest_at(moment)?,
         };
-        // A number that no transaction has is refused, instead of being taken for the newest.
+        // A number that no transaction has is an error; it does not mean the newest transaction.
         store.engine.snapshot_at(&store.caller.principal, Some(tx))?;
         store.engine = Arc::new(store.engine.as_of(tx));
         store.is_past = true;
         Ok(store)
     }
 
-    /// For a command that writes, which may be the first to do so.
+    /// Opens the store for a command that writes, and that may be the first to do so.
     pub fn open(config: &Config) -> anyhow::Result<Store> {
         let (engine, dir) = (config.engine()?, config.local_dir()?);
         let caller = config.caller(&engine);
@@ -93,13 +93,14 @@ impl Store {
         Ok(self.engine.snapshot(&self.caller.principal)?)
     }
 
-    /// The moment at which validity is judged: what was valid then stays in an answer as of then.
+    /// The moment at which the validity of entries is judged. For a past state it is the time of that state,
+    /// so an entry that was valid then is still found.
     pub fn judged_at(&self, snapshot: &Snapshot<'_>) -> anyhow::Result<Timestamp> {
         let then = if self.is_past { snapshot.time_of(snapshot.at())? } else { None };
         Ok(then.unwrap_or_else(|| snapshot.now()))
     }
 
-    /// The scope that a command works in, by the name that it has now.
+    /// The scope that a command works in, by its present name.
     pub fn scope(&self, snapshot: &Snapshot<'_>) -> anyhow::Result<ScopeName> {
         if let Some(refusal) = &self.caller.refusal {
             complain(&format!("this reads `{}`: {}", self.caller.scope, refusal.message));
@@ -111,12 +112,12 @@ impl Store {
         Ok(snapshot.renamed(&name)?.unwrap_or(name))
     }
 
-    /// What a scope sees.
+    /// The scopes that a scope sees: itself and those that it inherits from.
     pub fn sight(&self, snapshot: &Snapshot<'_>, scope: &ScopeName) -> anyhow::Result<Sight> {
         kenning_tools::sight(snapshot, scope).map_err(|stop| Refused::from(stop).into())
     }
 
-    /// All that there is, whatever the scope.
+    /// All scopes of the store.
     pub fn whole_sight(&self, snapshot: &Snapshot<'_>) -> anyhow::Result<Sight> {
         let tree = snapshot.tree()?;
         let scopes = tree.namespaces().flat_map(|(id, _)| tree.scopes(id)).map(|(_, scope)| scope.number);
@@ -127,7 +128,7 @@ impl Store {
         Ok(snapshot.sight_of(scopes))
     }
 
-    /// Runs a tool, and gives its reply unless that is an error.
+    /// Runs a tool and returns its reply; a reply with an error becomes an `Err`.
     pub fn call(&self, config: &Config, tool: &str, arguments: Value) -> anyhow::Result<Reply> {
         let Some(tool) = find(tool) else { return Err(usage(format!("there is no tool `{tool}`"))) };
         let mut given = match arguments {
@@ -146,12 +147,12 @@ impl Store {
         Ok(reply)
     }
 
-    /// An id as it was typed.
+    /// Parses an id, in upper or lower case.
     pub fn id(&self, text: &str) -> anyhow::Result<Id> {
         Id::parse(&text.to_ascii_uppercase()).ok_or_else(|| self.unknown("entry", text))
     }
 
-    /// There is nothing of this name, and where it was looked for.
+    /// The error that nothing has this name. It says where the command looked.
     pub fn unknown(&self, kind: impl fmt::Display, name: &str) -> anyhow::Error {
         let name = super::line(name);
         let then = match self.is_past {
@@ -164,7 +165,7 @@ impl Store {
         ))
     }
 
-    /// What is live under an id, of whatever kind.
+    /// The live record with this id, of any kind.
     pub fn find(&self, snapshot: &Snapshot<'_>, id: Id) -> anyhow::Result<Option<kenning_engine::Stored>> {
         for kind in [EntityType::Entry, EntityType::Triple, EntityType::Document, EntityType::Section] {
             if let Some(stored) = snapshot.records(kind, &[id])?.pop().flatten() {

@@ -28,7 +28,7 @@ pub struct Tags {
     json: bool,
 }
 
-/// So many entries are in memory at once.
+/// How many entries are read into memory at once.
 const PAGE: u64 = 1000;
 
 pub fn run(config: &Config, tags: Tags) -> anyhow::Result<Outcome> {
@@ -49,7 +49,8 @@ pub fn run(config: &Config, tags: Tags) -> anyhow::Result<Outcome> {
         known_words_only: false,
         explain: false,
     };
-    // As spelt last, since the newest entries come first.
+    // The first spelling of a tag that is met is kept. It is the latest one, because the newest entries come
+    // first.
     let mut counts: HashMap<String, (String, u64)> = HashMap::new();
     let mut start = 0;
     loop {

@@ -51,7 +51,7 @@ enum Action {
     },
 }
 
-/// A number of days or hours; a day has 24 hours.
+/// Parses a number of days or hours; a day has 24 hours.
 fn lifetime(text: &str) -> Result<SignedDuration, String> {
     let wrong = || format!("`{text}` is no time; write days or hours, such as 90d or 12h");
     let (number, hours) = match text.split_at_checked(text.len().saturating_sub(1)) {
@@ -77,7 +77,7 @@ pub fn run(config: &Config, token: Token) -> anyhow::Result<Outcome> {
             }
             let engine = config.engine()?;
             let principal = config.principal();
-            // The store must be there, since namespaces are known by their ids.
+            // The store must exist, because a key refers to namespaces by their ids.
             let snapshot = engine.snapshot(&principal)?;
             let (grants, first) = if owner {
                 (Grants::Owner, ScopeName::global_default())
@@ -160,7 +160,7 @@ fn shown(key: &Key) -> Value {
     })
 }
 
-/// Rights by the names that the namespaces have now.
+/// The rights, with the present names of the namespaces.
 fn rights_shown(config: &Config, rights: &BTreeMap<Id, Right>) -> anyhow::Result<String> {
     let engine = config.engine()?;
     let tree = engine.snapshot(&config.principal())?.tree()?;

@@ -1,4 +1,4 @@
-//! `kenning trust SCOPE`: which scopes a project's files may name.
+//! `kenning trust SCOPE`: decides which scopes a project's files may name.
 
 use clap::Args;
 use kenning_tools::project::{Project, Trusted, trusted};
@@ -53,7 +53,7 @@ pub fn run(config: &Config, trust: Trust) -> anyhow::Result<Outcome> {
     if *project == Project::default() {
         return Err(usage("there is no project here: the working directory can't be read"));
     }
-    // Trust may come before the first write.
+    // A project may be trusted before the first write, so the directory may be missing.
     std::fs::create_dir_all(engine.dir())?;
     project.trust(&engine, &principal, &scope)?;
     print(&format!("The files of this project may name `{scope}` from now on"))?;

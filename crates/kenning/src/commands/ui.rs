@@ -25,7 +25,7 @@ pub struct ShowUi {
 
 pub fn run(config: &Config, ui: &ShowUi) -> anyhow::Result<Outcome> {
     let (engine, options) = (config.engine()?, config.options()?);
-    // A store that can't be opened is better said here than on every page.
+    // If the store can't be opened, this reports it here instead of on every page.
     engine.head()?;
     let installation = Installation {
         version: env!("CARGO_PKG_VERSION"),

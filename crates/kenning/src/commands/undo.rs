@@ -41,7 +41,7 @@ pub struct Undo {
     json: bool,
 }
 
-/// What was done, as the tool says it.
+/// The reply of the `undo` tool.
 #[derive(Deserialize)]
 struct Undone {
     undone: Vec<u64>,
@@ -55,10 +55,10 @@ struct Undone {
     changes_left_out: usize,
 }
 
-/// So many ids are named: a document has one for each section.
+/// At most this many ids are shown, because a document has one for each of its sections.
 const IDS_SHOWN_MAX: usize = 10;
 
-/// Whoever sits at the terminal owns the data, so the transactions of every session may be taken back.
+/// The user at the terminal owns the data, so the transactions of every session may be undone.
 pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     if let Some(name) = undo.by {
         let author = Author { name, since: undo.since };
@@ -69,7 +69,7 @@ pub fn run(config: &Config, undo: Undo) -> anyhow::Result<Outcome> {
     arguments.insert("count".to_owned(), json!(undo.count));
     arguments.insert("dry_run".to_owned(), json!(undo.dry_run));
     arguments.insert("any_actor".to_owned(), json!(true));
-    // Only what changed nothing elsewhere, if a scope is named.
+    // If a scope is named, only transactions that changed nothing outside it are undone.
     arguments.insert("scope".to_owned(), json!(config.named_scope()));
     let with_rights = |caller| Caller { has_whole_history: true, ..caller };
     let reply = run_tool_as(config, with_rights, "undo", arguments)?;

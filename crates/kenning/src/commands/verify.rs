@@ -18,7 +18,7 @@ pub struct Verify {
 pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
     let Some(location) = existing_store(config)? else { return Ok(Outcome::NotFound) };
     let mut damages: Vec<Damage> = Vec::new();
-    // An emptied file would be taken for a new store and made one.
+    // SQLite would open an empty file as a new store, so an empty file must be reported as damage before.
     let (place, is_empty) = match &location {
         Location::Directory(dir) => (STORE_FILE, std::fs::metadata(dir.join(STORE_FILE))?.len() == 0),
         Location::Database(_) => ("database", false),
@@ -29,7 +29,7 @@ pub fn run(config: &Config, verify: Verify) -> anyhow::Result<Outcome> {
     } else {
         match config.engine()?.verify(&mut |damage| damages.push(damage)) {
             Ok(verified) => verified,
-            // A database that does not answer is not damaged.
+            // A database that does not answer is not a damaged one.
             Err(Error::Unavailable { reason, .. }) if place != STORE_FILE => {
                 complain(&format!("the store was not verified: {reason}"));
                 return Ok(Outcome::Busy);

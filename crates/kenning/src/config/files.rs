@@ -1,5 +1,6 @@
-//! Settings from files: the user's `config.toml`, and a project's `.kenning.toml`, which somebody else may have written. What a
-//! file sets becomes the default of the option of that name, so flags and the environment come before it.
+//! Settings from files: the user's `config.toml`, and a project's `.kenning.toml`, which another person may
+//! have written. A value from a file becomes the default of the option with that name, so flags and the
+//! environment take precedence.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +9,21 @@ use toml_edit::{DocumentMut, Item, Value};
 
 use crate::commands::usage;
 
-/// Below the directory of configurations.
+/// The path below the user's configuration directory.
 const USER_FILE: &str = "kenning/config.toml";
 const PROJECT_FILE: &str = ".kenning.toml";
-/// A longer file is no settings file.
+/// A longer file can't be a settings file.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// What a project may set: how tools are listed and how replies look to its agents. A repository that was cloned must not be able to say
-/// where data is kept, who is named as the author, whether writes are allowed, or what a server listens to.
+/// The settings that a project may set: how tools are listed, and how replies look to its agents. A cloned
+/// repository must not be able to decide where data is stored, who is named as the author, whether writes are
+/// allowed, or what a server listens to.
 const OF_PROJECTS: [&str; 4] = ["toolsets", "tool-names", "content", "no-graph"];
-/// Read by whoever finds the scope of a project, which asks whether the project is trusted.
+/// The key of the scope. The code that finds the scope of a project reads it, because it also checks whether
+/// the project is trusted.
 const SCOPE: &str = "scope";
 
-/// The settings of the files that there are, the user's first: what a project says comes before it.
+/// The settings of all files that exist, the user's first. A value of the project takes precedence.
 #[derive(Default)]
 pub struct Files {
     pub user: Option<PathBuf>,
@@ -28,21 +31,22 @@ pub struct Files {
     set: Vec<Set>,
 }
 
-/// A value that a file gives an option.
+/// One option that a file sets, and its value.
 struct Set {
     key: String,
     value: String,
     file: PathBuf,
 }
 
-/// An option that files may set, and the command that has it; none for those of all commands.
+/// An option that files may set, and the command that it belongs to; `None` for an option of all commands.
 pub struct Setting<'a> {
     pub key: &'a str,
     pub arg: &'a Arg,
     pub command: Option<&'a str>,
 }
 
-/// Every option that has a variable, under its long name: those of all commands and those of `serve`.
+/// Every option that has an environment variable, under its long name: the options of all commands and those
+/// of `serve`.
 pub fn settings(definition: &Command) -> Vec<Setting<'_>> {
     let mut settings = settings_of(definition, None);
     if let Some(serve) = definition.find_subcommand("serve") {
@@ -61,7 +65,8 @@ fn settings_of<'a>(command: &'a Command, name: Option<&'a str>) -> Vec<Setting<'
 }
 
 impl Files {
-    /// Reads the user's file, and that of the project in which `start` is. `say` is told what of them does not count.
+    /// Reads the user's file, and the file of the project that contains `start`. `say` gets a message for
+    /// each part of the project's file that is ignored.
     pub fn read(
         definition: &Command,
         config_dir: Option<&Path>,
@@ -99,7 +104,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Whatever a repository has there, commands work; what of it does not count is said.
+    /// Applies a project's file. No content of that file may make commands fail; each part that is ignored is
+    /// reported.
     fn read_project(&mut self, settings: &[Setting<'_>], file: &Path, text: &str, say: &dyn Fn(&str)) {
         let say = |what: String| say(&format!("{}: {what}", file.display()));
         let values = match parse(text) {
@@ -125,13 +131,13 @@ impl Files {
         }
     }
 
-    /// The value that counts among the files, and the file that it is from.
+    /// The value of a setting in the files, and the file that it comes from.
     pub fn value(&self, key: &str) -> Option<(&str, &Path)> {
         let set = self.set.iter().rfind(|set| set.key == key)?;
         Some((&set.value, &set.file))
     }
 
-    /// The definition with the values of the files as defaults.
+    /// The definition of the command line, with the values of the files as defaults.
     pub fn apply(&self, definition: Command) -> Command {
         let places: Vec<(String, Option<String>, String)> = settings(&definition)
             .iter()
@@ -165,7 +171,8 @@ fn read(file: &Path) -> Option<String> {
     std::fs::read_to_string(file).ok()
 }
 
-/// The nearest `.kenning.toml` from `start` up to the root of the repository. The home directory is nobody's project.
+/// The nearest `.kenning.toml`, from `start` up to the root of the repository. The home directory itself is
+/// never a project.
 fn project_file(start: &Path, home: Option<&Path>) -> Option<PathBuf> {
     for dir in start.ancestors().take_while(|dir| Some(*dir) != home) {
         let file = dir.join(PROJECT_FILE);
@@ -179,7 +186,7 @@ fn project_file(start: &Path, home: Option<&Path>) -> Option<PathBuf> {
     None
 }
 
-/// A key, and its value as it would be typed or what is wrong with the value.
+/// A key, and either its value as it would be typed or an error message about the value.
 type KeyAndValue = (String, Result<String, String>);
 
 fn parse(text: &str) -> Result<Vec<KeyAndValue>, String> {
@@ -204,14 +211,15 @@ fn parse(text: &str) -> Result<Vec<KeyAndValue>, String> {
     Ok(document.iter().map(value).collect())
 }
 
-/// The value, if the option takes it.
+/// The value, if the option accepts it.
 fn checked(setting: &Setting<'_>, value: String) -> Result<String, String> {
     let takes_value = setting.arg.get_action().takes_values();
     if !takes_value {
         let is_truth = value == "true" || value == "false";
         return is_truth.then_some(value).ok_or_else(|| format!("`{}` must be true or false", setting.key));
     }
-    // What goes with it is not asked for here: another layer may have that.
+    // Whether the option requires another one is not checked, because the other one may come from a flag or a
+    // variable.
     let arg = Arg::new("value")
         .long("value")
         .value_parser(setting.arg.get_value_parser().clone())
@@ -234,7 +242,7 @@ fn checked(setting: &Setting<'_>, value: String) -> Result<String, String> {
     })
 }
 
-/// ``there is no setting `tolsets`; did you mean `toolsets`?``
+/// The message for an unknown key, such as ``there is no setting `tolsets`; did you mean `toolsets`?``
 fn unknown(key: &str, settings: &[Setting<'_>]) -> String {
     const NEAR: f64 = 0.8;
     let near = |setting: &Setting<'_>| strsim::jaro_winkler(key, setting.key);

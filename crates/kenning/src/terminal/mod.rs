@@ -1,5 +1,6 @@
-//! Output for people: styled text, tables, and how wide the terminal is. Stored text goes through `Text`, so that it can't
-//! work the terminal; styles are removed where stdout is no terminal or the user wants none.
+//! Output for people: styled text, tables, and the width of the terminal. Stored text goes through `Text`, so
+//! that it can't send escape sequences to the terminal. Styles are removed if stdout is not a terminal or the
+//! user wants none.
 
 mod table;
 mod text;
@@ -19,12 +20,12 @@ pub const BOLD: Style = Style::new().bold();
 pub const DIM: Style = Style::new().dimmed();
 pub const ID: Style = AnsiColor::Yellow.on_default();
 pub const NAME: Style = AnsiColor::Cyan.on_default();
-/// What a search has matched.
+/// Words that matched a search.
 pub const MARK: Style = AnsiColor::Red.on_default().bold();
 pub const ADDED: Style = AnsiColor::Green.on_default();
 pub const REMOVED: Style = AnsiColor::Red.on_default();
 
-/// A text that nobody shapes for a terminal is at most this wide.
+/// The width of a text when the width of the terminal is unknown.
 const WIDTH_FORCED: usize = 80;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -37,7 +38,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// For the whole process, before anything is printed.
+    /// Applies the choice to the whole process. It must be called before anything is printed.
     pub fn choose(self) {
         match self {
             Color::Auto => ColorChoice::Auto,
@@ -48,13 +49,13 @@ impl Color {
     }
 }
 
-/// Whether styles reach whoever reads stdout.
+/// Whether styles are written to stdout.
 pub fn has_color() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| AutoStream::choice(&io::stdout()) != ColorChoice::Never)
 }
 
-/// How many columns a line may have; none where stdout goes to a file or a program, which get whole lines.
+/// How many columns a line may have. `None` if stdout is a file or a pipe, which get whole lines.
 pub fn width() -> Option<usize> {
     static WIDTH: OnceLock<Option<usize>> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -62,13 +63,14 @@ pub fn width() -> Option<usize> {
         let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
         match io::stdout().is_terminal() {
             true => Some(size.or_else(wanted).unwrap_or(WIDTH_FORCED)),
-            // Whoever forces colour looks at it later.
+            // If colour was forced, the text will be shown on a terminal later, for example in a pager.
             false => has_color().then(|| wanted().unwrap_or(WIDTH_FORCED)),
         }
     })
 }
 
-/// Prints a text and ends the line. A reader that stops reading, as `head` does, is not an error.
+/// Prints a text and ends the line. A closed pipe is not an error: the program that reads the output, such as
+/// `head`, may stop early.
 pub fn print(text: &Text) -> io::Result<()> {
     match writeln!(anstream::stdout(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

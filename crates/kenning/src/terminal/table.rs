@@ -1,18 +1,19 @@
-//! Tables: aligned columns with a heading, without borders, so that what is printed can also be cut and sorted by programs.
+//! Tables: aligned columns with a heading and without borders, so that other programs can cut and sort the
+//! lines too.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::{BOLD, PLAIN, Text, width};
 
-/// Between two columns.
+/// The blanks between two columns.
 const GAP: &str = "  ";
-/// A column is not made narrower than this to make room for others.
+/// A column is not made narrower than this, even if the table then does not fit.
 const NARROWEST: usize = 8;
 
 pub struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<Text>>,
-    /// Which columns are numbers, whose last digits stand below each other.
+    /// The columns with numbers, which are aligned to the right.
     numbers: Vec<usize>,
 }
 
@@ -32,7 +33,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// All lines. A column in which nothing stands is left out.
+    /// The whole table. A column whose cells are all empty is left out.
     pub fn text(self) -> Text {
         self.text_within(width())
     }
@@ -82,7 +83,7 @@ impl Table {
     }
 }
 
-/// Takes from the widest columns until all fit.
+/// Narrows the widest columns until all columns fit.
 fn narrow(widths: &mut [usize], columns: usize) {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > columns {

@@ -9,7 +9,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::PLAIN;
 use crate::commands::on_terminal;
 
-/// A text for people. Whatever is added to it is shown and not obeyed by a terminal: only the styles are escape sequences.
+/// A text for people. Control characters in added strings are shown and not executed by the terminal; the
+/// only escape sequences are those of the styles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Text {
     parts: Vec<(Style, String)>,
@@ -48,7 +49,7 @@ impl Text {
         }
     }
 
-    /// A text in which some stretches have a style of their own.
+    /// A text in which some ranges have another style.
     pub fn marked(text: &str, marks: &[Range<usize>], mark: Style) -> Text {
         let (mut shown, mut end) = (Text::new(), 0);
         for range in marks {
@@ -67,7 +68,7 @@ impl Text {
         self.parts.is_empty()
     }
 
-    /// Each line by itself.
+    /// The lines of the text, each as a text of its own.
     pub fn lines(&self) -> Vec<Text> {
         let mut lines = vec![Text::new()];
         for (style, text) in &self.parts {
@@ -83,12 +84,12 @@ impl Text {
         lines
     }
 
-    /// How many columns its only line takes.
+    /// How many columns a text of one line takes.
     pub fn width(&self) -> usize {
         self.parts.iter().map(|(_, text)| text.width()).sum()
     }
 
-    /// Its only line in at most so many columns, with an ellipsis if something is missing.
+    /// The first columns of a text of one line, with an ellipsis if a part is missing.
     pub fn cut(&self, columns: usize) -> Text {
         if self.width() <= columns {
             return self.clone();
@@ -106,13 +107,14 @@ impl Text {
         shown
     }
 
-    /// Breaks lines at blanks so that they fit; later lines begin with as many blanks as `indent` says, and so does the first.
+    /// Breaks lines at blanks so that they fit. Every line, the first one too, is indented by `indent`
+    /// blanks.
     pub fn wrapped(&self, indent: usize, columns: Option<usize>) -> Text {
         let blanks = " ".repeat(indent);
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(20));
         let mut shown = Text::plain(&blanks);
         let mut column = 0_usize;
-        // Blanks are written before the next word, because a line that ends has none.
+        // Blanks are written only before the next word, so that no line ends with blanks.
         let mut between = 0;
         for (style, text) in &self.parts {
             let mut lines = text.split('\n').peekable();
@@ -139,7 +141,7 @@ impl Text {
     }
 }
 
-/// How many bytes of a text fit into so many columns.
+/// How many bytes of a text fit into this many columns.
 fn fitting(text: &str, columns: usize) -> usize {
     let mut taken = 0;
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! What servers note of what they give: behind the reply, ids alone, and only where that is wanted.
+//! The recall log of servers: it records only ids, after the reply was sent, and only if it is switched on.
 
 use kenning_model::Id;
 use kenning_server::client::{Client, Era};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Place;
 
-/// What a server with these arguments has noted when a client has asked for something in several ways.
+/// The records of a server with these arguments, after a client has asked for entries in several ways.
 fn noted(place: &Place, arguments: &[&str]) -> Option<Vec<Given>> {
     let mut client =
         Client::start(place.kenning("web", &[&["serve"], arguments].concat()), Era::Legacy, "some-host")
@@ -23,7 +23,7 @@ fn noted(place: &Place, arguments: &[&str]) -> Option<Vec<Given>> {
     call(&mut client, "kb_retrieve_evidence", json!({"question": "What does a rollback need?"}));
     call(&mut client, "query", json!({"content": "zebra"}));
     client.request("resources/read", json!({"uri": format!("knowledge://entries/{id}")})).expect("an entry");
-    // The notes are written behind the replies; a server that ends has written all of them.
+    // The log is written after the replies; a server that ends has written all of it.
     client.finish().expect("the server ends");
     let log = RecallLog::existing(&place.data())?;
     let session = log.sessions(10).expect("read").first()?.session.clone();
@@ -62,7 +62,7 @@ fn a_server_notes_what_it_gave_to_whom() {
     let of_entry: Vec<String> = log.of_entry(read, 10).expect("read").into_iter().map(|it| it.by).collect();
     assert_eq!(of_entry.first().map(String::as_str), Some("knowledge://entries"));
     assert!(of_entry.contains(&"query".to_owned()), "{of_entry:?}");
-    // What nobody asked for is what nobody was given.
+    // An entry that nobody asked for must not be recorded as given.
     let secret = place.call("query", json!({"content": "salaries", "scope": "acme:secret"}));
     let secret = secret["items"][0]["id"].as_str().and_then(Id::parse).expect("an id");
     assert_eq!(log.never_given(&[read, secret]).expect("read"), [secret]);

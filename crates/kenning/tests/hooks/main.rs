@@ -1,7 +1,7 @@
-//! `kenning hook` as hosts run it: what each host sends and gets for each of its events, that it repeats nothing, keeps its
-//! deadline, and is silent about whatever goes wrong.
+//! `kenning hook` as hosts run it: what each host sends and receives for each of its events. The hook must
+//! not repeat itself, must keep its deadline, and must be silent about every failure.
 //!
-//! The conversations stand in `HOST.txt`; `UPDATE_EXPECT=1` rewrites the answers.
+//! The conversations are in the files `HOST.txt`; `UPDATE_EXPECT=1` rewrites the answers.
 
 mod given;
 mod trouble;
@@ -15,7 +15,7 @@ use kenning_tools::{Access, Caller, dispatch, find};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A store with a scope and something in it, and a project that names the scope.
+/// A store with a scope that has some entries, and a project that names the scope.
 struct Place {
     dir: TempDir,
     engine: Engine,
@@ -72,7 +72,7 @@ impl Place {
         std::fs::write(path, text).expect("a file");
     }
 
-    /// Calls a tool as another session does.
+    /// Calls a tool on behalf of another session.
     fn call(&self, tool: &str, arguments: Value) -> Value {
         let caller = Caller::new(None, "tests".to_owned(), "global:default".to_owned());
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
@@ -91,13 +91,14 @@ impl Place {
         for (name, _) in settings {
             command.env_remove(name);
         }
-        // An unoptimised program on a busy machine needs longer than a user's does; `trouble` sets the real deadline.
+        // An unoptimised program on a busy machine is slower than a user's, so the deadline is generous;
+        // `trouble` tests the real one.
         command.env("KENNING_HOOK_DEADLINE_MS", "30000");
         command.current_dir(self.path(project)).arg("--data-dir").arg(self.data()).args(arguments);
         command
     }
 
-    /// What a hook answers.
+    /// Runs a hook with this payload.
     fn hook(&self, arguments: &[&str], payload: &str) -> Output {
         self.run(self.kenning("web", &[&["hook"], arguments].concat()), payload.as_bytes())
     }
@@ -105,7 +106,7 @@ impl Place {
     fn run(&self, mut command: Command, input: &[u8]) -> Output {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("kenning runs");
-        // Who refuses its input early is still to end with 0.
+        // A hook that rejects its input early must still end with code 0, so a closed pipe is fine here.
         let _ = child.stdin.take().expect("a pipe").write_all(input);
         let output = child.wait_with_output().expect("an end");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -113,7 +114,7 @@ impl Place {
         output
     }
 
-    /// What a host of Claude's dialect is told; nothing for silence.
+    /// The text that a host with Claude's format gets; empty if the hook is silent.
     fn told(&self, payload: &Value) -> String {
         self.told_by(self.kenning("web", &["hook"]), payload)
     }
@@ -142,8 +143,8 @@ impl Place {
     }
 }
 
-/// Plays the conversation of a host: `> PAYLOAD` runs the hook, the next line is its answer, `! TOOL ARGUMENTS` is a call of
-/// another session, `args: …` and `env: …` say how the host runs the hook.
+/// Plays the conversation of a host. In the file, `> PAYLOAD` runs the hook and the next line is its answer;
+/// `! TOOL ARGUMENTS` is a call of another session; `args: …` and `env: …` say how the host runs the hook.
 fn play(host: &str) -> bool {
     let place = Place::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hooks").join(format!("{host}.txt"));
@@ -184,7 +185,7 @@ fn play(host: &str) -> bool {
     played == script
 }
 
-/// Without the day on which a session was.
+/// The answer without the date of a session.
 fn dateless(answer: &str) -> String {
     let today = kenning_model::Timestamp::now().to_string();
     answer.replace(today.split('T').next().expect("a day"), "DAY")
@@ -348,7 +349,7 @@ fn questions_get_sentences_of_documents_too() {
     assert!(start.contains("documents from `handbook` (1)"), "{start}");
 }
 
-/// What a store of any size says stays within the bounds of every host.
+/// The answers from a store of any size stay within the limits of every host.
 #[test]
 fn much_that_is_pinned_and_much_that_matches_stays_within_bounds() {
     let place = Place::new();

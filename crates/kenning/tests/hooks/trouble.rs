@@ -1,5 +1,5 @@
-//! Whatever is wrong with the store, the disk or the host: an exit code of 0, nothing on stderr, an end in time, and a row that
-//! `doctor` can show.
+//! Failures of the store, the disk or the host: a hook must still exit with code 0, write nothing to stderr,
+//! end in time, and record the failure for `doctor`.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::Place;
 
-/// Beyond its own deadline a process needs a moment to start and to end, more on a machine with other work. What hooks wait for
-/// here would take far longer.
+/// The time that a process needs to start and end beyond its own deadline, with room for a busy machine. The
+/// locks and pipes that hooks meet in these tests would block for far longer.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A hook with the deadline that users have.
+/// A hook with the default deadline.
 fn in_time(place: &Place) -> Command {
     let mut command = place.kenning("web", &["hook"]);
     command.env_remove("KENNING_HOOK_DEADLINE_MS");
@@ -86,7 +86,8 @@ fn without_a_recall_log_sessions_are_not_told_twice_and_read_only_writes_nothing
 #[test]
 fn a_store_that_is_locked_or_broken_is_silence_and_a_row() {
     let mut place = Place::new();
-    // Nobody else has the store open, so that it can be locked.
+    // The engine of this test moves to another directory, so that nobody has the store open and it can be
+    // locked.
     place.engine = Engine::new(place.path("elsewhere"), kenning_testkit::fixed_sources());
     let lock = rusqlite::Connection::open(place.data().join("store.db")).expect("it opens");
     lock.execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE; CREATE TABLE locked (x)")
@@ -110,7 +111,8 @@ fn a_store_that_is_locked_or_broken_is_silence_and_a_row() {
     assert!(run.failure.expect("a reason").contains("store"));
 }
 
-/// The index is a server's to write. Without one a hook reads the newest of the log itself.
+/// Only a server writes the index. Without a server, a hook reads the newest transactions from the log
+/// itself.
 #[test]
 fn a_hook_writes_no_index() {
     let place = Place::new();
@@ -127,7 +129,7 @@ fn a_hook_writes_no_index() {
 fn a_disk_that_hangs_and_a_host_that_says_nothing_end_in_time() {
     let place = Place::new();
     place.start("s", "startup");
-    // Opening a pipe that nobody writes to waits for ever, as a dead network disk does.
+    // Opening a pipe that nobody writes to blocks for ever, like a dead network disk.
     place.write("web/.git/config", "");
     let store = place.data().join("store.db");
     std::fs::rename(&store, place.data().join("aside.db")).expect("moved");
@@ -138,7 +140,7 @@ fn a_disk_that_hangs_and_a_host_that_says_nothing_end_in_time() {
     took(since, Duration::from_millis(150) + SLACK);
     let since = Instant::now();
     let mut child = in_time(&place).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
-    // The pipe stays open and empty.
+    // The input pipe stays open and empty.
     let input = child.stdin.take();
     assert_eq!(child.wait().expect("an end").code(), Some(0));
     took(since, Duration::from_millis(300) + SLACK);

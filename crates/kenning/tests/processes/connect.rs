@@ -1,4 +1,4 @@
-//! `serve --connect`: a client on standard streams works with a remote server as with one of this machine.
+//! `serve --connect`: for a client on standard streams, a remote server works like a local one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::http::{HttpServer, new_key};
 use crate::{text, without_settings};
 
-/// A client of the server at this address, with this key in the environment.
+/// A client that connects through `serve --connect` to the server at this address, with this key in the
+/// environment.
 pub fn start(url: &str, era: Era, name: &str, key: Option<&str>) -> Client {
     Client::start(command(url, key), era, name).expect("the server answers")
 }
@@ -28,7 +29,7 @@ fn command(url: &str, key: Option<&str>) -> Command {
     command
 }
 
-/// One server for all actors, each with a key of their own and a process of their own before it.
+/// One remote server for all actors. Each actor has a key and a connecting process of its own.
 struct Connected {
     store: TempStore,
     server: HttpServer,
@@ -44,7 +45,7 @@ impl Player for Connected {
             start(&server.url, era, actor, Some(&key))
         });
         let mut result = client.call_whole(tool, Value::Object(arguments)).expect("a result");
-        // Sets have an address on HTTP too, which the transcripts were written without.
+        // Over HTTP a reply also has the URL of its result set, which the transcripts do not contain.
         let base = format!(" or {}/resources/", server.url);
         let text = result["content"][0]["text"].as_str().expect("the first block is text");
         let text = match text.split_once(&base) {
@@ -123,10 +124,10 @@ fn a_restarted_server_is_found_again() {
     drop(server);
     let address = url.trim_start_matches("http://").to_owned();
     let _server = HttpServer::start_at(store.path(), &address, &[]);
-    // A session that the server has forgotten, and a write on it.
+    // The restarted server does not know this client's session, and the client writes in it.
     let stored = crate::call(&mut old, "store", json!({"topic": "after", "content": "Told after it."}));
     assert_eq!(stored["tx_id"], 2);
-    // Both hear of it, since what they missed is announced as a change of everything.
+    // Both clients are notified, because after a gap everything is announced as possibly changed.
     for (name, client) in [("old", &mut old), ("new", &mut new)] {
         let since = Instant::now();
         let mut has_heard_of_new = false;
@@ -143,7 +144,7 @@ fn a_restarted_server_is_found_again() {
 
 #[test]
 fn a_server_that_is_not_there_or_refuses_is_told_clearly() {
-    // Nothing listens on a port that was just given back.
+    // No process listens on a port that was just released.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let away = format!("http://{free}");
     let refused = Client::start(command(&away, None), Era::Legacy, "early").err().expect("no handshake");
@@ -163,7 +164,7 @@ fn a_server_that_is_not_there_or_refuses_is_told_clearly() {
     let reply = client.call("query", json!({})).expect("an answer");
     assert_eq!(reply["error"]["code"], "UNAUTHENTICATED", "{reply}");
     assert!(text(&reply["error"]["message"]).contains("--token-file"), "{reply}");
-    // A new token is read without a restart.
+    // A new token in the file is used without a restart.
     let (key, _) = new_key(store.path(), &["late", "--owner"]);
     std::fs::write(&file, key).expect("writable");
     assert_eq!(client.call("query", json!({})).expect("an answer")["total_count"], 0);

@@ -1,4 +1,4 @@
-//! The console of a real process: who is let in, by `kenning ui` and by `serve --http`, and who is not.
+//! The console of a real process, with `kenning ui` and with `serve --http`: who is admitted, and who is not.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Console {
     child: Child,
     /// `http://127.0.0.1:PORT`
     url: String,
-    /// The rest of the address that was printed.
+    /// The path of the printed address.
     path: String,
 }
 
@@ -67,7 +67,7 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // A process that has ended already is what was wanted.
+        // The process may have ended already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -91,7 +91,7 @@ fn cookie(answer: &Response<Body>) -> String {
     set.split(';').next().expect("a pair").to_owned()
 }
 
-/// What the forms of a page send back.
+/// The token that the forms of a page send back.
 fn form_token(page: &str) -> String {
     let after = page.split("name=\"token\" value=\"").nth(1).expect("a form");
     after.split('"').next().expect("a token").to_owned()

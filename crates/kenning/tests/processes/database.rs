@@ -1,4 +1,5 @@
-//! `--database`: commands and servers on one store of a database, each with a data directory of its own, as on machines of their own.
+//! `--database`: commands and servers on one store of a database. Each has a data directory of its own, as if
+//! it ran on another machine.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -87,12 +88,12 @@ fn servers_on_one_database_are_one_memory() {
             assert_eq!(found["items"][0]["topic"], json!(topic), "{found}");
         }
     }
-    // A key works on whichever server a call reaches.
+    // An idempotency key is valid on every server of the store.
     let keyed = json!({"topic": "once", "content": "Written once.", "idempotency_key": "the same"});
     let replies: Vec<Value> = clients.iter_mut().map(|client| call(client, "store", keyed.clone())).collect();
     assert_eq!(text(&replies[0]["id"]), text(&replies[1]["id"]));
     assert_eq!(text(&replies[0]["id"]), text(&replies[2]["id"]));
-    // A cursor goes on on another server.
+    // A cursor from one server can be continued on another.
     let page = call(&mut clients[0], "history", json!({"limit": 4}));
     let next = call(&mut clients[1], "history", json!({"limit": 4, "cursor": page["next_cursor"]}));
     assert_eq!(number(&next["items"][0]["tx_id"]), 6, "{next}");
@@ -133,7 +134,7 @@ fn a_store_moves_into_a_database_and_back() {
     assert!(into.status.success(), "{}", said(&into));
     let report: Value = serde_json::from_slice(&into.stdout).expect("JSON");
     assert_eq!((number(&report["copied"]), number(&report["idempotency_keys"])), (7, 5), "{report}");
-    // Once more copies nothing; what came since is copied.
+    // A second run copies only what was written since the first.
     local(&["call", "store", r#"{"topic": "later", "content": "after the first run"}"#]);
     let again = kenning(&["migrate", "--from", from, "--to", &url, "--json"]);
     let report: Value = serde_json::from_slice(&again.stdout).expect("JSON");
@@ -144,7 +145,7 @@ fn a_store_moves_into_a_database_and_back() {
     let original = history(&["--data-dir", from]);
     assert_eq!(history(&["--data-dir", back]), original);
     assert_eq!(history(&["--data-dir", back, "--database", &url]), original);
-    // Another log is never mixed in.
+    // A store with another log is refused as the target.
     kenning(&["--data-dir", back, "call", "store", r#"{"topic": "elsewhere", "content": "on its own"}"#]);
     local(&["call", "store", r#"{"topic": "here", "content": "on its own too"}"#]);
     let mixed = kenning(&["migrate", "--from", from, "--to", back]);

@@ -1,4 +1,4 @@
-//! The first command of the README: it checks every reply itself, and fails if one is not what it should be.
+//! The first command of the README. The demo checks every reply itself and fails if one is wrong.
 
 use std::process::Command;
 

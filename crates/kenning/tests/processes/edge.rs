@@ -1,5 +1,6 @@
-//! Clients of every age and manner: what an older revision lacks is not sent, what a client does not read is bounded,
-//! and a call that takes long or is cancelled says so.
+//! Clients of every age and behaviour. A client of an older revision gets nothing that its revision lacks,
+//! the memory for answers that a client does not read is bounded, and a call that takes long or is cancelled
+//! reports that.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -25,7 +26,8 @@ fn initialize(revision: &str, name: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello})
 }
 
-/// A client that speaks an older revision. The client says nothing of itself with each request, like `Era::Legacy`.
+/// Starts a client that speaks an older revision. Like `Era::Legacy`, it does not describe itself in each
+/// request.
 fn start_at(command: Command, revision: &str, name: &str) -> Client {
     let mut client = Client::start_raw(command, Era::Legacy, name).expect("the server starts");
     client.send_line(initialize(revision, name).to_string().as_bytes()).expect("the server lives");
@@ -76,7 +78,7 @@ fn a_newer_client_can_not_set_a_level() {
     assert!(matches!(refused, Err(kenning_server::client::ClientError::Refused { code: -32601, .. })));
 }
 
-/// Which types of blocks a client of this name gets, and its whole reply.
+/// The types of content blocks that a client with this name gets, and its whole reply.
 fn kinds_for(dir: &Path, era: Era, name: &str, arguments: &[&str]) -> (Vec<String>, Value) {
     let mut command = server(dir);
     command.args(arguments);
@@ -119,7 +121,8 @@ fn clients_that_show_a_model_every_block_get_text_alone() {
     }
 }
 
-/// Writes lines without reading any answer until the server takes no more, and gives its peak of resident memory.
+/// Writes lines without reading any answer until the server takes no more, and returns the server's peak of
+/// resident memory.
 fn peak_when_unread(lines: &[Vec<u8>]) -> u64 {
     let store = TempStore::new();
     let mut child =
@@ -128,7 +131,7 @@ fn peak_when_unread(lines: &[Vec<u8>]) -> u64 {
     let mut output = child.stdout.take().expect("an output");
     let all: Vec<u8> = lines.concat();
     let writer = thread::spawn(move || {
-        // The server stops reading, so this ends with the pipe.
+        // The server stops reading at some point, so this write fails when the pipe is closed.
         let _ = input.write_all(&all);
         input
     });
@@ -136,7 +139,7 @@ fn peak_when_unread(lines: &[Vec<u8>]) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it lives");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     let kib: u64 = peak.trim().trim_end_matches("kB").trim().parse().expect("a number");
-    // Once it is read again, it goes on to the last line.
+    // Once its output is read again, the server answers all lines.
     let reader = thread::spawn(move || {
         let mut bytes = 0;
         let mut buffer = vec![0; 1 << 20];
@@ -197,7 +200,7 @@ fn an_id_that_is_under_way_is_refused() {
     answers.sort_by_key(|answer| answer["error"].is_object());
     assert_eq!(answers[0]["result"]["structuredContent"]["tx_id"], 1, "{answers:?}");
     assert_eq!(answers[1]["error"]["code"], -32600, "{answers:?}");
-    // Afterwards it may be used again.
+    // After the answer, the id may be used again.
     client.send_line(fact("third").as_bytes()).expect("it lives");
     let answer = client.receive(ANSWER_MAX).expect("an answer");
     assert_eq!(answer["result"]["structuredContent"]["tx_id"], 2, "{answer}");
@@ -250,7 +253,8 @@ fn a_cancelled_write_says_what_became_of_it() {
         let mut client = start(store.path(), era, "edge");
         let before = number(&call(&mut client, "store", json!({"topic": "a", "content": FACT}))["tx_id"]);
         let lock = locked(&store);
-        // The first is in the queue of commits; the second waits for it, since an undo goes alone.
+        // The first call is in the commit queue; the second waits for the first, because an undo is not
+        // committed together with other writes.
         let fact = json!({"topic": "b", "content": FACT});
         let first = client.begin("tools/call", json!({"name": "store", "arguments": fact})).expect("sent");
         let undo = json!({"name": "undo", "arguments": {}});

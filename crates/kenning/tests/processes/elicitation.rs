@@ -1,4 +1,5 @@
-//! People are asked for what a call needs, as clients of each era have it; who can't be asked is told what is needed.
+//! A user is asked for the input that a call lacks, in the way of each protocol era. A client that can't ask
+//! its user gets a reply that says what is missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +38,8 @@ fn store() -> TempStore {
     store
 }
 
-/// A tool and its arguments, the field that it asks for, what to answer, and whether a reply is what that brings.
+/// A tool and its arguments, the field that is asked for, the user's answer, and a check of the resulting
+/// reply.
 type Question = (&'static str, Value, &'static str, Value, fn(&Value) -> bool);
 
 fn questions() -> [Question; 4] {
@@ -48,7 +50,7 @@ fn questions() -> [Question; 4] {
         ("search_patterns", json!({"q": "common way"}), "category", json!({"category": "rare"}), |reply| {
             reply["metadata"]["totalCount"] == 5
         }),
-        // Whoever accepts and chooses nothing sees them all.
+        // A user who accepts without choosing gets all results.
         ("search_patterns", json!({"q": "common way"}), "category", json!({}), |reply| {
             reply["metadata"]["totalCount"] == 25
         }),
@@ -83,7 +85,7 @@ fn a_modern_client_answers_with_a_second_call() {
             let declined = answer(action, None);
             assert_eq!(declined["structuredContent"]["kind"], "needsInput:v1", "{declined}");
         }
-        // More than was asked for is not listened to.
+        // Further fields of an answer are ignored.
         let more = answer("accept", Some(&json!({"limit": 0, field: content.get(field)})));
         assert_ne!(more["structuredContent"]["kind"], "toolError:v1", "{more}");
     }
@@ -111,18 +113,19 @@ fn the_state_of_a_question_is_good_for_that_question_only() {
         let refused = client.request("tools/call", again);
         assert!(matches!(refused, Err(ClientError::Refused { code: -32602, .. })), "{what}: {refused:?}");
     }
-    // Another process on the same data knows it, since the server keeps nothing in between.
+    // Another process on the same data accepts the state, because the server keeps nothing between the
+    // requests.
     let mut other = start(store.path(), Era::Modern, form());
     let done = other.request("tools/call", with("search_patterns", json!({"q": "common way"}), &state));
     assert_eq!(done.expect("an answer")["structuredContent"]["metadata"]["totalCount"], 5);
-    // A caller with other rights is somebody else, whatever name both give themselves.
+    // A caller with other rights is another principal, even if both use the same name.
     let mut confined = server(store.path());
     confined.args(["--namespaces", "global=read"]);
     let mut confined =
         Client::start_with(confined, Era::Modern, "people", form()).expect("the server starts");
     let refused = confined.request("tools/call", with("search_patterns", json!({"q": "common way"}), &state));
     assert!(matches!(refused, Err(ClientError::Refused { code: -32602, .. })), "{refused:?}");
-    // Without an answer it is asked again.
+    // Without an answer, the question is asked again.
     let mut again = call;
     again["requestState"] = json!(state);
     let asked = client.request("tools/call", again).expect("a question");
@@ -155,7 +158,7 @@ fn an_older_client_is_asked_while_its_call_waits() {
             }
         }
     }
-    // A client that can't do what it says gets the reply as it is.
+    // If a client claims that it can ask its user and then refuses, the call gets its ordinary reply.
     let id =
         client.begin("tools/call", json!({"name": "search_patterns", "arguments": {}})).expect("it lives");
     let request = client.receive(SOON).expect("a question");

@@ -1,5 +1,5 @@
-//! What no client should send. Each line gets exactly the answer that the protocol gives it, and the server goes
-//! on.
+//! Input that no client should send. Each line gets exactly the answer that the protocol demands, and the
+//! server continues to work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -19,10 +19,10 @@ const INVALID_PARAMS: i64 = -32602;
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How long a server may take to go after the end of its input.
+/// How long a server may take to end after the end of its input.
 const EXIT_MAX: Duration = Duration::from_secs(1);
 
-/// What the server has heard before the line.
+/// The messages that the server has received before the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum After {
     /// Nothing: the line is the first of the connection.
@@ -84,7 +84,7 @@ fn line(message: &Value) -> Vec<u8> {
     line
 }
 
-/// Lines that mean the same whatever came before them.
+/// Lines whose meaning does not depend on earlier messages.
 fn broken_lines() -> Vec<(&'static str, Vec<u8>, Expected)> {
     let null = Value::Null;
     let raw = |text: &str| format!("{text}\n").into_bytes();
@@ -187,7 +187,7 @@ fn broken_lines() -> Vec<(&'static str, Vec<u8>, Expected)> {
     ]
 }
 
-/// Requests of the right form that ask for what there is not.
+/// Well-formed requests for things that do not exist.
 fn refused_requests(after: After) -> Vec<(&'static str, Vec<u8>, Expected)> {
     let id = json!("bad");
     let request = |method: &str, params: Value| after.request(id.clone(), method, params);
@@ -270,7 +270,7 @@ fn refused_requests(after: After) -> Vec<(&'static str, Vec<u8>, Expected)> {
     cases
 }
 
-/// Lines that look odd and are good all the same.
+/// Lines that look odd but are valid.
 fn odd_requests(after: After) -> Vec<(&'static str, Vec<u8>, Expected)> {
     let id = json!("odd");
     let good = after.request(id.clone(), "tools/list", json!({}));
@@ -304,7 +304,7 @@ fn every_line_gets_its_answer_and_the_server_goes_on() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Sends the line and then a good request, to a server of its own.
+/// Starts a server, and sends it the line and then a valid request.
 fn try_line(after: After, bytes: &[u8], expected: &Expected) -> Result<(), String> {
     let store = TempStore::new();
     let mut raw = Raw::start(&store);
@@ -315,7 +315,8 @@ fn try_line(after: After, bytes: &[u8], expected: &Expected) -> Result<(), Strin
     }
     raw.send(bytes);
     raw.send(&after.request(json!("next"), "prompts/list", json!({})));
-    // The answer to the bad line may come after that to the good one, but both come before the end.
+    // The answer to the invalid line may come after the answer to the valid one, but both come before the
+    // output ends.
     let mut messages = Vec::new();
     loop {
         let message = raw.message()?;
@@ -344,9 +345,9 @@ fn what_was_asked_before_the_end_is_answered() {
     for after in [After::Request, After::Initialize] {
         let store = TempStore::new();
         let mut raw = Raw::start(&store);
-        // As `printf ... | kenning serve`: everything at once, then the end.
+        // Like `printf ... | kenning serve`: the whole input arrives at once and then ends.
         let (mut lines, _) = after.opening();
-        // Few enough to be done long before the server stops waiting for its own calls.
+        // Few enough calls to be finished long before the server stops waiting for its running calls.
         const CALLS: usize = 20;
         for id in 0..CALLS {
             let call = json!({"name": "store", "arguments": {"topic": "t", "content": format!("c {id}")}});
@@ -376,7 +377,8 @@ fn the_server_goes_when_its_input_ends() {
         ("nothing was asked", Vec::new(), |messages| messages.is_empty()),
         ("only a line end came", b"\n".to_vec(), |messages| messages.is_empty()),
         ("a handshake", hello, |messages| messages.len() == 1 && messages[0]["result"].is_object()),
-        // Whether it is acknowledged before the end of the input is seen is a race, but it is answered.
+        // The acknowledgement may or may not be sent before the server notices the end of the input, but the
+        // request gets its result.
         ("a subscription was asked for", listen(), |messages| {
             messages.last().is_some_and(|last| last["id"] == 1 && last["result"].is_object())
         }),
@@ -405,7 +407,7 @@ fn the_server_goes_when_an_established_subscription_is_open() {
     let accepted = raw.message().expect("an acknowledgement");
     assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged");
     let rest = raw.finish().expect("it goes in time");
-    // The end of the stream is told with the result of the request.
+    // The result of the request is also the notice that the stream has ended.
     let [only] = rest.as_slice() else { panic!("one answer, not {rest:?}") };
     assert!(only["id"] == 1 && only["result"].is_object(), "{only}");
 }
@@ -419,7 +421,7 @@ fn a_client_that_does_not_read_any_more_is_no_disaster() {
     let mut input = child.stdin.take().expect("its input is ours");
     for id in 0..10 {
         let call = json!({"name": "store", "arguments": {"topic": "t", "content": format!("c {id}")}});
-        // The server may be gone by now, which is its right.
+        // The server may have ended already, so errors are ignored.
         let _ = input.write_all(&After::Request.request(json!(id), "tools/call", call));
     }
     drop(input);
@@ -428,7 +430,7 @@ fn a_client_that_does_not_read_any_more_is_no_disaster() {
     assert_eq!((status, since.elapsed() < EXIT_MAX), (Some(0), true), "after {:?}", since.elapsed());
 }
 
-/// A server and the bytes on its streams.
+/// A server process with raw access to its streams.
 struct Raw {
     child: Child,
     input: Option<ChildStdin>,
@@ -463,7 +465,7 @@ impl Raw {
         parse(&line)
     }
 
-    /// Ends the input and gives what was still written. The server must go at once, and without a complaint.
+    /// Ends the input and returns the remaining messages. The server must end at once and with code 0.
     fn finish(mut self) -> Result<Vec<Value>, String> {
         drop(self.input.take());
         let since = Instant::now();
@@ -479,7 +481,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A process that is gone already is what was wanted.
+        // The process may have ended already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! A real server process with `--http`: both protocol eras, keys and what they open, and what is refused.
+//! A real server process with `--http`: both protocol eras, keys and their rights, and requests that are
+//! refused.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,7 +18,7 @@ use ureq::{Agent, Body};
 use crate::{server, with_store, without_settings};
 
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// A revoked key is useless within a second; the rest is for a busy machine.
+/// A revoked key becomes invalid within a second; the rest is tolerance for a busy machine.
 pub const REVOKED_MAX: Duration = Duration::from_secs(5);
 
 pub struct HttpServer {
@@ -38,7 +39,7 @@ impl HttpServer {
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let said = lines.next().expect("it says where it is").expect("readable");
-        // Nobody reads the rest, which must not disturb the server.
+        // The rest of stderr is not read, which must not disturb the server.
         drop(lines);
         let is_address = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
         let url = said.split_whitespace().find(is_address).unwrap_or_else(|| panic!("an address: {said}"));
@@ -60,13 +61,13 @@ impl HttpServer {
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        // A server that has ended already is what was wanted.
+        // The server may have ended already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The path of a new file, as a flag takes it.
+/// Writes a file and returns its path as the value of a flag.
 pub fn file_with(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     std::fs::write(&path, text).expect("writable");
@@ -77,7 +78,7 @@ fn agent() -> Agent {
     Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_MAX)).build().new_agent()
 }
 
-/// One client of the server, in its era and with its key.
+/// A client of the server, with its protocol era and key.
 pub struct HttpClient {
     pub url: String,
     pub era: Era,
@@ -150,7 +151,7 @@ impl HttpClient {
         let mut answer = self.post(&message, &[]);
         let status = answer.status();
         let text = answer.body_mut().read_to_string().expect("a body");
-        // An event stream has one JSON message in each line of data, a plain answer is the message.
+        // In an event stream each `data:` line is a JSON message; a plain answer is one message.
         let messages = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
         let mut messages = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let answer = messages.find(|found| found["id"] == message["id"]);
@@ -161,7 +162,7 @@ impl HttpClient {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The same of a server that may stop; none if there is no whole answer.
+    /// Like `call`, but for a server that may stop. `None` if there is no complete answer.
     pub fn try_call(&mut self, tool: &str, arguments: Value) -> Option<Value> {
         let message = self.message("tools/call", json!({"name": tool, "arguments": arguments}));
         self.next_id += 1;
@@ -182,7 +183,7 @@ pub fn kenning(dir: &Path, arguments: &[&str]) -> String {
     String::from_utf8(done.stdout).expect("text").trim().to_owned()
 }
 
-/// A key, and its id.
+/// A new key, and its id.
 pub fn new_key(dir: &Path, arguments: &[&str]) -> (String, String) {
     let shown = kenning(dir, &[&["token", "create", "--json"], arguments].concat());
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
@@ -190,7 +191,7 @@ pub fn new_key(dir: &Path, arguments: &[&str]) -> (String, String) {
     (text("key"), text("id"))
 }
 
-/// One server for all actors, each with a key of their own.
+/// One server for all actors. Each actor has a key of its own.
 struct OverHttp {
     store: TempStore,
     server: HttpServer,
@@ -206,7 +207,7 @@ impl Player for OverHttp {
             HttpClient::connect(server, era, Some(&key))
         });
         let mut result = client.call(tool, Value::Object(arguments));
-        // Sets have an address on HTTP too, which the transcripts were written without.
+        // Over HTTP a reply also has the URL of its result set, which the transcripts do not contain.
         let base = format!(" or {}/resources/", server.url);
         let text = result["content"][0]["text"].as_str().expect("the first block is text");
         let text = match text.split_once(&base) {

@@ -1,4 +1,5 @@
-//! A key makes a write happen once, whatever became of the process that was asked first.
+//! An idempotency key makes a write happen only once, even if the process that got the first request was
+//! killed.
 
 use kenning_server::client::Era;
 use kenning_testkit::TempStore;
@@ -38,8 +39,8 @@ fn a_key_is_good_after_kill_9() {
     }
 }
 
-/// The same words from another scope are another call: they would be written there, and what is similar there is
-/// nobody's business here.
+/// The same words from another scope are another call, because they would be written to that scope; similar
+/// entries in the first scope must not be mentioned.
 #[test]
 fn a_key_is_of_the_scope_that_it_was_used_in() {
     let store = TempStore::new();
@@ -66,7 +67,7 @@ fn a_key_is_of_the_scope_that_it_was_used_in() {
     assert_eq!(call(&mut acme, "query", json!({}))["total_count"], 0);
 }
 
-/// Two processes are asked the same at the same moment, as when a host gives up on one and starts another.
+/// Two processes get the same call at the same moment, as when a host gives up on one and starts another.
 #[test]
 fn a_key_that_is_used_twice_at_once_writes_once() {
     let store = TempStore::new();

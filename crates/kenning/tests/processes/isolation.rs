@@ -1,5 +1,5 @@
-//! No reply shows what the scope does not see. The server itself lists what it can be asked; each of these has a row
-//! that says how, and is asked from every scope.
+//! No reply shows anything that the scope does not see. The server lists its own tools, resources and
+//! prompts; each of them has a row here with its calls, which are made from every scope.
 
 mod rows;
 mod world;
@@ -17,13 +17,14 @@ use crate::http::{HttpServer, file_with, new_key};
 use crate::subscriptions::SOON;
 use crate::{connect, server, start, start_in, text, with_store};
 
-/// Scopes that were deleted. From there nothing is seen any more; a name that was only changed is followed.
+/// Scopes that were deleted: nothing is seen from them any more. A scope that was only renamed is followed.
 const GONE: [&str; 2] = ["acme:doomed", "gone:default"];
-/// Scopes that are also asked from by a server that was started for them.
+/// Scopes for which the test also starts servers of their own.
 const DEFAULTS: [&str; 5] = ["acme:shop", "acme:nomad", "acme:later", "global:tools", "acme:doomed"];
 
-/// How many scopes are passed over from one that is asked from to the next. Asking from all of them takes minutes, and in a database
-/// and over HTTP only the way to the same checks is another. `KENNING_WHOLE_MATRIX` asks from all everywhere.
+/// The distance between two scopes that questions are asked from; 1 means all scopes, which takes minutes. A
+/// database or HTTP only adds another way to the same checks. `KENNING_WHOLE_MATRIX` asks from all scopes
+/// everywhere.
 fn step(of_scopes: usize) -> usize {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     match (is_set("KENNING_WHOLE_MATRIX"), is_set("KENNING_TEST_DATABASE")) {
@@ -36,7 +37,8 @@ fn step(of_scopes: usize) -> usize {
 #[test]
 fn no_reply_shows_what_the_scope_does_not_see() {
     let store = TempStore::new();
-    // Patterns are documents, but where there are no others their tools are not listed by themselves.
+    // Patterns are documents, but while there are no other documents the tools for documents are not listed
+    // automatically.
     let start_with_all = || {
         let mut command = server(store.path());
         command.args(["--toolsets", "memory,knowledge,patterns,kb,graph"]);
@@ -45,7 +47,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     let mut author = start_with_all();
     let world = World::build(&mut author, store.path());
     author.finish().expect("the server ends");
-    // What was written in a session is seen in it wherever it went, so another one asks.
+    // A session always sees what it has written itself, so another session asks.
     let mut client = start_with_all();
     let listed = Listed::ask(&mut client);
     let rows = rows();
@@ -70,7 +72,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     }
     client.finish().expect("the server ends");
 
-    // What answers for the server's own scope only, from a server for each.
+    // Some calls are answered only for the server's own scope, so each scope gets a server of its own.
     let mut other = start_in(store.path(), Era::Modern, "another", "acme:shop");
     let of_others = passages(&mut other);
     assert!(!of_others.is_empty(), "a search from acme:shop finds something");
@@ -94,7 +96,7 @@ fn no_reply_shows_what_the_scope_does_not_see() {
         assert_eq!(has_shown, may_show, "{:?} has shown what was stored", row.item);
     }
 
-    // Once more with all entries in segments of the index, and from where the server was started.
+    // The same again with all entries in segments of the index, from servers of their own.
     let mut rebuild = Command::new(env!("CARGO_BIN_EXE_kenning"));
     let rebuild = with_store(rebuild.arg("rebuild").arg("--data-dir").arg(store.path()), store.path());
     let rebuilt = rebuild.output().expect("it runs");
@@ -108,16 +110,16 @@ fn no_reply_shows_what_the_scope_does_not_see() {
     }
 }
 
-/// Principals that may do something in some namespaces, as `--namespaces` says it.
-/// The second of each are their names, old ones too, and the third is the scope of calls that name none.
+/// Principals with rights in some namespaces: the value of `--namespaces`, the names of these namespaces with
+/// their old names, and the scope of calls that name none.
 const PRINCIPALS: [(&str, &[&str], &str); 3] = [
     ("acme", &["acme"], "acme:shop"),
     ("beta=write,global=read", &["beta", "global"], "beta:worker"),
     ("omega=read", &["omega", "zeta"], "omega:default"),
 ];
 
-/// Whatever scope a call names, and by whatever id it asks: a server that is confined to some namespaces shows nothing of
-/// the others, and changes nothing there.
+/// A server that is confined to some namespaces shows nothing of the others and changes nothing there,
+/// whatever scope a call names and whatever id it uses.
 #[test]
 fn a_principal_reaches_no_other_namespace() {
     let store = TempStore::new();
@@ -134,14 +136,14 @@ fn a_principal_reaches_no_other_namespace() {
     check_nothing_is_left(&store, &world);
 }
 
-/// The same for a key over HTTP, asked through `serve --connect`.
+/// The same test with a key over HTTP, through `serve --connect`.
 #[test]
 fn a_key_reaches_no_other_namespace_over_http() {
     let store = TempStore::new();
     let mut author = start(store.path(), Era::Modern, "isolation");
     let world = World::build(&mut author, store.path());
     author.finish().expect("the server ends");
-    // The test asks as fast as it can, which the limits of a caller would refuse.
+    // The test sends requests as fast as it can, so the limits are raised.
     let limits = r#"{"requests_per_second": 1000000, "writes_per_second": 1000000}"#;
     let limits = file_with(store.path(), "limits.json", limits);
     let remote =
@@ -167,7 +169,7 @@ fn check_principal(
     for asker in named.chain([own]) {
         let of_principal = OfPrincipal { world, namespaces, granted };
         for row in rows {
-            // Such a call is answered for the server's own scope, whatever scope the asker would name.
+            // Such a call is answered for the server's own scope and does not name a scope.
             if matches!(row.answers, Answers::OfServer(_)) && !asker.is_default {
                 continue;
             }
@@ -191,7 +193,7 @@ fn check_nothing_is_left(store: &TempStore, world: &World) {
     }
 }
 
-/// What a principal may see, beside what the test knows of the world.
+/// What a principal may see, in addition to what the world knows about scopes.
 struct OfPrincipal<'a> {
     world: &'a World,
     namespaces: &'a [&'a str],
@@ -199,7 +201,8 @@ struct OfPrincipal<'a> {
 }
 
 impl OfPrincipal<'_> {
-    /// Whether something that was stored is shown. None of it, no id and no name is of another namespace.
+    /// Checks that no text, id or name in the replies belongs to another namespace. True if the replies show
+    /// something that was stored.
     fn check(&self, asking: &mut Asking<'_>, call: &Call<'_>) -> bool {
         let replies = asking.pages(call);
         let from = &asking.asker.name;
@@ -214,7 +217,7 @@ impl OfPrincipal<'_> {
             assert_eq!(named, None, "{asked} names it: {reply}");
             let named = self.world.names_outside(self.namespaces).into_iter().find(|name| {
                 let quoted = [format!("`{name}`"), format!("\"{name}\"")];
-                // Whoever gave a name may hear it again.
+                // A name that the caller has sent may be in the reply.
                 quoted.iter().any(|name| reply.contains(name)) && name != from && !sent.contains(name)
             });
             assert_eq!(named, None, "{asked} names a scope of another namespace: {reply}");
@@ -228,7 +231,8 @@ impl OfPrincipal<'_> {
     }
 }
 
-/// Writes by the ids and numbers of others are refused in the words in which those of nothing at all are.
+/// A write with an id or number of another namespace is refused in the same words as a write with an id that
+/// does not exist.
 fn check_foreign_writes(client: &mut Client, world: &World, namespaces: &[&str], granted: &str, step: usize) {
     let nothing = "ZZZZZZZZZZ";
     for id in world.ids_outside(namespaces).into_iter().step_by(step) {
@@ -274,7 +278,7 @@ fn a_cursor_of_another_scope_is_refused() {
     }
 }
 
-/// The error of a refused call, without the id that was asked for.
+/// The error of a refused call, with the id replaced.
 fn refusal_of(client: &mut Client, tool: &str, arguments: Value, id: &str) -> String {
     let reply = client.call(tool, arguments).expect("the server answers");
     assert!(reply["error"].is_object(), "{tool} is refused: {reply}");
@@ -301,7 +305,7 @@ fn what_is_out_of_sight_is_refused_like_what_does_not_exist() {
     let collision = |id: &str, other: &str| json!({"active_id": id, "suppressed_ids": [other]});
     const NOWHERE: &str = "ZZZZZZZZZZ";
 
-    // The same name, and another process: what the author wrote is not its own.
+    // Another process with the same name does not own what the author wrote.
     let mut reader = start_in(store.path(), Era::Modern, "claimed-name", "other:default");
     for (tool, of) in [("update", &secret), ("delete", &triple)] {
         let asked = |id: &str| if tool == "update" { stale(id) } else { json!({"id": id}) };
@@ -327,11 +331,11 @@ fn what_is_out_of_sight_is_refused_like_what_does_not_exist() {
     let unknown = resource(&mut reader, NOWHERE);
     assert_eq!(resource(&mut reader, &secret), unknown);
 
-    // Whoever has named the scope hears of what is in it.
+    // After the session has named the scope, a refusal may mention what is in it.
     crate::call(&mut reader, "query", json!({"scope": "acme:default"}));
     let known = refusal_of(&mut reader, "update", stale(&secret), &secret);
     assert!(known.contains("CONFLICT") && known.contains("current_version"), "{known}");
-    // An id suffices to write, and the reply says where that was.
+    // An id suffices for a write, and the reply names the scope that was written to.
     let written = crate::call(&mut reader, "update", json!({"id": secret, "content": "Red pumps hum."}));
     assert_eq!(written["scope"], "acme:default");
     author.finish().expect("the server ends");
@@ -339,20 +343,20 @@ fn what_is_out_of_sight_is_refused_like_what_does_not_exist() {
 }
 
 impl Asker {
-    /// Says in each call from which scope it asks.
+    /// An asker that names its scope in each call.
     fn naming(scope: &str) -> Asker {
         let (passages, of_others, sets) = (Vec::new(), Vec::new(), Vec::new());
         Asker { name: scope.to_owned(), is_default: false, passages, of_others, sets }
     }
 
-    /// Asks a server that was started for the scope.
+    /// An asker whose server was started for the scope.
     fn of_server(scope: &str, client: &mut Client, of_others: &[Passage]) -> Asker {
         let (passages, sets) = (passages(client), sets(client));
         Asker { name: scope.to_owned(), is_default: true, passages, of_others: of_others.to_vec(), sets }
     }
 }
 
-/// The sets behind lists of which one row is shown.
+/// The result sets of lists that show only one row.
 fn sets(client: &mut Client) -> Vec<(String, Kind)> {
     let lists = [
         ("query", json!({"content": COMMON, "limit": 1}), Kind::Entry),
@@ -367,7 +371,7 @@ fn sets(client: &mut Client) -> Vec<(String, Kind)> {
     lists.into_iter().filter_map(set).collect()
 }
 
-/// All that a search finds from where the server was started; nothing where that is gone.
+/// All results of a search from the server's own scope; empty if that scope was deleted.
 fn passages(client: &mut Client) -> Vec<Passage> {
     let options = json!({"include_debug": true});
     let arguments = json!({"query": COMMON, "top_k": 20, "page_size": 20, "options": options});
@@ -383,12 +387,12 @@ fn passages(client: &mut Client) -> Vec<Passage> {
         .collect()
 }
 
-/// What the server says that it can be asked.
+/// Everything that the server lists.
 struct Listed {
     items: BTreeSet<Item>,
     /// The arguments of tools that only read.
     arguments: BTreeMap<String, BTreeSet<String>>,
-    /// What has an argument or a variable of this name.
+    /// By the name of an argument or variable: the prompts and templates that have it.
     completed: BTreeMap<String, Vec<Value>>,
 }
 
@@ -437,7 +441,7 @@ impl Listed {
         assert!(stale.is_empty(), "has a row, but is not listed: {stale:?}");
     }
 
-    /// The calls of a row. A completion is asked of all that have the argument.
+    /// The calls of a row. A completion is requested for every prompt or template that has the argument.
     fn calls<'a>(&self, row: &Row, world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         let calls = match row.answers {
             Answers::Stored(calls) | Answers::OfServer(calls) => calls(world, asker),
@@ -453,13 +457,13 @@ impl Listed {
         calls.iter().flat_map(|call| completed.iter().map(move |it| each(call, it))).collect()
     }
 
-    /// A tool that only reads is asked with every argument that it takes.
+    /// Checks that a read-only tool is called with each of its arguments at least once.
     fn check_arguments(&self, row: &Row, calls: &[Call<'_>]) {
         let Item::Tool(name) = &row.item else { return };
         let Some(arguments) = self.arguments.get(name) else { return };
         let given = calls.iter().filter_map(|call| call.params["arguments"].as_object());
         let given: BTreeSet<&String> = given.flat_map(|given| given.keys()).collect();
-        // A cursor is what a call goes on with.
+        // A cursor comes from an earlier reply, so no call starts with one.
         let never: Vec<&String> =
             arguments.iter().filter(|name| !given.contains(name) && *name != "cursor").collect();
         assert!(never.is_empty(), "no call of {name} has {never:?}");
@@ -472,13 +476,15 @@ fn list(client: &mut Client, method: &str, of: &str) -> Vec<Value> {
     items
 }
 
-/// `knowledge://graph/triples{?limit,cursor}` has two, as `kenning://scratch/{session_id}/{passage_id}` has.
+/// The variables of a URI template: `knowledge://graph/triples{?limit,cursor}` has two, and so has
+/// `kenning://scratch/{session_id}/{passage_id}`.
 fn variables(template: &str) -> impl Iterator<Item = &str> {
     let expressions = template.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
     expressions.flat_map(|(expression, _)| expression.trim_start_matches('?').split(','))
 }
 
-/// The tools that say nothing of what was stored have all been called while the store was filled.
+/// Checks that each tool whose replies contain no stored text was called while the store was filled, and that
+/// its replies contain none.
 fn check_writes(world: &World, rows: &[Row]) {
     for row in rows {
         let (Item::Tool(name), Answers::OwnWordsOnly(why)) = (&row.item, &row.answers) else { continue };
@@ -491,7 +497,7 @@ fn check_writes(world: &World, rows: &[Row]) {
     }
 }
 
-/// One scope's questions.
+/// The questions from one scope.
 struct Asking<'a> {
     client: &'a mut Client,
     world: &'a World,
@@ -499,7 +505,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Whether something that was stored is shown. It is all in sight, and as much as it has to be.
+    /// Checks that everything shown is in sight, and that enough of it is shown. True if the replies show
+    /// something that was stored.
     fn check(&mut self, call: &Call<'_>) -> bool {
         let replies = self.pages(call);
         let asked = format!("{} {} from {}", call.method, call.params, self.asker.name);
@@ -510,7 +517,7 @@ impl Asking<'_> {
             let named = unseen.iter().find(|id| reply.contains(**id) && !may_name(call, id));
             assert_eq!(named, None, "{asked} names it: {reply}");
             for marker in markers(reply) {
-                // A long text may end in the middle of a word.
+                // A long text may be cut in the middle of a word.
                 let known = within.iter().find(|word| word.starts_with(marker));
                 let known = known.unwrap_or_else(|| panic!("{asked} shows {marker}: {reply}"));
                 shown.insert(*known);
@@ -523,7 +530,8 @@ impl Asking<'_> {
         !shown.is_empty()
     }
 
-    /// A reply may tell that other scopes of the namespace have entries and how many, and nothing of other namespaces.
+    /// A reply may say that other scopes of the namespace have entries and how many, but nothing about other
+    /// namespaces.
     fn check_elsewhere(&self, asked: &str, reach: Reach, reply: &str) {
         let foreign = self.world.foreign_names(&self.asker.name, reach);
         let named = foreign.iter().find(|name| reply.contains(**name));
@@ -545,7 +553,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether of what is in reach there is shown what has to be.
+    /// Checks that the replies show as much of what is in reach as the call promises.
     fn check_enough(
         &self,
         asked: &str,
@@ -577,7 +585,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Every page of the answer: whole messages, as they came.
+    /// Every page of the answer, each as a whole message.
     fn pages(&mut self, call: &Call<'_>) -> Vec<String> {
         let mut params = call.params.clone();
         let mut pages = Vec::new();
@@ -607,7 +615,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What was written to see what is said about it goes again, so that every scope finds the same store.
+    /// Undoes the writes that were made to look at their replies, so that every scope asks the same store.
     fn take_back(&mut self, params: &Value, written: &Value) {
         let is_writing = ["store", "store_many", "write_knowledge", "update_knowledge", "relate"]
             .iter()
@@ -623,7 +631,7 @@ fn is_refusal(reply: &str) -> bool {
     reply["result"]["isError"] == true || reply["error"].is_object()
 }
 
-/// Whoever gave an id may hear it again.
+/// An id that the caller has sent may be in the reply.
 fn may_name(call: &Call<'_>, id: &str) -> bool {
     call.params.to_string().contains(id)
 }
@@ -631,7 +639,7 @@ fn may_name(call: &Call<'_>, id: &str) -> bool {
 fn next_cursor(result: &Value) -> Option<String> {
     let contents = &result["contents"][0];
     let page = match contents["text"].as_str() {
-        // A passage is plain text, on one page.
+        // A passage is plain text on a single page.
         Some(_) if contents["mimeType"] == "text/plain" => return None,
         Some(text) => &serde_json::from_str(text).expect("resources are JSON"),
         None => &result["structuredContent"],

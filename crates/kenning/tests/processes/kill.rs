@@ -1,11 +1,11 @@
-//! kill -9 in the middle of writes. Several processes write to one store and are killed at random moments; after
-//! each round the store must hold every acknowledged write, nothing that nobody asked for, and no half of
-//! anything.
+//! kill -9 during writes. Several processes write to one store and are killed at random moments. After each
+//! round the store must contain every acknowledged write, no write that was not asked for, and no
+//! half-applied transaction.
 //!
-//! How it is judged: the history is read back over MCP and replayed. Every change must begin where the replay
-//! stands, every acknowledged call must be one transaction that did what was asked, in the order of its writer,
-//! and the replay must equal what the store lists. Only the last call of each writer, the one without an answer,
-//! may have happened or not.
+//! The check: the history is read over MCP and replayed. Every change must start from the state of the
+//! replay. Every acknowledged call must be one transaction that did what was asked, in the order of its
+//! writer. The replay must equal what the store lists. Only the last call of each writer, which got no
+//! answer, may have happened or not.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -27,7 +27,7 @@ use crate::{call, number, read_all, start, text};
 
 const RESTART_MAX: Duration = Duration::from_secs(2);
 const SHARED_ENTRIES: usize = 3;
-/// More live entries than this per writer only make the comparison slow.
+/// A limit of live entries per writer, because more of them only make the comparison slow.
 const OWN_ENTRIES_MAX: usize = 30;
 const SHARED_TOPIC: &str = "shared";
 
@@ -37,7 +37,7 @@ fn acknowledged_writes_survive_kill_9() {
     run(setting("KILL_CYCLES", 100), setting("KILL_WRITERS", 4), seed);
 }
 
-/// From the environment, for a longer run or to repeat one.
+/// A number from the environment, for a longer run or to repeat one; otherwise the default.
 pub(crate) fn setting(name: &str, usual: u64) -> u64 {
     match env::var(name) {
         Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{value}`")),
@@ -57,7 +57,8 @@ fn run(cycles: u64, writers: u64, seed: u64) {
                 let era = if number % 2 == 0 { Era::Modern } else { Era::Legacy };
                 let name = writer_name(number);
                 let seed = scrambled(seed ^ scrambled(cycle * writers + number));
-                // A legacy client shakes hands here, so the processes are killed some time after they are up.
+                // A legacy client completes its handshake here, so the processes are killed only after they
+                // have started.
                 (start(dir, era, &name), Writer::new(number, cycle, seed, &judge))
             })
             .collect();
@@ -80,7 +81,8 @@ fn run(cycles: u64, writers: u64, seed: u64) {
     );
 }
 
-/// All at once, or some of them and the rest a little later. The moments are what the test is about.
+/// Kills all processes at once, or some of them and the rest a little later. The random moments are the point
+/// of the test.
 fn kill_at_random(random: &mut StdRng, mut pids: Vec<u32>) {
     thread::sleep(Duration::from_millis(random.random_range(20..=120)));
     if random.random_bool(0.5) {
@@ -103,7 +105,7 @@ fn writer_name(number: u64) -> String {
     format!("writer-{number}")
 }
 
-/// A failed run leaves its data behind to be looked at.
+/// A temporary directory that is kept after a failed run, so that it can be examined.
 pub(crate) struct KeptOnFailure(Option<TempDir>);
 
 impl KeptOnFailure {
@@ -165,19 +167,19 @@ impl Op {
     }
 }
 
-/// One call, and its answer if one came.
+/// One call, and its answer if there was one.
 struct Attempt {
     op: Op,
     key: Option<String>,
     reply: Option<Value>,
 }
 
-/// One agent session. It knows what the store held when it began, and what it was told since.
+/// One agent session. It knows the content of the store at its beginning, and the answers since then.
 struct Writer {
     number: u64,
     cycle: u64,
     random: StdRng,
-    /// Ids and versions of its own entries.
+    /// The versions of its own entries, by id.
     entries: BTreeMap<String, u64>,
     triples: Vec<String>,
     shared: BTreeMap<String, u64>,
@@ -209,7 +211,8 @@ impl Writer {
         }
     }
 
-    /// Calls one tool after the other until the server is killed. The last attempt is the one without an answer.
+    /// Calls one tool after another until the server is killed. The last attempt is the one without an
+    /// answer.
     fn work(mut self, mut client: Client) -> Vec<Attempt> {
         let mut attempts = Vec::new();
         loop {
@@ -271,7 +274,8 @@ impl Writer {
         }
     }
 
-    /// Not exact after an undo, and need not be: a call on what is gone is refused, which the judge understands.
+    /// Updates the writer's knowledge after an answer. It need not be exact after an undo: a call on a
+    /// deleted record is refused, and the judge accepts that.
     fn learn(&mut self, op: &Op, reply: &Value) {
         match op {
             Op::Update { id, .. } if self.shared.contains_key(id) => {
@@ -292,7 +296,7 @@ impl Writer {
     }
 }
 
-/// Knows what the store must hold, from its history alone.
+/// Computes what the store must contain, from its history alone.
 struct Judge {
     /// Every transaction so far, by number.
     log: BTreeMap<u64, Value>,
@@ -329,7 +333,8 @@ impl Judge {
         judge
     }
 
-    /// Gives, for each writer, the transaction of its last call if that happened without an answer.
+    /// Checks all calls of a round. Returns, for each writer, the transaction of its last call if that call
+    /// happened without an answer.
     fn check(&mut self, dir: &Path, attempts: &[Vec<Attempt>]) -> Vec<Option<u64>> {
         let since = Instant::now();
         let mut client = start(dir, Era::Modern, "judge");
@@ -350,8 +355,8 @@ impl Judge {
         happened
     }
 
-    /// Reads on in the history and replays it. A change that does not begin where the replay stands shows a lost
-    /// or half-applied transaction.
+    /// Reads the new part of the history and replays it. A change that does not start from the state of the
+    /// replay shows a lost or half-applied transaction.
     fn catch_up(&mut self, client: &mut Client) {
         let uri = format!("knowledge://history/transactions?since_tx_id={}", self.head);
         for tx in read_all(client, &uri).into_iter().rev() {
@@ -362,7 +367,7 @@ impl Judge {
         }
     }
 
-    /// The calls of one writer against its transactions since `head`, both in order.
+    /// Compares the calls of one writer with its transactions since `head`, both in order.
     fn check_writer(
         &mut self,
         name: &str,
@@ -373,7 +378,7 @@ impl Judge {
         let own = self.log.range(head + 1..).filter(|(_, tx)| tx["actor"] == name);
         let own: Vec<Value> = own.map(|(_, tx)| tx.clone()).collect();
         let mut own = own.iter().peekable();
-        // As this writer had it, call by call; other writers only touch the shared entries.
+        // The state as this writer knew it, call by call; other writers only change the shared entries.
         let mut live = live;
         let mut happened = None;
         for Attempt { op, reply, .. } in attempts {
@@ -399,7 +404,7 @@ impl Judge {
                     check_reply(op, reply, tx);
                     replay_own(&mut live, tx);
                 }
-                // Only a triple that is there already is acknowledged with an earlier transaction.
+                // Only `relate` on a triple that exists already is acknowledged with an earlier transaction.
                 None => {
                     let same = |item: &Value| item["id"] == reply["id"] && item["tx_id"] == tx_id;
                     let known = matches!(op, Op::Relate { .. }) && live.values().any(same);
@@ -455,7 +460,7 @@ impl Judge {
         }
     }
 
-    /// Every id has again what it had before the oldest transaction that was taken back.
+    /// Checks that every id has the state from before the oldest transaction that was undone.
     fn check_undo(&self, tx: &Value, changes: &[Value]) {
         let mut wanted = BTreeMap::new();
         let mut undone: Vec<u64> = tx["undoes"].as_array().into_iter().flatten().map(number).collect();
@@ -486,7 +491,8 @@ impl Judge {
         assert_eq!(listed, self.live, "what the store lists is what its history says");
     }
 
-    /// What had no answer is asked again with its key: it happens once, whether it had happened before or not.
+    /// Repeats the calls without an answer, with their keys: each happens exactly once, whether it had
+    /// happened before or not.
     fn retry(&mut self, dir: &Path, attempts: Vec<Vec<Attempt>>, happened: &[Option<u64>]) {
         for ((writer, mut attempts), happened) in attempts.into_iter().enumerate().zip(happened) {
             let Some(Attempt { op, key: Some(key), reply: None }) = attempts.pop() else { continue };
@@ -503,7 +509,7 @@ impl Judge {
                     assert_eq!(reply["tx_id"], *tx, "{op:?} had happened, and was told {reply}");
                     check_reply(&op, &reply, &self.log[tx]);
                 }
-                // Refused, or nothing to write because the triple is there.
+                // The call was refused, or had nothing to write because the triple exists.
                 (None, 0) => match reply["error"]["code"].as_str() {
                     Some(code) => assert!(may_refuse(&op, code, &live), "{name} was refused {op:?}: {reply}"),
                     None => assert!(live.contains_key(text(&reply["id"])), "{op:?} was told {reply}"),
@@ -548,13 +554,13 @@ fn replay_own(live: &mut BTreeMap<String, Value>, tx: &Value) {
     }
 }
 
-/// Whether the state that the writer had left is a reason for this refusal.
+/// Whether the state that the writer left behind explains this refusal.
 fn may_refuse(op: &Op, code: &str, live: &BTreeMap<String, Value>) -> bool {
     match op {
         Op::Store { .. } => false,
         Op::Update { id, expected, .. } => match live.get(id) {
             None => code == "NOT_FOUND",
-            // Others change these too.
+            // Other writers change the shared entries too.
             Some(item) if item["topic"] == SHARED_TOPIC => code == "CONFLICT" && expected.is_some(),
             Some(item) => code == "CONFLICT" && expected.is_some_and(|expected| item["version"] != expected),
         },
@@ -564,13 +570,14 @@ fn may_refuse(op: &Op, code: &str, live: &BTreeMap<String, Value>) -> bool {
                 |item: &Value| item["subject"] == subject.as_str() && item["object"] != object.as_str();
             code == "CONFLICT" && *on_conflict == "reject" && live.values().any(other)
         }
-        // Undone already, changed since, or fewer than asked for.
+        // The transaction was undone already, was changed since, or there are fewer transactions than asked
+        // for.
         Op::Undo { .. } => code == "CONFLICT",
         Op::UndoNewest { .. } => code == "CONFLICT" || code == "NOT_FOUND",
     }
 }
 
-/// Whether the writer was told what the transaction did.
+/// Checks that the reply describes what the transaction did.
 fn check_reply(op: &Op, reply: &Value, tx: &Value) {
     assert_eq!(reply["tx_id"], tx["tx_id"], "{op:?} was told {reply}, but did {tx}");
     let changes = tx["changes"].as_array().expect("a transaction has changes");
@@ -595,7 +602,7 @@ fn check_reply(op: &Op, reply: &Value, tx: &Value) {
     }
 }
 
-/// What an item says, without what every new version has of its own.
+/// The content of an item, without the fields that every new version sets.
 fn said(item: &Value) -> Value {
     let mut item = item.clone();
     if let Some(item) = item.as_object_mut() {

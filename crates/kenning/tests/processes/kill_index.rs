@@ -1,6 +1,6 @@
-//! kill -9 while the index is being written. Before each round so much is loaded that the first question of every
-//! process makes a segment worth writing; the processes write, ask, and are killed at random moments. Whoever comes
-//! after them must find every acknowledged write, and answer as after `kenning rebuild`.
+//! kill -9 while the index is being written. Before each round, enough entries are stored that the first
+//! query of every process writes a segment. The processes write, ask, and are killed at random moments. The
+//! next process must find every acknowledged write, and must answer as after `kenning rebuild`.
 
 use std::fs;
 use std::path::Path;
@@ -22,9 +22,10 @@ use serde_json::{Value, json};
 use crate::kill::{KeptOnFailure, kill, setting, verify};
 use crate::{call, number, start, text};
 
-/// More than is kept in memory without a thought of writing it; see `TAIL_MAX` in `engine::indexed`.
+/// More entries than the index keeps in memory before it writes a segment; see `TAIL_MAX` in
+/// `engine::indexed`.
 const LOADED: u64 = 520;
-/// About how long it takes to start, to read what was loaded, and to write it.
+/// About how long a process takes to start, to read the stored entries, and to write the segment.
 const MOMENTS_MS: std::ops::Range<u64> = 10..900;
 
 const WORDS: [&str; 24] = [
@@ -79,7 +80,8 @@ fn run(cycles: u64, processes: u64, seed: u64) {
         let pids: Vec<u32> = started.iter().map(|(client, _)| client.pid()).collect();
         let working: Vec<_> =
             started.into_iter().map(|(client, agent)| thread::spawn(move || agent.work(client))).collect();
-        // One after the other at random moments, or all in the middle of a segment.
+        // The processes are killed one after another at random moments, or all together while a segment is
+        // being written.
         if cycle % 2 == 0 {
             for pid in pids {
                 thread::sleep(Duration::from_millis(random.random_range(MOMENTS_MS) / processes));
@@ -102,7 +104,8 @@ fn run(cycles: u64, processes: u64, seed: u64) {
     );
 }
 
-/// Stores more than fits in memory, as an importer would. Nobody asks, so nothing of it is in the index yet.
+/// Stores more entries than the index keeps in memory, as an import does. Nothing is queried, so the index
+/// does not have them yet.
 fn load(dir: &Path, cycle: u64) {
     let engine = Engine::new(dir.to_owned(), Engine::real_sources());
     let entry = |number: u64| {
@@ -119,19 +122,19 @@ fn load(dir: &Path, cycle: u64) {
         .expect("the store can be written");
 }
 
-/// A word and the entry that has it.
+/// A word, and the id of the entry that has it.
 type Written = (String, String);
 
-/// One session: writes, and asks for what it or another has written.
+/// One session, which writes and asks for what it or another session has written.
 struct Agent {
     random: StdRng,
-    /// What was acknowledged, by whomever.
+    /// The acknowledged writes of all sessions.
     written: Arc<Mutex<Vec<Written>>>,
     asked: u64,
 }
 
 impl Agent {
-    /// Until the server is killed; gives the number of questions that were answered.
+    /// Works until the server is killed; returns how many questions were answered.
     fn work(mut self, mut client: Client) -> u64 {
         while self.write_and_ask(&mut client).is_ok() {}
         client.kill();
@@ -143,7 +146,7 @@ impl Agent {
         let content = format!("{word} {}", WORDS.choose(&mut self.random).expect("words"));
         let reply = client.call("store", json!({"topic": "agents", "content": content}))?;
         let id = text(&reply["id"]).to_owned();
-        // Some are changed, so that versions end, and found by what they say now.
+        // Some entries are updated, so that old versions end; a search finds them by their new text.
         if self.random.random_bool(0.3) {
             client.call("update", json!({"id": id, "topic": "agents again"}))?;
         }
@@ -164,7 +167,7 @@ fn find(client: &mut Client, (word, id): &Written) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Segments that were begun and that no manifest names.
+/// How many segments were begun that no manifest names yet.
 fn beginnings(dir: &Path) -> usize {
     let dir = dir.join(INDEX_DIR).join("entries");
     let manifest = fs::read(dir.join("manifest")).unwrap_or_default();
@@ -174,7 +177,7 @@ fn beginnings(dir: &Path) -> usize {
     names.filter(|name| name.strip_suffix(".words").is_some_and(|name| !manifest.contains(name))).count()
 }
 
-/// Until a process has begun a segment, or for as long as it may take to finish one unseen.
+/// Waits until a process has begun a segment, or for as long as one may take to finish unnoticed.
 fn wait_for_beginning(dir: &Path) {
     let since = Instant::now();
     while beginnings(dir) == 0 && since.elapsed() < Duration::from_millis(2 * MOMENTS_MS.end) {
@@ -182,7 +185,8 @@ fn wait_for_beginning(dir: &Path) {
     }
 }
 
-/// Whoever comes next finds what was acknowledged, and answers as a copy of the store whose index was made again.
+/// Checks that a new process finds all acknowledged writes, and that it answers like a copy of the store with
+/// a rebuilt index.
 fn check(dir: &Path, written: &[Written]) {
     let mut client = start(dir, Era::Modern, "judge");
     let found = replies(&mut client);
@@ -203,7 +207,7 @@ fn check(dir: &Path, written: &[Written]) {
     }
 }
 
-/// Whole replies, without the cursor, which carries the time.
+/// Whole replies, without the cursor, which contains the time.
 fn replies(client: &mut Client) -> Vec<String> {
     let head = number(&call(client, "query", json!({"limit": 1}))["as_of_tx_id"]);
     let questions = [
@@ -218,7 +222,7 @@ fn replies(client: &mut Client) -> Vec<String> {
     let mut reply = |mut question: Value| {
         question["explain"] = json!(true);
         let mut reply = client.call_whole("query", question).expect("the server answers");
-        // Handles and times differ each time.
+        // Handles and times differ in each run.
         let structured = reply["structuredContent"].take();
         let items = structured["items"].to_string();
         let text = reply["content"][0]["text"].as_str().expect("a text");

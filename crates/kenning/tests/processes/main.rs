@@ -1,5 +1,5 @@
-//! Real server processes on one data directory: killed at work, crowded, watched, and fed what no client should
-//! send. Everything is asked and answered over their standard streams, as an agent would.
+//! Real server processes on one data directory: killed during work, many at once, watched, and fed with input
+//! that no client should send. All requests and answers go over their standard streams, as with an agent.
 
 mod connect;
 mod console;
@@ -32,13 +32,13 @@ use serde_json::{Value, json};
 
 fn server(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
-    // Where no project says anything about scopes.
+    // The data directory is the working directory, because no project file names a scope there.
     command.arg("serve").arg("--data-dir").arg(dir).current_dir(dir);
     with_store(without_settings(&mut command), dir);
     command
 }
 
-/// Has a command work on the store of a test's directory, which is in the test database if there is one.
+/// Makes a command use the store of a test's directory, which is in the test database if there is one.
 fn with_store<'a>(command: &'a mut Command, dir: &Path) -> &'a mut Command {
     if let Some(url) = kenning_testkit::test_database(dir) {
         let database = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
@@ -47,7 +47,7 @@ fn with_store<'a>(command: &'a mut Command, dir: &Path) -> &'a mut Command {
     command
 }
 
-/// What the developer has set for their own sessions must not reach the tests.
+/// Removes settings of the developer's own environment.
 fn without_settings(command: &mut Command) -> &mut Command {
     for name in [
         "DATA_DIR",
@@ -82,14 +82,14 @@ fn start(dir: &Path, era: Era, name: &str) -> Client {
     Client::start(server(dir), era, name).expect("the server starts")
 }
 
-/// A server whose calls go to this scope when they name none.
+/// Starts a server whose calls go to this scope when they name none.
 fn start_in(dir: &Path, era: Era, name: &str, scope: &str) -> Client {
     let mut command = server(dir);
     command.args(["--scope", scope]);
     Client::start(command, era, name).expect("the server starts")
 }
 
-/// Calls a tool that is to succeed.
+/// Calls a tool that must succeed.
 fn call(client: &mut Client, tool: &str, arguments: Value) -> Value {
     let shown = format!("{tool} {arguments}");
     let reply = client.call(tool, arguments).expect("the server answers");

@@ -1,4 +1,4 @@
-//! Many processes that write to one store while another watches.
+//! Many processes write to one store while another one watches it.
 
 use std::collections::BTreeSet;
 use std::thread;

@@ -11,13 +11,13 @@ use crate::{call, number, start, text};
 
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How many pairs of each kind; `KENNING_ORDER_PAIRS=1000` asks for more.
+/// How many pairs of each kind are tested; `KENNING_ORDER_PAIRS=1000` asks for more.
 fn pairs() -> u64 {
     let asked = std::env::var("KENNING_ORDER_PAIRS").ok().and_then(|many| many.parse().ok());
     asked.unwrap_or(100)
 }
 
-/// Sends calls together and gives their structured replies in the order of the calls.
+/// Sends calls together, and returns their structured replies in the order of the calls.
 fn together(client: &mut Client, calls: Vec<(&str, Value)>) -> Vec<Value> {
     let mut lines = Vec::new();
     let mut ids = Vec::new();

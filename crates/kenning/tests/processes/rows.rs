@@ -1,4 +1,4 @@
-//! The rows behind a reply, over HTTP and by address, for the library's own client.
+//! The rows behind a reply, fetched over HTTP by URL with the library's own client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,7 +46,7 @@ fn the_client_of_the_library_reads_what_a_query_found() {
         .expect("a reply");
     let response = parsed(&result);
     assert_eq!((response.total_count, response.sample.len()), (ENTRIES as u64, 10));
-    // Whatever is written since.
+    // Later writes do not change the set.
     call(&mut client, "store", json!({"topic": "new", "content": "Another common fact."}));
     runtime().block_on(async {
         let all = response.fetch_all(BatchOptions::new().batch_size(50)).await.expect("all rows");
@@ -93,7 +93,7 @@ fn rows_are_served_on_this_machine_only() {
     let mut client = start_with_rows(store.path());
     fill(&mut client);
     let found = call(&mut client, "query", json!({"limit": 10}));
-    // Another session with the same port goes without.
+    // Another session with the same port works without serving rows.
     let port =
         found["resource"]["url"].as_str().and_then(|url| url.split(['/', ':']).nth(4)).expect("a port");
     let mut command = server(store.path());
@@ -117,7 +117,7 @@ fn rows_are_served_on_this_machine_only() {
 
 #[test]
 fn connections_are_bounded_and_do_not_wait_for_ever() {
-    // A little more than the server waits for the head of a request.
+    // A little longer than the server waits for the head of a request.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
     let store = TempStore::new();
     let mut client = start_with_rows(store.path());
@@ -125,7 +125,7 @@ fn connections_are_bounded_and_do_not_wait_for_ever() {
     let result = client.call_whole("query", json!({"limit": 10, "detail": "full"})).expect("a reply");
     let url = parsed(&result).resource_url.clone().expect("rows are served").to_string();
     let address = url.strip_prefix("http://").and_then(|rest| rest.split('/').next()).expect("an address");
-    // More than there may be, each with half of a head.
+    // More connections than are allowed, each with half of a request head.
     let mut slow: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(address).expect("it is taken or queued")).collect();
     for stream in &mut slow {

@@ -1,4 +1,4 @@
-//! What a client is told of changes, in both protocol eras, when its own process and others write.
+//! The change notifications that a client gets, in both protocol eras, when its own process and others write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ pub const TRANSACTIONS: &str = "knowledge://history/transactions";
 const ENTRIES: &str = "knowledge://entries";
 const TRIPLES: &str = "knowledge://graph/triples";
 
-/// A notice comes within a moment; a crowded machine may take longer.
+/// A notification comes within a moment; a busy machine may take longer.
 pub const SOON: Duration = Duration::from_secs(10);
-/// How long nothing must come to be sure that nothing does; several times what a notice takes.
+/// How long no notification must come to conclude that none is sent; several times what one takes.
 const QUIET: Duration = Duration::from_millis(400);
 
-/// Subscribes, and gives what a modern client needs to end it.
+/// Subscribes, and returns what a modern client needs to end the subscription.
 pub fn subscribe(client: &mut Client, era: Era, uris: &[&str]) -> Value {
     match era {
         Era::Legacy => {
@@ -48,7 +48,7 @@ pub fn subscribe(client: &mut Client, era: Era, uris: &[&str]) -> Value {
     }
 }
 
-/// After this the client is told nothing more. What came before it is thrown away.
+/// Ends a subscription: after this call the client gets no more notifications. Earlier ones are discarded.
 fn unsubscribe(client: &mut Client, era: Era, subscription: &Value, uris: &[&str]) {
     match era {
         Era::Legacy => {
@@ -63,7 +63,8 @@ fn unsubscribe(client: &mut Client, era: Era, subscription: &Value, uris: &[&str
                 "params": {"requestId": subscription},
             });
             client.send_line(cancelled.to_string().as_bytes()).expect("the server lives");
-            // A cancellation has no answer. That of the next request shows that it was read.
+            // A cancellation has no answer. The answer to the next request shows that the cancellation was
+            // read.
             client.request("prompts/list", json!({})).expect("the server answers");
         }
     }
@@ -100,7 +101,8 @@ fn a_notice_says_what_has_changed_whoever_wrote() {
         let own_entry = format!("{ENTRIES}/{}", text(&before["id"]));
         subscribe(&mut watcher, era, &[ENTRIES, TRIPLES, &own_entry]);
 
-        // Own commits and those of others are told alike, and only to whom they concern.
+        // Own commits and those of others are notified in the same way, and only to subscribers of the
+        // changed resource.
         let stored = call(&mut other, "store", json!({"topic": "b", "content": "of another process"}));
         assert_eq!(next_change(&mut watcher), change(ENTRIES, 2, "upsert", &[&stored["id"]]));
         call(&mut watcher, "delete", json!({"id": stored["id"]}));
@@ -108,7 +110,7 @@ fn a_notice_says_what_has_changed_whoever_wrote() {
         call(&mut other, "undo", json!({"tx_id": 3, "any_actor": true}));
         assert_eq!(next_change(&mut watcher), change(ENTRIES, 4, "upsert", &[&stored["id"]]));
 
-        // One entry has an address of its own, and is also one of the entries.
+        // A change of an entry is notified for the entry's own URI and for the list of entries.
         call(&mut other, "update", json!({"id": before["id"], "content": "after"}));
         let mut told = [next_change(&mut watcher), next_change(&mut watcher)];
         told.sort_by_key(|change| text(&change["resource_uri"]).len());
@@ -121,7 +123,7 @@ fn a_notice_says_what_has_changed_whoever_wrote() {
         let new = call(&mut other, "relate", relate("new"));
         assert_eq!(next_change(&mut watcher), change(TRIPLES, 7, "upsert", &[&new["id"]]), "upsert first");
         assert_eq!(next_change(&mut watcher), change(TRIPLES, 7, "delete", &[&old["id"]]), "then delete");
-        // Writes that change nothing are no transactions, and reads tell nobody.
+        // A write that changes nothing is no transaction, and a read sends no notification.
         call(&mut other, "relate", relate("new"));
         call(&mut other, "query", json!({}));
         assert_quiet(&mut watcher);
@@ -169,7 +171,7 @@ fn nothing_comes_after_the_end_of_a_subscription() {
     }
 }
 
-/// A host that lost count subscribes again; it is told each transaction once all the same.
+/// A host may subscribe again by mistake; it still gets each transaction once.
 #[test]
 fn subscribing_twice_neither_repeats_nor_skips() {
     let store = TempStore::new();
@@ -274,7 +276,7 @@ fn a_client_can_not_be_subscribed_without_end() {
 const SEEN: [&str; 4] = ["acme:web", "acme:platform", "acme:default", "global:default"];
 const UNSEEN: [&str; 2] = ["acme:mobile", "beta:default"];
 
-/// A server that was started for `acme:web` and watches, and one beside it that writes.
+/// A watching server that was started for `acme:web`, and another one that writes.
 struct Watched {
     watcher: Client,
     other: Client,
@@ -315,15 +317,16 @@ impl Watched {
         self.write("relate", json!({"subject": "s", "predicate": "p", "object": scope, "scope": scope}))
     }
 
-    /// The next notices, of entries before those of triples; for older clients these are two subscriptions, which do
-    /// not wait for each other.
+    /// The next notifications, those of entries before those of triples. For older clients these are two
+    /// subscriptions, whose order is not defined.
     fn told(&mut self, many: usize) -> Vec<Value> {
         let mut told: Vec<Value> = (0..many).map(|_| next_change(&mut self.watcher)).collect();
         told.sort_by_key(|change| text(&change["resource_uri"]).len());
         told
     }
 
-    /// One notice for each resource: everything may have changed. A second one would be met by whoever looks next.
+    /// Expects one notification for each resource, saying that everything may have changed. A second one
+    /// would be noticed by the next check.
     fn assert_all_may_have_changed(&mut self, written: &Value) {
         let everything = |uri: &str| {
             let mut change = change(uri, number(&written["tx_id"]), "upsert", &[]);
@@ -379,9 +382,9 @@ fn another_name_or_another_parent_may_concern_everything() {
             ("update_scope", json!({"scope": "ajax:web", "new_scope": "ajax:site"})),
             ("update_scope", json!({"scope": "ajax:site", "parents": []})),
             ("update_scope", json!({"scope": "ajax:site", "parents": ["ajax:mobile"]})),
-            // A parent's parents are inherited too.
+            // A scope inherits from the parents of its parents too.
             ("update_scope", json!({"scope": "ajax:mobile", "parents": []})),
-            // Names are kept by clients too, also of what is not in sight.
+            // Clients also keep names of scopes that are not in sight.
             ("update_namespace", json!({"name": "beta", "new_name": "gamma"})),
         ] {
             let written = watched.write(tool, arguments);
@@ -401,7 +404,7 @@ fn another_name_or_another_parent_may_concern_everything() {
     }
 }
 
-/// Reads go by the name, so what is told does too.
+/// Reads go by the name of the scope, so notifications do too.
 #[test]
 fn a_scope_that_takes_the_name_is_the_one_that_is_watched() {
     for era in [Era::Modern, Era::Legacy] {
@@ -424,7 +427,7 @@ fn what_goes_with_its_namespace_is_told_by_its_ids() {
         let [entries, triples]: [Vec<Value>; 2] = {
             let seen =
                 SEEN.map(|scope| [watched.store(scope), watched.relate(scope)].map(|it| it["id"].clone()));
-            // The last is not of the namespace.
+            // The last scope is not in the namespace.
             let of_namespace = &seen[..3];
             [0, 1].map(|at| of_namespace.iter().map(|ids| ids[at].clone()).collect())
         };
@@ -450,7 +453,8 @@ fn what_goes_with_its_namespace_is_told_by_its_ids() {
         );
         assert_quiet(&mut watched.watcher);
 
-        // What the scope inherits from elsewhere is in sight again too, and not counted up.
+        // The content that the scope inherits from elsewhere is in sight again too, and is not listed one by
+        // one.
         let undone = watched.write("undo", json!({"tx_id": deleted["tx_id"]}));
         let changes: Vec<Value> = watched.told(2).into_iter().map(sorted).collect();
         let mut expected =
@@ -522,7 +526,7 @@ fn moving_out_of_sight_is_a_delete_and_into_sight_an_upsert() {
     }
 }
 
-/// Another process that writes all the time.
+/// Another process that writes continuously.
 struct Busy {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<()>,

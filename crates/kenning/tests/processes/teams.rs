@@ -1,4 +1,5 @@
-//! A server that many work with: limits, slow and greedy clients, the audit log, certificates, and how it stops.
+//! A server with many users: limits, slow and greedy clients, the audit log, certificates, and how the server
+//! stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -37,12 +38,12 @@ fn slow_senders_and_slow_readers_are_dropped() {
     let server = HttpServer::start(store.path(), &["--limits", &limits]);
     let read_all = |mut connection: TcpStream| {
         let (since, mut text) = (Instant::now(), Vec::new());
-        // A connection that is reset has ended too.
+        // A connection that was reset has ended too.
         let _ = connection.read_to_end(&mut text);
         assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
         String::from_utf8_lossy(&text).into_owned()
     };
-    // Half of a head, half of a body, nothing at all.
+    // Three slow clients send half of a head, half of a body, and nothing at all.
     let mut half = connection(&server);
     half.write_all(b"POST /mcp HTTP/1.1\r\nhost:").expect("sent");
     read_all(half);
@@ -51,7 +52,8 @@ fn slow_senders_and_slow_readers_are_dropped() {
     half.write_all(b"{\"jsonrpc\"").expect("sent");
     assert!(read_all(half).starts_with("HTTP/1.1 408"));
     read_all(connection(&server));
-    // What is too long is refused before it is read, and when no length is told, as soon as it is.
+    // A body that is too long is refused before it is read. Without a declared length, it is refused when the
+    // limit is reached.
     let mut long = connection(&server);
     long.write_all(head(&server, 65537).as_bytes()).expect("sent");
     assert!(read_all(long).starts_with("HTTP/1.1 413"));
@@ -59,7 +61,7 @@ fn slow_senders_and_slow_readers_are_dropped() {
     let chunked = head(&server, 0).replace("content-length: 0", "transfer-encoding: chunked");
     long.write_all(chunked.as_bytes()).expect("sent");
     let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
-    // The server may close while more is sent.
+    // The server may close the connection while the rest is being sent.
     let _ = long.write_all(chunk.repeat(3).as_bytes());
     assert!(read_all(long).starts_with("HTTP/1.1 413"));
     let mut long = connection(&server);
@@ -71,7 +73,8 @@ fn slow_senders_and_slow_readers_are_dropped() {
     let answer = read_all(odd);
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("-32700"), "{answer}");
 
-    // Asks again and again for the list of tools and never reads: the server stops to write, and then to listen.
+    // The client asks again and again for the list of tools and never reads: the server stops writing, and
+    // then stops reading.
     let mut greedy = connection(&server);
     let client = HttpClient::connect(&server, Era::Modern, None);
     let list = client.message("tools/list", json!({})).to_string();
@@ -109,7 +112,7 @@ fn limits_hold_for_each_key_and_are_read_again() {
     assert_eq!(refused["error"]["code"], "RATE_LIMITED", "{refused}");
     assert_eq!(refused["error"]["details"]["outcome"], "not_applied", "{refused}");
     assert!(refused["error"]["details"]["retry_after_seconds"].is_u64(), "{refused}");
-    // Reading goes on, and others write.
+    // The noisy caller can still read, and other callers can still write.
     assert!(noisy.call("query", json!({}))["structuredContent"]["total_count"].is_u64());
     assert!(store_one(&mut quiet, "Written meanwhile.")["tx_id"].is_u64());
 
@@ -182,7 +185,7 @@ fn a_noisy_key_does_not_starve_others() {
             .collect();
         let crowded = slowest_of(20);
         is_over.store(true, Ordering::Relaxed);
-        // Both share two processors with the noise itself, so the bound is generous.
+        // Both share two processors with the noise, so the limit is generous.
         assert!(crowded < alone * 10 + Duration::from_millis(100), "{crowded:?} after {alone:?} alone");
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<usize>()
     });
@@ -251,7 +254,7 @@ fn the_audit_log_says_who_did_what_and_nothing_of_what_is_stored() {
     assert_eq!(verify(&["--has", &last]).status.code(), Some(1), "and not all of it");
 }
 
-/// What a server that does not start says.
+/// The message of a server that refuses to start.
 fn server_with(dir: &Path, flags: &[&str]) -> String {
     let done = server(dir).args(flags).stdin(Stdio::null()).output().expect("the program runs");
     assert_eq!(done.status.code(), Some(2));
@@ -327,10 +330,10 @@ fn the_stream_of_a_session_is_resumed_where_it_broke() {
             if let Some(id) = line.strip_prefix("id:") {
                 last = Some(id.trim().to_owned());
             }
-            // What was told last before the break may be told again.
+            // The last notification before the break may be repeated.
             is_told |=
                 line.contains("notifications/resources/updated") && line.contains(&format!("\"tx_id\":{tx}"));
-            // The id may stand after the message.
+            // The event's id may come after the message.
             if is_told && line.is_empty() {
                 return last.clone();
             }
@@ -349,7 +352,7 @@ fn the_stream_of_a_session_is_resumed_where_it_broke() {
     told(&mut open(seen.as_deref()), 2);
 }
 
-/// A certificate for this machine, and its key, in files.
+/// Writes a certificate for this machine and its private key to files, and returns their paths.
 fn certificate(dir: &Path) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let text = file_with(dir, "cert.pem", &made.cert.pem());
@@ -376,7 +379,7 @@ fn certificates_are_used_and_read_again() {
     let mut first = trusting("first.pem");
     let stored = first.call("store", json!({"topic": "a", "content": "b"})).expect("an answer");
     assert_eq!(stored["tx_id"], 1, "{stored}");
-    // Renewed by whoever renews certificates; a half-written pair changes nothing.
+    // The certificate is renewed. A half-written pair changes nothing.
     std::fs::write(&certificate_file, "-----BEGIN").expect("writable");
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(trusting_by(dir, "first.pem", &port, &key)["total_count"], 1);
@@ -388,7 +391,7 @@ fn certificates_are_used_and_read_again() {
     }
     let old = trusting_by(dir, "first.pem", &port, &key);
     assert_eq!(old["error"]["code"], "BACKEND_UNAVAILABLE", "{old}");
-    // Plain HTTP is not spoken there.
+    // The port does not accept plain HTTP.
     let mut plain = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
@@ -400,7 +403,7 @@ fn certificates_are_used_and_read_again() {
     assert!(said.contains("certificate"), "{said}");
 }
 
-/// What a query finds through a client that trusts these roots.
+/// The result of a query through a client that trusts these root certificates.
 fn trusting_by(dir: &Path, roots: &str, port: &str, key: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
     without_settings(&mut command).args(["serve", "--connect", &format!("https://localhost:{port}")]);

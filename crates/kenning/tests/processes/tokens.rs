@@ -1,4 +1,4 @@
-//! Tokens of an identity provider, and what an attacker would show in their place.
+//! Tokens of an identity provider, and the forged tokens that an attacker might send.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ use crate::http::{HttpClient, HttpServer, kenning, new_key};
 const ISSUER: &str = "https://login.example";
 const AUDIENCE: &str = "https://kenning.example/mcp";
 
-/// An issuer with a place where its keys are.
+/// An identity provider that serves its keys over HTTP.
 struct Issuer {
     rsa: RsaKeyPair,
     ec: EcdsaKeyPair,
@@ -137,7 +137,7 @@ impl Issuer {
         by_rsa(&self.rsa, &header("first"), claims)
     }
 
-    /// A server that takes tokens of this issuer, beside keys.
+    /// Starts a server that accepts tokens of this issuer, and keys.
     fn server(&self, dir: &Path, flags: &[&str]) -> HttpServer {
         let settings = json!({"audience": AUDIENCE, "issuers": [{
             "issuer": ISSUER,
@@ -267,13 +267,13 @@ fn what_is_no_good_token_opens_nothing() {
     }
     let in_query = HttpClient { url: format!("{}?access_token={good}", client.url), ..client };
     assert_eq!(in_query.post(&write, &[]).status(), 401);
-    // Not one of them has run a tool.
+    // None of these requests has run a tool.
     let page = |key: &str| {
         let mut page = server.get("/metrics", &[("authorization", &format!("Bearer {key}"))]);
         page.body_mut().read_to_string().expect("text")
     };
     assert!(!page(&owner).contains("kenning_tool_calls_total{"), "{}", page(&owner));
-    // The issuer was asked for its keys, and once more for all the names that nobody knows.
+    // The issuer was asked for its keys at the start, and only once more for all the unknown key names.
     assert_eq!(issuer.asked.load(Ordering::SeqCst), 2);
 }
 
@@ -308,7 +308,7 @@ fn a_good_token_opens_what_the_rules_say() {
     let metrics = server.get("/metrics", &[("authorization", &format!("Bearer {owner}"))]);
     assert_eq!(metrics.status(), 200);
 
-    // The issuer has a new key; the old one is gone.
+    // The issuer rotates its keys: the old one is not served any more.
     let rotated = new_rsa();
     *issuer.served.lock().expect("no panic") = json!({"keys": [rsa_jwk(&rotated, "second")]});
     let new = by_rsa(&rotated, &header("second"), &claims());

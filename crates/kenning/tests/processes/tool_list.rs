@@ -1,4 +1,5 @@
-//! Which tools are listed changes with what there is, and clients are told when it does, whoever made the change.
+//! The listed tools depend on the content of the store. Clients are notified when the list changes, whichever
+//! process made the change.
 
 use std::fs;
 use std::path::Path;
@@ -26,20 +27,20 @@ fn tools_for_documents_come_and_go_with_them() {
             let accepted = next(&mut client, "notifications/subscriptions/acknowledged");
             assert_eq!(accepted["params"]["notifications"], json!({"toolsListChanged": true}));
         }
-        // The first comes from another process.
+        // The first document comes from another process.
         ingest(store.path(), docs.path(), &[], &["one.md"]);
         let notice = next(&mut client, CHANGED);
         let meta = &notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
         assert_eq!(meta.is_number(), era == Era::Modern, "{notice}");
         assert!(lists_documents(&mut client), "{era:?}");
-        // Others change nothing, nor does one that goes while there are more.
+        // Further documents do not change the list, nor does the removal of one while others remain.
         ingest(store.path(), docs.path(), &[], &["one.md", "two.md"]);
         ingest(store.path(), docs.path(), &[], &["two.md"]);
         call(&mut client, "store", json!({"topic": "lists", "content": "They change seldom."}));
         ingest(store.path(), docs.path(), &[], &[]);
         next(&mut client, CHANGED);
         assert!(!lists_documents(&mut client), "{era:?}");
-        // And the last comes back through this server itself.
+        // Undoing the removal through this server brings the tools back.
         let history = call(&mut client, "history", json!({"limit": 1}));
         let undo = json!({"tx_id": history["items"][0]["tx_id"], "any_actor": true});
         call(&mut client, "undo", undo);
@@ -172,7 +173,7 @@ fn only_a_list_that_can_change_is_said_to_change() {
     assert!(lists_documents(&mut client), "wanted or not");
 }
 
-/// Before there is a store, a client that lists tools and waits does not make one.
+/// A client that lists tools and waits must not create a store.
 #[test]
 fn whoever_only_looks_makes_no_store() {
     let store = TempStore::new();
@@ -195,7 +196,7 @@ fn lists(client: &mut Client, name: &str) -> bool {
     listed["tools"].as_array().expect("tools").iter().any(|tool| text(&tool["name"]) == name)
 }
 
-/// The next notice, which must be this one.
+/// The next notification, which must have this method.
 fn next(client: &mut Client, method: &str) -> Value {
     let notice = client.notice(SOON).expect("the server lives");
     let notice = notice.unwrap_or_else(|| panic!("{method} never came"));
@@ -203,7 +204,7 @@ fn next(client: &mut Client, method: &str) -> Value {
     notice
 }
 
-/// The directory has these files, and no others, when it is taken in.
+/// Takes in the directory after replacing its files with these.
 fn ingest(data: &Path, docs: &Path, flags: &[&str], names: &[&str]) {
     for file in fs::read_dir(docs).expect("a directory") {
         fs::remove_file(file.expect("a file").path()).expect("it was there");

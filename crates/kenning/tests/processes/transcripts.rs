@@ -1,4 +1,5 @@
-//! The transcripts of the tools once more, told to a real server by a real client: same replies, ids and times aside.
+//! Plays the transcripts of the tools with a real client and a real server: the replies must be the same,
+//! apart from ids and times.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ struct OverStdio {
 impl Player for OverStdio {
     fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply {
         let (store, era) = (&self.store, self.era);
-        // Bob works where nobody has said which scope is the project's.
+        // Bob's server is started without a scope.
         let started = || match actor {
             "bob" => start(store.path(), era, actor),
             _ => start_in(store.path(), era, actor, "global:default"),
@@ -43,7 +44,7 @@ impl Player for OverStdio {
 #[test]
 fn a_server_process_replies_as_the_transcripts_say() {
     let folder = Path::new("../tools/tests/memory");
-    // Those in which no validity runs out by the transcript's own clock.
+    // The transcripts in which no validity ends by the transcript's own clock.
     for (name, era) in
         [("undo", Era::Modern), ("relate", Era::Legacy), ("update", Era::Legacy), ("history", Era::Modern)]
     {

@@ -1,4 +1,4 @@
-//! Reading, changing and writing back, by several processes at once.
+//! Several processes read, change and write back the same entry at once.
 
 use std::thread;
 
@@ -31,7 +31,8 @@ fn no_update_is_lost() {
     eprintln!("updates: {} successes, {conflicts} conflicts, no update lost", CLIENTS * UPDATES);
 }
 
-/// Adds one to the number in the entry, as often as it takes; gives how often someone else was faster.
+/// Adds one to the number in the entry, with as many attempts as needed. Returns how often another process
+/// was faster.
 fn count_up(client: &mut Client, uri: &str) -> u64 {
     let mut conflicts = 0;
     loop {

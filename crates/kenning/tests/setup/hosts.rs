@@ -1,5 +1,5 @@
-//! Each host's files before, after, and when Kenning is out again. `tests/setup/HOST.md` shows them; `UPDATE_EXPECT=1`
-//! rewrites those pages.
+//! Each host's files before Kenning is set up, after it, and after its removal. `tests/setup/HOST.md` shows
+//! them; `UPDATE_EXPECT=1` rewrites those pages.
 
 use super::Place;
 
@@ -86,7 +86,7 @@ const CASES: [Case; 12] = [
     case("goose", ".config/goose/config.yaml", "extensions", None, None),
 ];
 
-/// The files of a person who has other servers and hooks, comments and habits of their own.
+/// The files of a user who has other servers and hooks, comments and formatting of their own.
 struct Before {
     servers: String,
     hooks: Option<String>,
@@ -101,7 +101,8 @@ impl Case {
         Some(format!("home/{}", self.hooks.as_ref()?.file))
     }
 
-    /// With `ours`, an entry and hooks of an older installation are among the rest.
+    /// The files before the setup. With `with_ours` they also have an entry and hooks of an older
+    /// installation.
     fn before(&self, with_ours: bool) -> Before {
         let ours = |lines: &str| if with_ours { lines.to_owned() } else { String::new() };
         let hooks = self.hooks.as_ref().map(|hooks| {
@@ -145,7 +146,7 @@ impl Case {
             )
         };
         let own_file = hooks.filter(|_| self.hooks_path().as_ref() != Some(&self.path()));
-        // Files that say which version of hooks they are written in say so first.
+        // A file that has a version for its hooks has it in the first line.
         Before { servers, hooks: own_file.map(|hooks| format!("{{\n  \"version\": 1,\n  {hooks}\n}}\n")) }
     }
 
@@ -208,7 +209,7 @@ fn every_host_gets_its_entry_and_loses_it_without_a_trace() {
         assert_eq!(removed.hooks, before.hooks, "{}", case.host);
         assert!(!place.files().iter().any(|file| file.ends_with(".before-kenning")), "{}", case.host);
 
-        // The same when what was kept is lost.
+        // The result is the same if the kept copy is lost.
         case.set_up(&place);
         for file in place.files().iter().filter(|file| file.ends_with(".before-kenning")) {
             std::fs::remove_file(place.path(file)).expect("it goes");

@@ -1,4 +1,4 @@
-//! `kenning setup` on every host: what it writes, what it leaves alone, and that it leaves no trace.
+//! `kenning setup` on every host: what it writes, what it does not touch, and that removal leaves no trace.
 
 mod hosts;
 
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A home directory of its own, and beside it a project.
+/// A separate home directory, and a project beside it.
 struct Place {
     dir: TempDir,
 }
@@ -46,14 +46,14 @@ impl Place {
         self.command(arguments).output().expect("kenning runs")
     }
 
-    /// What is printed by a command that succeeds.
+    /// The output of a command that must succeed.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Every file of the home directory and of the project, but for the store.
+    /// Every file of the home directory and of the project, without the store.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut dirs = vec![self.path("home"), self.path("project")];
@@ -149,7 +149,7 @@ fn the_command_is_a_name_only_if_the_shell_means_this_program_by_it() {
     assert!(printed(dir).contains(r#""command": "kenning""#));
     let by_path = format!(r#""command": "{program}""#);
     assert!(printed(Path::new("/nowhere")).contains(&by_path));
-    // Another program of that name comes first.
+    // Another program with the same name comes first in the path.
     place.write("bin/kenning", "#!/bin/sh\n");
     #[cfg(unix)]
     {
@@ -158,7 +158,8 @@ fn the_command_is_a_name_only_if_the_shell_means_this_program_by_it() {
         std::fs::set_permissions(place.path("bin/kenning"), executable).expect("permissions");
         let both = std::env::join_paths([place.path("bin"), dir.to_owned()]).expect("a path");
         assert!(printed(Path::new(&both)).contains(&by_path));
-        // A link to this program is a name for it, which an application without a shell's path gets as a path.
+        // A link to this program counts as its name. A desktop application, which does not have the shell's
+        // path, gets the path of the link.
         std::fs::remove_file(place.path("bin/kenning")).expect("it goes");
         std::os::unix::fs::symlink(program, place.path("bin/kenning")).expect("a link");
         assert!(printed(&place.path("bin")).contains(r#""command": "kenning""#));
@@ -201,7 +202,7 @@ fn what_others_wrote_since_stays_when_kenning_goes() {
     let place = Place::new();
     place.write("home/.claude.json", "{\n  \"theme\": \"dark\"\n}\n");
     place.done(&["setup", "claude", "--hooks"]);
-    // The host writes its file too.
+    // The host changes its file too.
     let text = place.text("home/.claude.json").expect("a file").replace("dark", "light");
     place.write("home/.claude.json", &text);
     let hooks = place.text("home/.claude/settings.json").expect("a file");
@@ -238,7 +239,7 @@ fn a_scope_is_made_named_and_trusted() {
     assert_eq!(place.text("project/CLAUDE.md").as_deref(), Some(rules));
     let stored = place.done(&["call", "store", r#"{"topic": "t", "content": "c"}"#, "--json"]);
     assert!(stored.contains(r#""scope":"acme:web""#), "{stored}");
-    // Another host finds the line, wherever it is.
+    // A second host finds the line in any file of the project.
     let said = place.done(&["setup", "codex", "--scope", "acme:web"]);
     assert!(!said.contains("Makes") && place.text("project/AGENTS.md").is_none(), "{said}");
     let output = place.run(&["setup", "codex", "--scope", "acme:api"]);
@@ -247,7 +248,7 @@ fn a_scope_is_made_named_and_trusted() {
     assert!(refusal.contains("`CLAUDE.md` names the scope `acme:web` already"), "{refusal}");
     place.done(&["setup", "claude", "--project", "--remove", "--scope", "acme:web"]);
     assert_eq!(place.text("project/CLAUDE.md").as_deref(), Some("# Rules\r\n\r\nBe kind."));
-    // Without a file of its own, a host's entry names the scope.
+    // If a host reads no instruction file, its entry names the scope.
     let printed = place.done(&["setup", "claude-desktop", "--print", "--scope", "acme:web"]);
     assert!(printed.contains(r#""args": ["serve", "--scope", "acme:web"]"#), "{printed}");
 }
@@ -269,14 +270,14 @@ fn the_list_says_who_has_kenning() {
     );
 }
 
-/// What `doctor --json` finds about something.
+/// The state and message that `doctor --json` reports for a subject.
 fn finding(place: &Place, arguments: &[&str], about: &str) -> (String, String) {
     let output = place.run(&[&["doctor", "--json"], arguments].concat());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["ok"] == true, output.status.success(), "{report}");
     let findings = report["findings"].as_array().expect("a list");
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    // The worst of them counts.
+    // If there are several findings, the worst one counts.
     let found = findings.iter().filter(|finding| finding["about"] == about);
     let worst = found.max_by_key(|finding| match finding["state"].as_str() {
         Some("problem") => 2,

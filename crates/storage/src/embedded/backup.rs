@@ -22,7 +22,7 @@ pub fn back_up(dir: &Path, to: &Path) -> Result<Verified, Error> {
         verified(&copy)
     })();
     if copied.is_err() {
-        // What is no backup must not look like one.
+        // An incomplete file must not look like a backup.
         let _ = fs::remove_file(to);
     }
     let verified = copied?;
@@ -51,7 +51,7 @@ fn put_back(dir: &Path, from: &Path, copy: &Path) -> Result<Verified, Error> {
     new_file(copy)?;
     {
         let has_checksums = pages::has_checksums(from).map_err(unreadable)?;
-        // Only read, but a log beside it belongs to it and is read with it.
+        // The backup is only read, but a write-ahead log beside it belongs to it and is read too.
         let backup = connect(from, OpenFlags::SQLITE_OPEN_READ_WRITE, has_checksums)?;
         if schema::version(&backup)? == 0 {
             return Err(Error::Invalid { what: "the backup is not a store".to_owned() });
@@ -60,7 +60,7 @@ fn put_back(dir: &Path, from: &Path, copy: &Path) -> Result<Verified, Error> {
         copy_pages(&backup, &mut own)?;
         as_one_file(&own)?;
     }
-    // An older one becomes a newer one on the way.
+    // Opening a backup of an older version migrates it.
     drop(Embedded::open_file(copy)?);
     if !pages::has_checksums(copy).map_err(unreadable)? {
         add_checksums(copy)?;
@@ -70,7 +70,7 @@ fn put_back(dir: &Path, from: &Path, copy: &Path) -> Result<Verified, Error> {
     let verified = verified(&source)?;
     schema::renew(&source)?;
     let store = match Embedded::open(dir) {
-        // There is nothing left of it that could be lost by putting it aside.
+        // The store is damaged beyond repair, so nothing is lost by moving it aside.
         Err(Error::Damaged { .. }) => {
             put_aside(dir)?;
             Embedded::open(dir)?
@@ -96,7 +96,7 @@ pub(super) fn add_checksums(path: &Path) -> Result<(), Error> {
     let conn = connect(path, flags, false)?;
     conn.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
     as_one_file(&conn)?;
-    // From here on nobody else gets in until the file is another.
+    // From here on no other process can use the store until the file was replaced.
     conn.execute_batch("BEGIN EXCLUSIVE; COMMIT").map_err(failed)?;
     new_file(&new)?;
     pages::reserve(&conn);
@@ -117,7 +117,7 @@ fn copy_pages(from: &Connection, to: &mut Connection) -> Result<(), Error> {
     let backup = Backup::new(from, to).map_err(failed)?;
     let since = Instant::now();
     loop {
-        // All at once: whoever writes meanwhile would have it begin again.
+        // All pages in one step: with several steps, a write in between would restart the copy.
         match backup.step(-1).map_err(failed)? {
             StepResult::Done => return Ok(()),
             StepResult::More => {}
@@ -151,7 +151,7 @@ fn verified(conn: &Connection) -> Result<Verified, Error> {
     }
 }
 
-/// An empty file that is nobody else's, where there was none.
+/// Creates an empty file that only its owner can read. A file that exists already is an error.
 fn new_file(path: &Path) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -172,7 +172,7 @@ fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal", ".new"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        // What is not there need not go.
+        // Deleting a file that does not exist is not an error.
         let _ = fs::remove_file(PathBuf::from(name));
     }
 }

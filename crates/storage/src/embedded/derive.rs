@@ -10,7 +10,7 @@ use super::{failed, log};
 use crate::Error;
 use crate::derive::{Columns, CounterKey, DerivedRows, LiveScopes, RowOperation};
 
-/// The tables, each with the two columns that tell a person which row is meant.
+/// The derived tables, each with the two columns that identify a row for a person.
 pub(super) const TABLES: [(&str, [&str; 2]); 10] = [
     ("entry", ["id", "tx_from"]),
     ("triple", ["id", "tx_from"]),
@@ -24,7 +24,7 @@ pub(super) const TABLES: [(&str, [&str; 2]); 10] = [
     ("tally", ["scope", "tx_id"]),
 ];
 
-/// The derived tables of a schema: a verification fills them a second time, elsewhere.
+/// The derived tables of one schema. A verification fills a second set of them in a temporary schema.
 #[derive(Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub conn: &'a Connection,
@@ -160,7 +160,7 @@ impl LiveScopes for Tables<'_> {
     }
 }
 
-/// A closure as the table has it.
+/// A closure as text, as the table stores it.
 fn joined(scopes: &[ScopeId]) -> String {
     let numbers: Vec<String> = scopes.iter().map(|scope| scope.0.to_string()).collect();
     numbers.join(",")

@@ -1,4 +1,4 @@
-//! The files of a store: whose they are, and whether they are still the ones that were opened.
+//! The files of a store: who may read them, and whether they are still the files that were opened.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ pub(super) fn unavailable(what: &str, error: &io::Error) -> Error {
     }
 }
 
-/// The main file, the log beside it and its shared memory, as they were when the store was opened.
+/// The main file, the write-ahead log and the shared memory, as they were when the store was opened.
 #[derive(Default)]
 pub(super) struct Files(Vec<(PathBuf, Option<Identity>)>);
 
@@ -31,13 +31,13 @@ impl Files {
             name.push(suffix);
             PathBuf::from(name)
         };
-        // The log comes last: its length is wanted.
+        // The log comes last, because its length is returned.
         let paths = [path.to_owned(), beside("-shm"), beside("-wal")];
         Files(paths.into_iter().map(|path| (path.clone(), identity(&path).map(|(it, _)| it))).collect())
     }
 
-    /// How long the log is, or what happened to the files. Whoever writes to a file that was removed writes for nobody, and
-    /// whoever has other shared memory than the others does not see their locks.
+    /// The length of the write-ahead log, or what happened to the files. A write to a removed file would be
+    /// lost, and a process with another shared memory would not see the locks of the others.
     pub(super) fn check(&self) -> Result<u64, String> {
         let mut length = 0;
         for (path, known) in &self.0 {
@@ -63,26 +63,27 @@ fn identity(path: &Path) -> Option<(Identity, u64)> {
     Some((Identity { device: metadata.dev(), inode: metadata.ino() }, metadata.len()))
 }
 
-/// Elsewhere a file that is open can't be removed.
+/// On other systems an open file can't be removed.
 #[cfg(not(unix))]
 fn identity(path: &Path) -> Option<(Identity, u64)> {
     Some((Identity { device: 0, inode: 0 }, fs::metadata(path).ok()?.len()))
 }
 
-/// The data is private: directories are 0700 and files 0600. What is not is mended, and refused if it can't be.
+/// Makes the data private: directories get mode 0700 and files 0600. If that is not possible, the store is
+/// refused.
 #[cfg(unix)]
 pub(super) fn prepare_dir(dir: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     created.map_err(|error| unavailable("can't be created", &error))?;
     let mode = fs::metadata(dir).map_err(|error| unavailable("can't be read", &error))?.mode();
-    // Who could write there may have put anything there.
+    // Another user with write access may have put any file there.
     if mode & 0o022 != 0 {
         let what = "others may write to the data directory; take that right away (chmod 700)".to_owned();
         return Err(Error::Forbidden { what });
     }
     make_private(dir)?;
-    // SQLite gives its log and its shared memory the rights of the main file.
+    // SQLite gives its log and its shared memory the permissions of the main file.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(STORE_FILE));
     match file {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -92,7 +93,7 @@ pub(super) fn prepare_dir(dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// Takes every right away from others, in this directory and in those below it.
+/// Removes the permissions of other users, in this directory and all below it.
 #[cfg(unix)]
 fn make_private(dir: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -111,7 +112,7 @@ fn make_private(dir: &Path) -> Result<(), Error> {
     let unreadable = |error: io::Error| unavailable("can't be read", &error);
     mend(dir, fs::metadata(dir).map_err(unreadable)?.mode(), 0o700)?;
     for entry in fs::read_dir(dir).map_err(unreadable)? {
-        // Another process may have removed it meanwhile.
+        // Another process may have removed the file in the meantime.
         let Ok(entry) = entry else { continue };
         let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
         if metadata.is_dir() {

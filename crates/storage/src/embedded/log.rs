@@ -36,7 +36,7 @@ pub(super) fn remember(conn: &Connection, actor: &str, key: &str, value: &Rememb
         .map_err(failed)
 }
 
-/// The checksum of a whole row of `remembered`, and the one that stands in it.
+/// The computed checksum of a row of `remembered`, and the checksum that is stored in the row.
 pub(super) fn remembered_checksums(row: &Row<'_>) -> rusqlite::Result<(i64, i64)> {
     let mut texts: Vec<String> = Vec::with_capacity(5);
     for column in 0..5 {

@@ -1,5 +1,6 @@
-//! Makes a store sound again if its log is. Every row of the log has a checksum, whatever became of the pages; what is derived
-//! is struck from the schema unread, made and filled from the log in one transaction, and then SQLite writes the whole file anew.
+//! Repairs a store whose log is sound. Every row of the log has a checksum of its own, so the log can be
+//! trusted even if pages were changed. In one transaction the derived tables are removed from the schema
+//! without reading them, created again, and filled from the log. Then SQLite rewrites the whole file.
 
 use rusqlite::{Connection, TransactionBehavior};
 

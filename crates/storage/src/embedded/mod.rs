@@ -1,4 +1,4 @@
-//! The embedded backend: one SQLite file in WAL mode, opened by as many processes as there are agent sessions.
+//! The embedded backend: one SQLite file in WAL mode, opened by one process for each agent session.
 
 mod backup;
 mod derive;
@@ -30,33 +30,35 @@ pub const STORE_FILE: &str = "store.db";
 
 /// How long a writer waits for the other processes' commits before it gives up.
 const BUSY_MAX: Duration = Duration::from_secs(10);
-/// SQLite's own handler sleeps ever longer, so newcomers overtake whoever waits. A short, constant pause gives
-/// every process the same chance; a commit takes about as long.
+/// With SQLite's own handler, the pauses grow, so newcomers overtake processes that have waited longer. A
+/// short, constant pause gives every process the same chance; a commit takes about as long.
 const BUSY_PAUSE: Duration = Duration::from_micros(250);
-/// 4 MiB of log tail between checkpoints. Past the first, the tail is written over instead of growing, and a sync
-/// that need not extend the file is the faster one.
+/// A checkpoint is made after 4 MiB of the write-ahead log (the tail). After the first one, the tail is
+/// overwritten instead of growing, and a sync is faster if it does not have to extend the file.
 const CHECKPOINT_PAGES: u32 = 1000;
-/// Holds the index by id of some hundred thousand entries, so that a write finds its page without reading it.
+/// Holds the index by id of some hundred thousand entries, so that a write finds its page in memory.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const IDLE_READERS_MAX: usize = 8;
-/// What is left of the log tail on the disk once it was taken into the main file.
+/// How many bytes of the tail's file are kept after a checkpoint.
 const TAIL_KEPT: i64 = 16 << 20;
-/// A tail as long as this is taken into the main file at once, and readers who are in the way are waited for a moment: one after the
-/// other, they would let it grow for ever.
+/// A tail of this length is checkpointed at once, with a short wait for the readers that prevent it.
+/// Otherwise a sequence of overlapping readers would let it grow forever.
 const TAIL_MAX: u64 = 64 << 20;
 const TAIL_PATIENCE: Duration = Duration::from_millis(200);
 const TAIL_EVERY: Duration = Duration::from_secs(5);
-/// How often whoever waits looks for commits of other processes: SQLite tells nobody of them.
+/// How often a waiting process looks for commits of other processes, which SQLite does not announce.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 pub struct Embedded {
     path: PathBuf,
-    /// `None` after a failed commit: the next writer opens anew and so recovers what the disk really holds.
+    /// `None` after a failed commit: the next writer opens a new connection and so recovers what is really on
+    /// the disk.
     writer: Mutex<Option<Connection>>,
     idle_readers: Mutex<Vec<Connection>>,
-    /// Whether the pages of the file have checksums. Those of an older store have none while an older program uses it too.
+    /// Whether the pages of the file have checksums. An older store gets them only when no older program has
+    /// it open.
     has_checksums: bool,
-    /// Whether it was damaged when it was opened.
+    /// Whether the store was damaged and was repaired when it was opened.
     was_mended: bool,
     files: files::Files,
     shortened: Mutex<Option<Instant>>,
@@ -67,7 +69,7 @@ impl Embedded {
         files::prepare_dir(dir)?;
         let path = dir.join(STORE_FILE);
         let store = match Embedded::open_file(&path) {
-            // Otherwise it may be any program's.
+            // Without checksums, the file may belong to any other program, so it is not repaired.
             Err(Error::Damaged { what }) if matches!(pages::has_checksums(&path), Ok(true)) => {
                 Embedded::open_mended(&path, what)?
             }
@@ -83,7 +85,7 @@ impl Embedded {
         Embedded::open_file(&path)
     }
 
-    /// Opens a store that can't be opened as it is, after it was mended, if that is possible.
+    /// Repairs a store that can't be opened otherwise, and opens it if that succeeded.
     fn open_mended(path: &Path, what: String) -> Result<Embedded, Error> {
         let mended = {
             let _unchecked = pages::Unchecked::new();
@@ -120,7 +122,7 @@ impl Embedded {
         let mut store = Embedded::unopened(path)?;
         let has_checksums = store.has_checksums;
         let conn = store.connect()?;
-        // Asked first, because even the switch to a write-ahead log writes to the file.
+        // The version comes first, because even the switch to a write-ahead log would write to the file.
         if schema::version(&conn)? == 0 {
             pages::reserve(&conn);
         }
@@ -203,7 +205,8 @@ impl Backend for Embedded {
         let holes = pages::WithHoles::new();
         conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
         let writing = Writing { conn: Some(conn), slot: writer, store: self, _holes: holes };
-        // Inside the transaction: as long as these are the files, nobody else is inside one.
+        // Checked inside the transaction: while these are still the store's files, no other process can be in
+        // a write transaction.
         self.files.check().map_err(|reason| Error::Unavailable { applied: Applied::No, reason })?;
         Ok(Box::new(EmbeddedPending { sql: reader::Sql(writing) }))
     }
@@ -236,10 +239,11 @@ impl Backend for Embedded {
     }
 
     fn mend(&self) -> Result<bool, Error> {
-        // The new connection is opened first: without any, SQLite would remove the files beside the main one, and every later
-        // write would take them for another store's.
+        // The new connection is opened before the others are closed. Without any connection, SQLite would
+        // remove the files beside the main one, and every later write would take the new ones for those of
+        // another store.
         let mut conn = configured(self.connect()?)?;
-        // Nobody of this process goes on with pages that it has read before.
+        // Idle connections are closed, so that no cached page is used any more.
         self.idle().clear();
         let mended = mend::mend(&mut conn);
         self.put_back(conn);
@@ -249,7 +253,7 @@ impl Backend for Embedded {
     fn checkpoint(&self) -> Result<(), Error> {
         let conn = self.connect()?;
         conn.busy_timeout(TAIL_PATIENCE).map_err(failed)?;
-        // What can be taken is taken first; the rest may have to wait for who reads it.
+        // First what is possible without waiting is copied; the rest may have to wait for readers.
         for mode in ["PASSIVE", "TRUNCATE"] {
             let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
             match done {
@@ -269,7 +273,7 @@ fn connect(path: &Path, flags: OpenFlags, has_checksums: bool) -> Result<Connect
     }
 }
 
-/// A reading connection that goes back to the pool.
+/// A reading connection that returns to the pool when it is dropped.
 struct Pooled<'a> {
     conn: Option<Connection>,
     store: &'a Embedded,
@@ -309,7 +313,7 @@ impl Deref for Writing<'_> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // A connection that can't even roll back is closed, which rolls back for it.
+        // If even the rollback fails, the connection is closed, which also rolls back.
         if let Some(conn) = self.conn.take()
             && conn.execute_batch("ROLLBACK").is_ok()
         {
@@ -323,8 +327,8 @@ struct EmbeddedPending<'a> {
 }
 
 impl EmbeddedPending<'_> {
-    /// The connection, if its transaction is still open. After a disk error SQLite rolls back by itself and would
-    /// then take each further statement for a transaction of its own.
+    /// The connection, if its transaction is still open. After a disk error SQLite rolls back by itself, and
+    /// would then run each further statement in a transaction of its own.
     fn conn(&self) -> Result<&Connection, Error> {
         let conn: &Connection = &self.sql.0;
         if conn.is_autocommit() {
@@ -377,10 +381,11 @@ impl Pending for EmbeddedPending<'_> {
                 }
                 Ok(())
             }
-            // The frames may have reached the disk before the sync failed. Only a fresh open can tell, so this
-            // connection is closed and never asked to sync again.
+            // The frames may have reached the disk before the sync failed. Only a newly opened connection can
+            // tell, so this one is closed and never syncs again.
             Err(error) => {
-                // A full disk refuses a frame before the sync, and a commit without all of its frames is none.
+                // A full disk refuses a frame before the sync, and a commit with missing frames does not
+                // count.
                 let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
                 let applied = if is_full { Applied::No } else { Applied::Unknown };
                 Err(match failed(error) {
@@ -397,13 +402,15 @@ fn configured(conn: Connection) -> Result<Connection, Error> {
     conn.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
     conn.query_row(&format!("PRAGMA journal_size_limit = {TAIL_KEPT}"), [], |_| Ok(())).map_err(failed)?;
-    // Otherwise SQLite looks at each bound value for a better plan, and prepares most statements anew for every run.
+    // Without this setting, SQLite looks at the bound values for a better plan, and prepares most statements
+    // again for every run.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)
 }
 
-/// Several processes may create the store at once; whoever is second finds it done or has to wait a moment.
+/// Several processes may create the store at once. The later ones find the mode set, or have to wait a
+/// moment.
 fn set_wal(conn: &Connection) -> Result<(), Error> {
     let since = Instant::now();
     loop {
@@ -427,7 +434,7 @@ fn set_wal(conn: &Connection) -> Result<(), Error> {
     }
 }
 
-/// A new file is only as durable as its name in the directory.
+/// Syncs a directory: a new file survives a crash only if its name in the directory does.
 fn sync_dir(dir: &Path) -> Result<(), Error> {
     if cfg!(unix) {
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| Error::Unavailable {
@@ -438,7 +445,7 @@ fn sync_dir(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a caller can do about it, without paths or SQL.
+/// Maps an error of SQLite to what a caller can do about it, without paths or SQL.
 fn failed(error: rusqlite::Error) -> Error {
     if error.sqlite_error().is_some_and(|error| error.extended_code == pages::MISMATCH) {
         return Error::damaged("a page of store.db does not match its checksum");

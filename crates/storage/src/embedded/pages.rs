@@ -1,11 +1,17 @@
-//! Pages with checksums: what SQLite reads from the main file is what was written there, or an error.
+//! Checksums of pages: a page that SQLite reads from the main file is the page that was written there, or an
+//! error.
 //!
-//! The last four bytes of each page are the CRC-32C of the rest and of the page's number, so a changed page is found
-//! out, and so is a sound one in a wrong place. A row with a checksum of its own could not do that: a page that went missing
-//! from an index takes its rows out of an answer, and nobody reads them. SQLite leaves the bytes alone and calls us for every page
-//! that it reads or writes. The file beside it, the write-ahead log, has checksums of SQLite's own.
+//! | bytes of a page | content |
+//! |---|---|
+//! | 0..4092 | the page as SQLite uses it |
+//! | 4092..4096 | CRC-32C of the page's offset in the file (8 bytes) and of bytes 0..4092, little-endian |
 //!
-//! The callbacks are C, so this is the one place of the product that may be unsafe.
+//! So a changed page is detected, and also a valid page in a wrong place. Checksums of rows could not detect
+//! that: if a page of an index is lost, the rows that it leads to are never read. SQLite leaves the last four
+//! bytes alone and calls this module for every page that it reads or writes. The write-ahead log beside the
+//! file has SQLite's own checksums.
+//!
+//! The callbacks use C types, so this is the only module of the product that may use unsafe code.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -19,15 +25,15 @@ use std::{ptr, slice};
 use rusqlite::{Connection, ffi};
 
 pub(super) const PAGE: usize = 4096;
-/// At the end of each page.
+/// The length of the checksum at the end of each page.
 const CHECKSUM: usize = 4;
-/// Where the header of the file says how many bytes of a page are not SQLite's.
+/// The position in the file's header of the number of bytes of each page that SQLite does not use.
 const RESERVED_AT: usize = 20;
 
 /// SQLite's code for a page that does not match its checksum.
 pub(super) const MISMATCH: c_int = ffi::SQLITE_IOERR_DATA;
 
-/// Whether the pages of a store have checksums, or will have: one that is not there yet gets them.
+/// Whether the pages of a store have checksums. A store that does not exist yet will have them.
 pub(super) fn has_checksums(path: &Path) -> io::Result<bool> {
     let mut header = [0; RESERVED_AT + 1];
     let mut file = match File::open(path) {
@@ -40,7 +46,7 @@ pub(super) fn has_checksums(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Has SQLite leave room for the checksums, in a new file or in one that is about to be written anew.
+/// Makes SQLite leave room for the checksums, in a new file or in one that is about to be rewritten.
 pub(super) fn reserve(conn: &Connection) {
     let mut bytes = CHECKSUM as c_int;
     // SAFETY: the connection is open, and SQLite reads and writes one `int` during the call.
@@ -59,8 +65,9 @@ thread_local! {
     static UNCHECKED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While there is one, this thread reads pages whatever their checksums are. Another program may have written some: SQLite
-/// itself does, when somebody looks into the store with its shell. Rows of the log have checksums of their own.
+/// As long as a value of this type exists, this thread reads pages without checking their checksums. Pages
+/// may come from another program, such as SQLite's own shell. The rows of the log have checksums of their
+/// own.
 pub(super) struct Unchecked(());
 
 impl Unchecked {
@@ -76,8 +83,8 @@ impl Drop for Unchecked {
     }
 }
 
-/// While there is one, this thread may read pages that nobody has written: SQLite leaves holes of zeros where it took a
-/// page and gave it back, and looks at them when it takes them again, or copies the whole file.
+/// As long as a value of this type exists, this thread accepts pages of zeros. SQLite leaves such holes where
+/// it allocated a page and freed it again, and reads them when it reuses them or copies the whole file.
 pub(super) struct WithHoles(());
 
 impl WithHoles {
@@ -93,31 +100,31 @@ impl Drop for WithHoles {
     }
 }
 
-/// A file system of SQLite that puts checksums around the default one, and the name it goes by.
+/// A VFS of SQLite that adds checksums to the default VFS, and its name.
 struct System {
     default: *mut ffi::sqlite3_vfs,
     name: CString,
     tables: Vec<*const Table>,
 }
 
-// SAFETY: SQLite itself uses file systems from every thread, and none is changed once it is registered.
+// SAFETY: SQLite itself uses a VFS from every thread, and none is changed after it was registered.
 unsafe impl Send for System {}
 
-/// One for each default there has been: tests change it.
+/// One VFS for each default VFS so far, because tests change the default.
 static SYSTEMS: Mutex<Vec<System>> = Mutex::new(Vec::new());
 
-/// The calls of a file: ours, and those of the file system below, which has opened it.
+/// The methods of a file: ours, and those of the default VFS, which has opened it.
 #[repr(C)]
 struct Table {
     ours: ffi::sqlite3_io_methods,
     below: *const ffi::sqlite3_io_methods,
 }
 
-/// The name of the file system that keeps checksums.
+/// The name of the VFS that keeps checksums.
 pub(super) fn system() -> CString {
     let mut systems = SYSTEMS.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: file systems are never unregistered. The description of one may be copied: ours differs in the name and in
-    // how files are opened.
+    // SAFETY: a VFS is never unregistered. Its description may be copied: ours differs only in the name and
+    // in how files are opened.
     unsafe {
         let default = ffi::sqlite3_vfs_find(ptr::null());
         if let Some(known) = systems.iter().find(|system| system.default == default) {
@@ -142,8 +149,8 @@ unsafe extern "C" fn open(
     out_flags: *mut c_int,
 ) -> c_int {
     let mut systems = SYSTEMS.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the arguments are SQLite's own. The default opens the file in the same place; after that only the table of
-    // its calls is another, and that table lives as long as the process.
+    // SAFETY: the arguments are SQLite's own. The default VFS opens the file in the same place; after that
+    // only the table of methods is replaced, and that table lives as long as the process.
     unsafe {
         let name = CStr::from_ptr((*ours).zName);
         let Some(system) = systems.iter_mut().find(|system| system.name.as_c_str() == name) else {
@@ -158,9 +165,9 @@ unsafe extern "C" fn open(
     }
 }
 
-/// The calls of a file in which reading and writing check.
+/// The methods of a file, with reading and writing replaced by those that use checksums.
 unsafe fn table_of(system: &mut System, below: *const ffi::sqlite3_io_methods) -> *const Table {
-    // SAFETY: tables are made here and never freed.
+    // SAFETY: tables are created here and never freed.
     unsafe {
         if let Some(known) = system.tables.iter().find(|table| (***table).below == below) {
             return *known;
@@ -168,7 +175,7 @@ unsafe fn table_of(system: &mut System, below: *const ffi::sqlite3_io_methods) -
         let mut ours = *below;
         ours.xRead = Some(read);
         ours.xWrite = Some(write);
-        // From the third version on SQLite could map pages into memory, past the checks.
+        // From version 3 on, SQLite could map pages into memory and so avoid the checks.
         ours.iVersion = ours.iVersion.min(2);
         let table = Box::into_raw(Box::new(Table { ours, below })).cast_const();
         system.tables.push(table);
@@ -177,7 +184,8 @@ unsafe fn table_of(system: &mut System, below: *const ffi::sqlite3_io_methods) -
 }
 
 unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, count: c_int, at: i64) -> c_int {
-    // SAFETY: only files that `open` has given a `Table` are read here, and `into` has room for `count` bytes.
+    // SAFETY: only files to which `open` has given a `Table` are read here, and `into` has room for `count`
+    // bytes.
     unsafe {
         let table = (*file).pMethods.cast::<Table>();
         let Some(read_below) = (*(*table).below).xRead else { return ffi::SQLITE_IOERR_READ };
@@ -186,7 +194,7 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, into: *mut c_void, count
         if !(code == ffi::SQLITE_OK || is_past_end) || !is_page(count, at) || UNCHECKED.get() > 0 {
             return code;
         }
-        // What a file is too short for reads as zeros.
+        // The part of a page beyond the end of the file reads as zeros.
         let page = slice::from_raw_parts(into.cast::<u8>(), PAGE);
         let is_hole = || (HOLES.get() > 0 || is_past_end) && page.iter().all(|byte| *byte == 0);
         if page[PAGE - CHECKSUM..] == checksum(page, at) || is_hole() { code } else { MISMATCH }
@@ -199,7 +207,7 @@ unsafe extern "C" fn write(
     count: c_int,
     at: i64,
 ) -> c_int {
-    // SAFETY: as in `read`; the page is copied, since SQLite's own is not to be changed.
+    // SAFETY: as in `read`; the page is copied, because SQLite's own copy must not change.
     unsafe {
         let table = (*file).pMethods.cast::<Table>();
         let Some(write_below) = (*(*table).below).xWrite else { return ffi::SQLITE_IOERR_WRITE };

@@ -1,4 +1,4 @@
-//! The questions of `Reader` in SQL.
+//! Answers the questions of `Reader` with SQL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, Range};
@@ -19,31 +19,31 @@ use crate::backend::{
 use crate::derive::{Counter, CounterKey, NO_SCOPE, Shown, kind_bit};
 use crate::log_row::{HEADER, LogRow, kind_of};
 
-/// Queries over a connection, whoever holds it.
+/// Queries over a connection that is borrowed or owned in any way.
 pub(super) struct Sql<C>(pub C);
 
 pub(super) const LOG_COLUMNS: &str = "log.tx_id, log.seq, log.kind, log.id, log.body, log.crc";
 
-/// The number of a counter as of a transaction.
+/// The value of a counter as of a transaction.
 const TALLY: &str =
     "SELECT many FROM tally WHERE what = ?1 AND name = ?2 AND scope = ?3 AND kinds = ?4 AND tx_id <= ?5
                      ORDER BY tx_id DESC LIMIT 1";
-/// The next counter of a form after another one; it need not count anything any more. The transaction is named so that the rows
-/// of the other one are passed over by one look-up.
+/// The next counter of the same form, whose value may be 0 by now. The largest transaction number makes the
+/// comparison skip all rows of the present counter in one look-up.
 const NEXT_TALLY: &str = "SELECT scope, kinds FROM tally WHERE what = ?1 AND name = ?2
                           AND (scope, kinds, tx_id) > (?3, ?4, 9223372036854775807) ORDER BY scope, kinds LIMIT 1";
-/// The newest transactions of a counter of transactions.
+/// The newest transactions that a counter of transactions has counted.
 const COUNTED: &str = "SELECT tx_id FROM tally WHERE what = ?1 AND name = ?2 AND scope = ?3 AND kinds = ?4
                        AND tx_id >= ?5 AND tx_id < ?6 ORDER BY tx_id DESC LIMIT ?7";
-/// The entries of a scope that are shown at the time ?3 and not at all times.
+/// The entries of a scope that are valid only for a time, and at the time ?3.
 const SHOWN_AT_TIMES: &str = "SELECT count(*) FROM entry INDEXED BY entry_window
                               WHERE scope = ?1 AND (valid_from IS NOT NULL OR valid_to IS NOT NULL) AND suppressed = 0
                               AND tx_from <= ?2 AND (tx_to IS NULL OR tx_to > ?2)
                               AND ifnull(valid_from, ?3) <= ?3 AND (valid_to IS NULL OR valid_to > ?3)";
-/// A page that ends by this row is put together from the newest of each scope. One that begins far down the list reads past
-/// what is before it in any case, which the key of the table does faster.
+/// A page that ends at or before this row is merged from the newest rows of each scope. A page further down
+/// has to read past all rows before it anyway, which is faster with the key of the table.
 const MERGED_ROWS: u64 = 1_000;
-/// And so is a page of more scopes than this.
+/// A page over more scopes than this uses the key of the table too.
 const MERGED_SCOPES: usize = 64;
 
 impl<C: Deref<Target = Connection>> Sql<C> {
@@ -77,14 +77,14 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         Ok(self.row(sql, params, |row| row.get(0))?.unwrap_or(0))
     }
 
-    /// The version that a key names, read from the log.
+    /// Reads the version that a key names from the log.
     fn version(&self, RecordKey { entity_type, id, at }: RecordKey) -> Result<Option<Stored>, Error> {
         let (condition, at) = match at {
             At::Live(at) => ("v.tx_from <= ?2 AND (v.tx_to IS NULL OR v.tx_to > ?2)", at),
             At::Newest => ("v.tx_from > ?2", TxId::EMPTY),
             At::ClosedBy(at) => ("v.tx_to = ?2", at),
         };
-        // Without the hint the planner walks the whole key backwards for the sake of the order.
+        // Without the hint, the planner walks the whole key backwards to get the order.
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM {entity_type} AS v INDEXED BY {entity_type}_id
              JOIN log ON log.tx_id = v.tx_from AND log.seq = v.seq
@@ -106,7 +106,7 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         self.count(TALLY, params![what, name, scope.0, kinds, at.0])
     }
 
-    /// The counters of a form that these scopes have or ever had; those of all scopes if none are given.
+    /// The counters of a form that these scopes have or ever had; without scopes, those of all scopes.
     fn counters<'n>(
         &self,
         what: i64,
@@ -131,8 +131,8 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         Ok(found)
     }
 
-    /// The counters that together count each transaction once that is asked for and is not spread; none where the counters
-    /// do not say it.
+    /// The counters that together count exactly once each requested transaction that is not spread. None if
+    /// counters can't answer the question.
     fn counters_of<'n>(&self, touched: &Touched<'n>) -> Result<Option<Vec<CounterKey<'n>>>, Error> {
         let reach: Option<BTreeSet<ScopeId>> =
             touched.reach.scopes().map(|scopes| scopes.into_iter().collect());
@@ -158,7 +158,8 @@ impl<C: Deref<Target = Connection>> Sql<C> {
         Ok(Some(counters))
     }
 
-    /// The transactions that no counter has: the spread ones and, for who does not see everything, those of namespaces.
+    /// The requested transactions that no counter includes: the spread ones and, for a principal that does
+    /// not see everything, those of its namespaces.
     fn uncounted(&self, touched: &Touched<'_>, limit: u64) -> Result<Vec<TxId>, Error> {
         let range = &touched.range;
         let mut found = self.rows(
@@ -184,7 +185,7 @@ impl<C: Deref<Target = Connection>> Sql<C> {
 
 const PREDICATE: &str = "predicate_key = ?";
 
-/// The versions of a table that were live at a transaction and fit the filter.
+/// The versions of a table that were live at a transaction and match the filter.
 struct Versions<'a> {
     table: EntityType,
     at: u64,
@@ -215,7 +216,7 @@ impl<'a> Versions<'a> {
         Versions { table: EntityType::Triple, at: filter.at.0, scopes: filter.scopes, conditions }
     }
 
-    /// Some of these rows, newest first, with what the log has of them.
+    /// The SQL for a page of these rows, newest first, joined with their rows of the log.
     fn page_sql(&self, page: Range<u64>) -> String {
         const NEWEST_FIRST: &str = "ORDER BY tx_from DESC, seq DESC";
         let scopes: BTreeSet<ScopeId> = self.scopes.iter().copied().collect();
@@ -237,7 +238,8 @@ impl<'a> Versions<'a> {
         )
     }
 
-    /// The index that has the wanted rows of one scope in the order of time; none where the rows are few in any case.
+    /// The index that has the matching rows of one scope in the order of time. None if the rows are few in
+    /// any case.
     fn index_of_scope(&self) -> Option<&'static str> {
         let conditions: Vec<&str> = self.conditions.iter().map(|(sql, _)| *sql).collect();
         match (self.table, conditions.as_slice()) {
@@ -367,7 +369,8 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         path: &str,
         at: TxId,
     ) -> Result<Vec<KnownDocument>, Error> {
-        // A path is below another if that one is all of it up to a slash; no path sorts after the last code point.
+        // A path is below another one if it begins with that path and a slash. No path sorts after the last
+        // code point.
         let (from, to) = match path.trim_end_matches('/') {
             "" => (String::new(), "\u{10ffff}".to_owned()),
             path => (format!("{path}/"), format!("{path}/\u{10ffff}")),
@@ -385,7 +388,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn document_sources(&self, scope: ScopeId, at: TxId) -> Result<Vec<DocumentSource>, Error> {
-        // Beside a maximum, SQLite takes the other columns from the row that has it.
+        // In a query with max(), SQLite takes the other columns from the row with the maximum.
         let sql = format!(
             "SELECT {LOG_COLUMNS}, v.documents FROM (
                  SELECT source, max(tx_from) AS tx_from, seq, sum(tx_to IS NULL OR tx_to > ?1) AS documents
@@ -437,7 +440,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn scope_once_named(&self, name: &ScopeName) -> Result<Option<(ScopeId, TxId)>, Error> {
-        // Both names were there from the later start to the earlier end, and a name has one owner at a time.
+        // Both names held from the later start to the earlier end, and a name has one owner at a time.
         let sql =
             "SELECT s.number, (SELECT max(ifnull(v.tx_to, v.tx_from)) FROM scope AS v WHERE v.number = s.number)
                    FROM scope AS s LEFT JOIN namespace AS n ON n.id = s.namespace
@@ -478,7 +481,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
                 continue;
             }
             let name = self.row(sql, params![scope.0, at.0], |row| {
-                // A namespace that has no row is the built-in one.
+                // A namespace without a row is the built-in one.
                 let namespace: Option<String> = row.get(0)?;
                 let name: String = row.get(1)?;
                 Ok(ScopeName::new(namespace.as_deref().unwrap_or(GLOBAL), &name))
@@ -519,7 +522,8 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error> {
-        // A scope at a time, since the index has them so. The planner must not prefer the key for the sake of the order.
+        // One scope at a time, as the index is ordered. The hint keeps the planner from using the key to get
+        // the order.
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM (
                  SELECT tx_from, seq FROM entry INDEXED BY entry_pinned
@@ -581,7 +585,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
 
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error> {
         let now = filter.visible_at.map(Timestamp::as_millisecond);
-        // No topic key sorts after the prefix followed by the last code point.
+        // No topic key with the prefix sorts after the prefix followed by the last code point.
         let end = format!("{prefix}\u{10ffff}");
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM (
@@ -724,7 +728,8 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 
     fn newest_of(&self, origin: &str, before: TxId) -> Result<Option<TxId>, Error> {
-        // A walk backwards: an index would cost every write a page, and own transactions are seldom far back.
+        // This walks backwards without an index: an index would cost every write a page, and a session's own
+        // transactions are seldom far back.
         let sql =
             "SELECT tx_id FROM log WHERE seq = 0 AND id = ?1 AND tx_id < ?2 ORDER BY tx_id DESC LIMIT 1";
         self.row(sql, params![origin, before.0], |row| row.get(0).map(TxId))
@@ -777,7 +782,7 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
     }
 }
 
-/// As `in_scopes`, where all scopes may be meant.
+/// Like `in_scopes`, but without scopes the condition is always true.
 fn within(scopes: Option<&[ScopeId]>) -> String {
     scopes.map_or_else(|| "1".to_owned(), in_scopes)
 }
@@ -787,7 +792,7 @@ fn in_scopes(scopes: &[ScopeId]) -> String {
     format!("scope IN ({})", numbers.join(", "))
 }
 
-/// The kinds of rows of the log that are asked for.
+/// The kinds of rows of the log that match the question.
 fn kinds_of(touched: &Touched<'_>) -> Vec<i64> {
     match touched.entity_type {
         Some(entity_type) => vec![kind_of(entity_type)],
@@ -800,17 +805,17 @@ fn in_kinds(touched: &Touched<'_>) -> String {
     format!("kind IN ({})", kinds.join(", "))
 }
 
-/// The newest of them that concern several scopes, at most ?4.
+/// The newest matching transactions that concern several scopes, at most ?4.
 fn spread_sql(touched: &Touched<'_>) -> String {
     let sql = touched_sql(touched).replace("FROM touched", "FROM touched INDEXED BY touched_spread");
     format!("SELECT DISTINCT {sql} AND spread = 1 ORDER BY tx_id DESC LIMIT ?4")
 }
 
-/// The transactions that touched what is asked for, from ?1 to ?2, and those of origin ?3.
+/// The transactions from ?1 to ?2 that touched what the question asks for, and those of origin ?3.
 fn touched_sql(touched: &Touched<'_>) -> String {
     let mut sql = format!("tx_id FROM touched WHERE {}", in_kinds(touched));
     let condition = match (touched.reach.scopes(), touched.scopes) {
-        // The parameter stands in every form of the statement.
+        // Every form of the statement must contain the parameter.
         (None, None) => "(1 OR origin = ?3)".to_owned(),
         (None, Some(scopes)) => {
             let scopes: Vec<ScopeId> = [NO_SCOPE].iter().chain(scopes).copied().collect();
@@ -843,7 +848,7 @@ fn changes_of_namespaces(namespaces: &[Id]) -> String {
     )
 }
 
-/// Scopes of `global` name a namespace that has no row.
+/// The id of the built-in namespace, which scopes of `global` refer to and which has no row.
 fn global_id(name: &ScopeName) -> Option<&'static str> {
     const GLOBAL_ID: Id = Namespace::GLOBAL_ID;
     (name.namespace == GLOBAL).then_some(GLOBAL_ID.as_str())
@@ -857,7 +862,7 @@ fn stored(row: &LogRow) -> Result<Stored, Error> {
     Ok(Stored { id, tx_id: TxId(row.tx_id), record })
 }
 
-/// How many steps SQLite's machine takes, which does not depend on what else the computer does.
+/// Counts the steps of SQLite's virtual machine, which do not depend on the load of the computer.
 #[cfg(test)]
 mod steps {
     use std::cell::Cell;
@@ -873,7 +878,7 @@ mod steps {
         TAKEN.set(TAKEN.get() + i64::from(taken));
     }
 
-    /// The steps of everything that is asked meanwhile on this thread.
+    /// The steps of all queries that `ask` runs on this thread.
     pub(super) fn of(ask: impl FnOnce()) -> i64 {
         TAKEN.set(0);
         ask();
@@ -892,7 +897,7 @@ mod tests {
     use crate::embedded::Embedded;
 
     const HERE: ScopeId = ScopeId(1);
-    /// A scope of which there is little in any store.
+    /// A scope with little content in a store of any size.
     const RARE: ScopeId = ScopeId(2);
     const PAGE: Range<u64> = 0..20;
 
@@ -909,7 +914,8 @@ mod tests {
         }
     }
 
-    /// A store with so many entries and triples, each of a transaction of its own. The first ten are in the rare scope.
+    /// A store with `many` entries and `many` triples, each in a transaction of its own. The first ten are in
+    /// the rare scope.
     fn filled(dir: &std::path::Path, many: u64) -> Embedded {
         let store = Embedded::open(dir).expect("a store");
         let mut pending = store.begin().expect("a write begins");
@@ -950,7 +956,7 @@ mod tests {
         store
     }
 
-    /// The steps of each question, asked of a store of this size.
+    /// The steps of each question in a store of this size.
     fn steps_of_questions(many: u64) -> Vec<(String, i64)> {
         let dir = tempfile::tempdir().expect("a directory");
         let store = filled(dir.path(), many);

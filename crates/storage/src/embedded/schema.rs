@@ -112,13 +112,14 @@ ALTER TABLE touched ADD COLUMN origin TEXT NOT NULL DEFAULT '';
 UPDATE touched SET origin = (SELECT log.id FROM log WHERE log.tx_id = touched.tx_id AND log.seq = 0);
 ";
 
-/// `meta` has the store's id, and says whether the pages of the file have checksums; rows with checksums are not made by SQL.
+/// `meta` gets the id of the store, and whether the pages of the file have checksums. Its rows need
+/// checksums, which SQL can't compute, so this step has no SQL.
 const V6: &str = "";
 
-/// `tally` is how many there are of each thing that is counted (`derive::Counter`), with a row for each transaction that changes
-/// the number. So the number as of any transaction is one look-up, and the rows of a counter of transactions are a list of these. A transaction is
-/// counted under its scope if it has only one; the others are spread, and have an index of their own. Listings read the indexes
-/// by scope backwards.
+/// `tally` has the counters (`derive::Counter`), with a row for each transaction that changes a counter. So a
+/// counter as of any transaction is one look-up, and the rows of a counter of transactions list those
+/// transactions. A transaction is counted under its scope if it has only one; the others are spread and have
+/// an index of their own. Listings read the indexes by scope backwards.
 const V7: &str = "
 CREATE TABLE tally (
     what INTEGER NOT NULL, name TEXT NOT NULL, scope INTEGER NOT NULL, kinds INTEGER NOT NULL,
@@ -194,7 +195,8 @@ pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
     Ok(version)
 }
 
-/// Makes the store another: nothing that was read from it before, and no cursor, belongs to it any more.
+/// Gives the store a new identity: earlier cursors, and results read from it before, do not belong to it any
+/// more.
 pub(super) fn renew(conn: &Connection) -> Result<(), Error> {
     put_random(conn, "secret", 32)?;
     put_random(conn, "id", 16)
@@ -231,7 +233,7 @@ pub(super) fn info(conn: &Connection) -> Result<StoreInfo, Error> {
     Ok(StoreInfo { id: StoreId(meta(conn, "id")?), secret: meta(conn, "secret")? })
 }
 
-/// A row of `meta`, which has to be as long as that.
+/// A row of `meta`, whose value must have this length.
 pub(super) fn meta<const BYTES: usize>(conn: &Connection, key: &str) -> Result<[u8; BYTES], Error> {
     let mut select = conn.prepare_cached("SELECT value, crc FROM meta WHERE key = ?1").map_err(failed)?;
     let row = select

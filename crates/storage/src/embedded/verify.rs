@@ -9,7 +9,7 @@ use crate::backend::{Damage, Verified};
 use crate::replay::Replay;
 
 pub(super) fn verify(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error> {
-    // One read transaction, so that writers who go on meanwhile are not taken for damage.
+    // One read transaction, so that writes of other processes during the check are not taken for damage.
     conn.execute_batch("BEGIN").map_err(failed)?;
     let verified = verify_within(conn, report);
     let mut end = String::new();
@@ -36,7 +36,7 @@ fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Ve
     for (table, [key, _]) in TABLES {
         conn.execute_batch(&format!("CREATE TEMP TABLE {table} AS SELECT * FROM main.{table} WHERE 0"))
             .map_err(failed)?;
-        // What the derivation looks up while it fills the table.
+        // The derivation looks up rows by these columns while it fills the table.
         let index = match table {
             "undo" | "touched" => continue,
             "tally" => "CREATE INDEX temp.tally_key ON tally (what, name, scope, kinds, tx_id)".to_owned(),
@@ -57,7 +57,7 @@ fn verify_within(conn: &Connection, report: &mut dyn FnMut(Damage)) -> Result<Ve
     Ok(verified)
 }
 
-/// SQLite's own view: pages, ordering, and that every index holds what its table does.
+/// SQLite's own check: pages, ordering, and that every index matches its table.
 fn check_pages(conn: &Connection, damage: &mut dyn FnMut(&str, String)) {
     let lines = conn.prepare("PRAGMA main.integrity_check(100)").and_then(|mut check| {
         check.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()
@@ -72,7 +72,7 @@ fn check_pages(conn: &Connection, damage: &mut dyn FnMut(&str, String)) {
     }
 }
 
-/// Reads the whole log, and fills the derived tables of a schema from it.
+/// Reads the whole log and fills the derived tables of a schema from it.
 pub(super) fn derive_all(
     conn: &Connection,
     schema: &'static str,

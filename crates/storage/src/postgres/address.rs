@@ -27,7 +27,8 @@ pub struct DatabaseUrl {
 /// What `sslmode` asks for, with the meaning that PostgreSQL's own client gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// `disable`, `prefer` and `require`: encrypted or not, the server is not asked who it is.
+    /// `disable`, `prefer` and `require`: the connection may be encrypted, and the server's identity is not
+    /// checked.
     Unverified,
     /// `verify-ca` and `verify-full`: the certificate must be for the host, and from an authority in this file or of the system.
     Verified { authorities: Option<PathBuf> },
@@ -98,7 +99,8 @@ impl DatabaseUrl {
         Ok(DatabaseUrl { store: name.to_owned(), ..self })
     }
 
-    /// A name for what this machine keeps of the store: server, database and store in signs that every file system takes.
+    /// The name of this machine's cache directory for the store: server, database and store in characters
+    /// that every file system accepts.
     pub fn file_name(&self) -> String {
         let ports = self.config.get_ports().iter().map(|port| format!("-{port}")).collect::<String>();
         let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };

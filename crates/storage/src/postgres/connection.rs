@@ -13,7 +13,7 @@ use super::address::DatabaseUrl;
 use super::tls::Tls;
 use crate::{Applied, Error};
 
-/// Whoever calls learns within this time that the database does not answer.
+/// A caller learns within this time that the database does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// A request holds a connection for one statement at a time, and a writer for its transaction.
 const CONNECTIONS_MAX: usize = 16;
@@ -22,7 +22,7 @@ pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// The connections of one store.
 pub(super) struct Connections {
-    /// Drives the connections, and nothing else: whoever asks waits on a thread of its own.
+    /// Runs the I/O of the connections and nothing else: callers wait on their own threads.
     runtime: Option<tokio::runtime::Runtime>,
     pool: Pool,
     config: tokio_postgres::Config,
@@ -184,11 +184,11 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
         })
 }
 
-/// What a caller can do about it, without addresses or SQL.
+/// Maps an error to what a caller can do about it, without addresses or SQL.
 pub(super) fn failed(error: tokio_postgres::Error) -> Error {
     let unavailable = |reason: &str| Error::Unavailable { applied: Applied::No, reason: reason.to_owned() };
     let Some(code) = error.code() else {
-        // An error of the connection, or a value that a column does not have: a bug.
+        // Either the connection failed, or a value did not fit its column, which is a bug.
         if std::error::Error::source(&error)
             .is_some_and(|source| source.is::<tokio_postgres::types::WrongType>())
         {

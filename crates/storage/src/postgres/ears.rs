@@ -1,5 +1,6 @@
-//! Hearing of commits: the hint behind `Backend::wait`. Every commit is followed by a notification on the channel of its store; one
-//! connection listens for them, from the first time that somebody waits. What is heard only says when to look.
+//! Notifications of commits: the hint behind `Backend::wait`. Every commit sends a notification on the
+//! channel of its store. From the first wait on, one connection listens for them. A notification only says
+//! that it is time to look.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use crate::backend::Head;
 
 /// A notification can be lost with its connection, so the store is looked at this often in any case.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// While nobody listens, as often as SQLite is looked at.
+/// While no connection listens, the store is looked at as often as SQLite is.
 const LOOK_WITHOUT_EARS_EVERY: Duration = Duration::from_millis(40);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -26,7 +27,7 @@ pub(super) struct Ears {
     looked: Mutex<Option<Look>>,
 }
 
-/// What was found when the store was looked at last.
+/// The result of the last look at the store.
 struct Look {
     at: Instant,
     hints: u64,
@@ -69,7 +70,7 @@ impl Ears {
         }
     }
 
-    /// Where commits are told of.
+    /// The channel on which commits are announced.
     pub(super) fn channel(&self) -> &str {
         &self.channel
     }
@@ -100,7 +101,7 @@ impl Ears {
             let left = patience.saturating_sub(since.elapsed());
             let state = self.heard.state();
             if left.is_zero() {
-                // Nothing was heard since the head that was seen.
+                // No notification has come since `seen` was the head.
                 return seen.map_or_else(|| Ok(store.standing()?.head), Ok);
             }
             let pause = if state.is_listening { LOOK_EVERY } else { LOOK_WITHOUT_EARS_EVERY };
@@ -108,8 +109,8 @@ impl Ears {
         }
     }
 
-    /// Another head than the one that was seen. The store is asked only if something was heard since the last look, or if that was
-    /// long ago.
+    /// The head, if it differs from `seen`. The store is only queried if a notification has come since the
+    /// last look, or if that look was long ago.
     fn look(&self, store: &Postgres, seen: Option<Head>, hints: u64) -> Result<Option<Head>, Error> {
         let mut looked = self.looked.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let pause = if self.heard.state().is_listening { LOOK_EVERY } else { LOOK_WITHOUT_EARS_EVERY };
@@ -146,7 +147,7 @@ fn listen(
                 };
                 let register = async {
                     if client.batch_execute(&format!("LISTEN {channel}")).await.is_ok() {
-                        // What was committed before is not told of, so whoever waits looks once.
+                        // Commits before this moment were not announced, so every waiting caller looks once.
                         heard.hint(true);
                         std::future::pending::<()>().await;
                     }

@@ -30,8 +30,8 @@ use crate::{Applied, Error};
 
 pub use address::{DEFAULT_STORE, DatabaseUrl};
 
-/// What every connection is told when it begins. Whoever waits for the write lock gives up before its caller does, and the lock
-/// of a server that went silent inside a transaction is taken from it.
+/// The settings of every connection. A statement that waits for the write lock gives up before its caller
+/// does. The lock of a server that went silent inside a transaction is released.
 const SETTINGS: [(&str, &str); 4] = [
     ("lock_timeout", "4500ms"),
     ("idle_in_transaction_session_timeout", "20s"),
@@ -125,7 +125,7 @@ impl Postgres {
         self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Namespaces and scopes, at least up to where the store stands.
+    /// Namespaces and scopes, at least up to this standing of the store.
     fn places_at(&self, standing: Standing) -> Result<Arc<Places>, Error> {
         let known = self.known_places().clone();
         if known.at >= standing.tree {
@@ -154,7 +154,8 @@ impl Postgres {
         Ok(standing)
     }
 
-    /// The checksum of the transaction that was the last one when the store was looked at: its log only grows.
+    /// The checksum of the transaction that was the newest at the last look. It stays valid, because the log
+    /// only grows.
     fn known_checksum(&self) -> MutexGuard<'_, Option<(TxId, u32)>> {
         self.checksum.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -178,15 +179,16 @@ fn transaction_checksum(sums: &[i64]) -> u32 {
     sums.iter().fold(0, |sum, row| crc32c::crc32c_append(sum, &row.to_le_bytes()))
 }
 
-/// How far the store is, and the checksums of its last transaction unless that is a large one.
+/// The head of the store, and the checksums of its last transaction unless that one is large.
 const STANDING: &str = "SELECT s.head, s.tree, s.id, (
          SELECT array_agg(l.crc) FROM (
              SELECT crc FROM kenning.log WHERE store = s.store AND tx_id = s.head ORDER BY seq LIMIT 65
          ) AS l)
      FROM kenning.store AS s WHERE s.store = $1";
-/// So many rows of a transaction are no large one.
+/// A transaction with more rows than this counts as large.
 const SUMMED_MAX: usize = 64;
-/// How far the store is, by itself: a statement that reads more would read a snapshot that is older than its lock.
+/// Only the head of the store, and it is locked. A statement that reads more would read a snapshot from
+/// before it got the lock.
 const LOCK: &str = "SELECT head, tree, id FROM kenning.store WHERE store = $1 FOR UPDATE";
 
 fn standing_of(row: Option<&Row>) -> Result<Standing, Error> {
@@ -229,7 +231,7 @@ async fn create(client: &Client, name: &str) -> Result<i32, Error> {
         )
         .await
         .map_err(failed)?;
-    // Another server may have been faster.
+    // Another server may have created the store in the meantime.
     number_of(client, name)
         .await?
         .ok_or_else(|| Error::Bug { what: "a new store can't be found in the database".to_owned() })
@@ -256,7 +258,7 @@ impl Backend for Postgres {
         if let Some(info) = self.info.get() {
             return Ok(*info);
         }
-        // Neither changes while the store has its number.
+        // Neither value changes while the store has its number.
         let info = self.read_info()?;
         Ok(*self.info.get_or_init(|| info))
     }
@@ -279,7 +281,7 @@ impl Backend for Postgres {
     }
 }
 
-/// Asks with whatever connection is free, for each question anew: whoever keeps a reader keeps no connection.
+/// Takes a free connection for each query, so that a reader that is kept open holds no connection.
 struct Pooled<'a> {
     store: &'a Postgres,
     known: Cell<Option<Standing>>,

@@ -37,7 +37,8 @@ pub(super) fn begin(store: &Postgres) -> Result<PostgresPending<'_>, Error> {
             store.connections.count_round_trip();
             let locked = async {
                 let statement = connection.prepare_cached(LOCK).await?;
-                // Apart from each other: one statement would read a snapshot that is older than its lock.
+                // Two separate statements, because a single one would read a snapshot from before it got the
+                // lock.
                 let (begun, rows) = futures::future::join(
                     connection.batch_execute("BEGIN"),
                     connection.query(&statement, &[&store.store]),
@@ -97,14 +98,15 @@ struct Writing<'a> {
     /// Whether namespaces or scopes were changed since `places` was read.
     is_tree_changed: Cell<bool>,
     collected: RefCell<Collected>,
-    /// Stands in the header of the first transaction, and tells later whether the commit took place.
+    /// A random number in the header row of the first transaction, by which a later look-up finds whether the
+    /// commit took place.
     batch: [u8; 16],
     first: Cell<Option<TxId>>,
-    /// The first remembered key: its actor, itself, and its checksum. For a commit without a transaction.
+    /// The first remembered key with its actor and checksum, to look up a commit without a transaction.
     first_key: RefCell<Option<(String, String, i64)>>,
 }
 
-/// What was appended and not sent yet.
+/// Rows that were appended and not sent yet.
 #[derive(Default)]
 struct Collected {
     log: Vec<LogRow>,
@@ -113,7 +115,7 @@ struct Collected {
     others: Vec<Statement>,
 }
 
-/// A statement with its values. It must change so many rows, where that is known.
+/// A statement with its values. If `rows` is set, it must change exactly this many rows.
 pub(super) struct Statement {
     sql: &'static str,
     values: Vec<Box<dyn ToSql + Sync + Send>>,
@@ -149,7 +151,7 @@ macro_rules! column {
     };
 }
 
-/// The statements that do this to the derived tables, in an order in which they can be run.
+/// The statements that apply the changes to the derived tables, in an order in which they can be run.
 pub(super) fn statements_of(store: i32, changes: &DerivedChanges) -> Vec<Statement> {
     let DerivedChanges { closed, versions, closed_closures, closures, touched, undone, .. } = changes;
     let mut statements = Vec::new();
@@ -260,7 +262,7 @@ impl Collected {
         self.log.len() > COLLECTED_MAX || self.bytes > COLLECTED_BYTES_MAX
     }
 
-    /// The statements that write it, and nothing collected any more.
+    /// The statements that write the collected rows. The collection is empty afterwards.
     fn take(&mut self, writing: &Writing<'_>) -> Vec<Statement> {
         let Collected { log, derived, others, .. } = std::mem::take(self);
         let store = writing.store.store;
@@ -291,7 +293,7 @@ impl Collected {
     }
 }
 
-/// What one statement of a round trip came to.
+/// The result of one statement of a round trip.
 enum Done {
     Changed(u64),
     Rows(Vec<Row>),
@@ -456,7 +458,7 @@ impl Writing<'_> {
 
     async fn look_up(&self) -> Result<bool, Error> {
         let connection = self.store.connections.take().await?;
-        // A question that is given up on half-way must not leave its lock in the pool.
+        // If this look-up is aborted, its connection must not return to the pool with the lock.
         let mut connection = Discarded(Some(connection));
         let client = connection.0.as_mut().expect("taken on drop");
         let transaction = client.transaction().await.map_err(failed)?;
@@ -473,7 +475,7 @@ impl Writing<'_> {
                     "SELECT crc = $4 FROM kenning.remembered WHERE store = $1 AND actor = $2 AND key = $3";
                 transaction.query_opt(sql, &[store, &text(&actor), &text(&key), &crc]).await
             }
-            // A commit that wrote nothing.
+            // The commit wrote nothing, so there is nothing to look up.
             (None, None) => return Ok(true),
         };
         let took_place = found.map_err(failed)?.and_then(|row| row.get::<_, Option<bool>>(0));
@@ -614,7 +616,7 @@ impl LiveScopes for Writing<'_> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // What can't be rolled back is closed, which rolls back as well.
+        // If the rollback fails, the connection is closed, which also rolls back.
         let Some(connection) = self.connection.take() else { return };
         let connections = &self.store.connections;
         let rolled_back = connections.wait(async {

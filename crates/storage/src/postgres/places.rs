@@ -22,7 +22,7 @@ pub(super) struct Places {
     pub at: TxId,
     namespaces: BTreeMap<Id, Vec<PlaceVersion>>,
     scopes: BTreeMap<Id, Vec<PlaceVersion>>,
-    /// The scopes that ever had a name, and the one that has a number.
+    /// The ids of the scopes that ever had a name, and below the id of the scope with a number.
     named: HashMap<String, BTreeSet<Id>>,
     numbered: BTreeMap<ScopeId, Id>,
     closures: BTreeMap<ScopeId, BTreeMap<TxId, (TxId, Vec<ScopeId>)>>,
@@ -61,7 +61,7 @@ impl PlaceVersion {
 type Query<'a> = dyn Fn(&str, Parameters<'_>) -> Result<Vec<Row>, Error> + 'a;
 
 impl Places {
-    /// Reads on to a transaction.
+    /// Reads the versions up to a transaction.
     pub(super) fn read_on(&mut self, store: i32, to: TxId, query: &Query<'_>) -> Result<(), Error> {
         let after = number(self.at);
         let versions = format!(
@@ -117,7 +117,7 @@ impl Places {
         found.map(|version| version.stored.clone())
     }
 
-    /// Every live one of a type, oldest first.
+    /// Every live record of a type, oldest first.
     pub(super) fn live(&self, entity_type: EntityType, at: TxId) -> Vec<Stored> {
         let all = match entity_type {
             EntityType::Scope => &self.scopes,
@@ -159,7 +159,7 @@ impl Places {
     }
 
     pub(super) fn scope_once_named(&self, name: &ScopeName) -> Option<(ScopeId, TxId)> {
-        // Both names were there from the later start to the earlier end, and a name has one owner at a time.
+        // Both names held from the later start to the earlier end, and a name has one owner at a time.
         let mut newest: Option<(TxId, ScopeId)> = None;
         for (version, scope) in self.scopes_called(&name.name) {
             let mut lives: Vec<(TxId, TxId)> = Vec::new();

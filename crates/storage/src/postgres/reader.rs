@@ -21,7 +21,7 @@ use crate::backend::{
 use crate::derive::NO_SCOPE;
 use crate::log_row::{HEADER, LogRow, kind_of, remembered_checksum};
 
-/// How far a store is.
+/// The head of a store, and when its scopes last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub head: Head,
@@ -29,17 +29,17 @@ pub(super) struct Standing {
     pub tree: TxId,
 }
 
-/// Whoever can be asked: the pool, or the connection of a write that is under way.
+/// A source of answers: the pool, or the connection of a write in progress.
 pub(super) trait Asked {
     fn store(&self) -> i32;
-    /// It never changes while the store has its number.
+    /// The id of the store, which never changes while the store has its number.
     fn id(&self) -> StoreId;
     fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error>;
     /// The checksum of a transaction, if it is at hand.
     fn checksum(&self, at: TxId) -> Option<u32>;
-    /// How far the store is now.
+    /// The present head of the store.
     fn standing(&self) -> Result<Standing, Error>;
-    /// Namespaces and scopes as they were up to a transaction, or up to the newest that the asker knows of.
+    /// Namespaces and scopes up to a transaction, or up to the newest one that is known.
     fn places(&self, at: Option<TxId>) -> Result<Arc<Places>, Error>;
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Sql<A>(pub A);
 const LIVE: &str = "v.tx_from <= $2 AND (v.tx_to IS NULL OR v.tx_to > $2)";
 const JOIN_LOG: &str =
     "JOIN kenning.log ON log.store = v.store AND log.tx_id = v.tx_from AND log.seq = v.seq";
-/// What of an entry is visible at the moment `$4`.
+/// The condition that an entry is visible at the moment `$4`.
 const VISIBLE: &str = "($4::bigint IS NULL OR (NOT v.suppressed AND coalesce(v.valid_from, 0) <= $4
                         AND (v.valid_to IS NULL OR v.valid_to > $4)))";
 
@@ -148,7 +148,7 @@ impl<'a> Versions<'a> {
     }
 }
 
-/// Whether it is a type whose versions are all in memory.
+/// Whether all versions of the type are in memory.
 fn is_place(entity_type: EntityType) -> bool {
     matches!(entity_type, EntityType::Namespace | EntityType::Scope)
 }
@@ -300,7 +300,8 @@ impl<A: Asked> Reader for Sql<A> {
         path: &str,
         at: TxId,
     ) -> Result<Vec<KnownDocument>, Error> {
-        // A path is below another if that one is all of it up to a slash; no path sorts after the last code point.
+        // A path is below another one if it begins with that path and a slash. No path sorts after the last
+        // code point.
         let (from, to) = match path.trim_end_matches('/') {
             "" => (String::new(), "\u{10ffff}".to_owned()),
             path => (format!("{path}/"), format!("{path}/\u{10ffff}")),
@@ -414,7 +415,7 @@ impl<A: Asked> Reader for Sql<A> {
     }
 
     fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error> {
-        // A scope at a time, since the index has them so, and the nearest scope comes first.
+        // One scope at a time, as the index is ordered; the nearest scope comes first.
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM unnest($3::bigint[]) WITH ORDINALITY AS s(scope, n)
              CROSS JOIN LATERAL (
@@ -445,7 +446,7 @@ impl<A: Asked> Reader for Sql<A> {
     }
 
     fn topics(&self, filter: &EntryFilter<'_>, prefix: &str, limit: usize) -> Result<Vec<String>, Error> {
-        // No topic key sorts after the prefix followed by the last code point.
+        // No topic key with the prefix sorts after the prefix followed by the last code point.
         let end = format!("{prefix}\u{10ffff}");
         let sql = format!(
             "SELECT {LOG_COLUMNS} FROM (
@@ -502,7 +503,7 @@ impl<A: Asked> Reader for Sql<A> {
         limit: usize,
     ) -> Result<LogPage, Error> {
         let kinds: Vec<i16> = entity_types.iter().map(|of| kind_of(*of) as i16).collect();
-        // The row after the page says where the next one begins; its body stays where it is.
+        // The row after the page says where the next page begins; its body is not read.
         let sql = format!(
             "SELECT log.tx_id, log.seq, log.kind, log.id, CASE WHEN log.is_on_page THEN log.body END, log.crc, log.is_on_page
              FROM (
@@ -640,7 +641,7 @@ impl<A: Asked> Reader for Sql<A> {
     }
 }
 
-/// What an idempotency key left behind, and the checksum beside it, from the columns tool, digest, reply, at, crc.
+/// The record of an idempotency key and its checksum, from the columns tool, digest, reply, at, crc.
 pub(super) fn remembered(row: &Row, from: usize) -> Result<(Remembered, i64), Error> {
     let at = Timestamp::from_millisecond(get(row, from + 3)?)
         .map_err(|_| Error::damaged("an idempotency key has no time"))?;
@@ -653,14 +654,14 @@ pub(super) fn remembered(row: &Row, from: usize) -> Result<(Remembered, i64), Er
     Ok((value, get(row, from + 4)?))
 }
 
-/// The transactions that touched what is asked for.
+/// Selects the transactions that touched what a question asks for.
 struct TouchedQuestion {
     kinds: Vec<i16>,
     range: Range<i64>,
     own: Option<String>,
-    /// The scopes that are asked for; all, if none are named.
+    /// The requested scopes; `None` means all.
     asked: Option<Vec<i64>>,
-    /// What may be seen at all, if not everything: scopes, and namespaces whose changes may be seen.
+    /// What may be seen at all, if not everything: the scopes, and the namespaces whose changes may be seen.
     reach: Option<(Vec<i64>, Vec<String>)>,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// What `text` was made of.
+/// The original of a text that `text` has encoded.
 pub(super) fn from_text(written: String) -> String {
     if !written.contains('\u{1}') {
         return written;
@@ -66,7 +66,7 @@ pub(super) fn id(row: &Row, column: usize) -> Result<Id, Error> {
     Id::parse(id).ok_or_else(|| Error::damaged(format!("`{id}` is no id")))
 }
 
-/// Numbers above the largest of SQL mean the same as that one.
+/// The number for SQL. A number above the largest of SQL becomes that largest one, which means the same.
 pub(super) fn number(tx: TxId) -> i64 {
     i64::try_from(tx.0).unwrap_or(i64::MAX)
 }
@@ -202,7 +202,7 @@ impl VersionRow {
         })
     }
 
-    /// Of every column but `tx_to`.
+    /// A digest of every column but `tx_to`.
     pub(super) fn digest(&self) -> i64 {
         checksum(&[format!("{:?}", VersionRow { tx_to: None, ..self.clone() }).as_bytes()])
     }
@@ -222,28 +222,28 @@ pub(super) struct ClosureRow {
     pub sees: Vec<ScopeId>,
 }
 
-/// What several transactions do to the derived tables, in a form that is one statement for each table. What is opened and
-/// closed among these transactions alone is one row with both ends.
+/// The changes of the derived tables by several transactions, in a form that needs one statement for each
+/// table. A row that is both opened and closed by these transactions is inserted once, with both ends.
 #[derive(Default)]
 pub(super) struct DerivedChanges {
-    /// Versions in the tables that end: type, id, transaction.
+    /// Versions in the tables that are closed: type, id, transaction.
     pub closed: Vec<(i16, String, i64)>,
     pub versions: Vec<VersionRow>,
-    /// Closures in the tables that end: scope, transaction.
+    /// Closures in the tables that are closed: scope, transaction.
     pub closed_closures: Vec<(i64, i64)>,
     pub closures: Vec<ClosureRow>,
     pub touched: Vec<TouchedRow>,
-    /// The one that was taken back, and by which.
+    /// The undone transaction, and the one that undid it.
     pub undone: Vec<(i64, i64)>,
     live: HashMap<(i16, String), usize>,
     live_closures: HashMap<i64, usize>,
 }
 
-/// So many rows of a table are one statement.
+/// How many rows of a table are written with one statement.
 const PART: usize = 5_000;
 
 impl DerivedChanges {
-    /// The same in parts of which each is a statement for every table.
+    /// Splits the changes into parts, each of which needs one statement for each table.
     pub(super) fn parts(self) -> Vec<DerivedChanges> {
         fn chunks<T>(
             rows: Vec<T>,
@@ -303,14 +303,16 @@ impl DerivedChanges {
                     kind: *kind as i16,
                     origin: text(&rows.origin).into_owned(),
                 }),
-                // PostgreSQL counts the rows: kept counts would be one more statement in the transaction that all replicas wait for.
+                // PostgreSQL counts rows when asked: stored counters would be one more statement in the
+                // transaction that all servers wait for.
                 RowOperation::Count { .. } => {}
             }
         }
     }
 }
 
-/// A closure as a statement for several of them takes it, which no array of arrays can say.
+/// A closure as text. A statement takes several closures at once, and an array of arrays can't have rows of
+/// different lengths.
 pub(super) fn joined(scopes: &[ScopeId]) -> String {
     let numbers: Vec<String> = scopes.iter().map(|scope| scope.0.to_string()).collect();
     numbers.join(",")

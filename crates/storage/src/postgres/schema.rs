@@ -5,8 +5,9 @@ use tokio_postgres::Client;
 use super::connection::failed;
 use crate::Error;
 
-/// A step, and the oldest program that may use the schema after it. Steps are never edited once released; they add, and what
-/// they make unnecessary is removed by a later one, when no program that uses it is run any more.
+/// A step of the schema, and the oldest version of the program that can use the schema after it. Steps are
+/// never edited once released. They only add; things that become unnecessary are removed by a later step,
+/// when no version that uses them is run any more.
 struct Step {
     sql: &'static str,
     oldest_program: i32,
@@ -17,7 +18,7 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("schema/2.sql"), oldest_program: 1 },
 ];
 
-/// The schema that this program makes, and by which schemas tell how old it is.
+/// The schema version that this program creates; a schema with a lower version has to be updated.
 pub(super) const KNOWN: i32 = STEPS.len() as i32;
 
 /// Any number that nobody else locks: "Kenn".
@@ -51,7 +52,7 @@ async fn found(client: &Client) -> Result<Option<(i32, i32)>, Error> {
     row.map(|row| Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))).transpose()
 }
 
-/// Takes the missing steps. Several programs may start at once; whoever comes second finds it done.
+/// Runs the missing steps. Several programs may start at once; a later one finds the steps done.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), Error> {
     let encoding = client.query_one("SHOW server_encoding", &[]).await.map_err(failed)?;
     if encoding.try_get::<_, &str>(0).map_err(failed)? != "UTF8" {

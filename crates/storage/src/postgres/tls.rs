@@ -57,7 +57,8 @@ impl Tls {
     }
 }
 
-/// Takes every certificate, as `sslmode=require` does: the connection is encrypted, and the server is not asked who it is.
+/// Accepts every certificate, as `sslmode=require` does: the connection is encrypted, but the server's
+/// identity is not checked.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

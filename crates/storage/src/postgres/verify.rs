@@ -16,9 +16,10 @@ use crate::backend::{Damage, Verified};
 use crate::log_row::{entity_type_of, remembered_checksum};
 use crate::replay::Replay;
 
-/// So many rows are read at a time.
+/// How many rows are read at a time.
 const ROWS: i64 = 5_000;
-/// How long one page may take: a store may be large, and nobody waits for a write meanwhile.
+/// How long one page may take. It is generous, because a store may be large and no writer waits for a
+/// verification.
 const PAGE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One transaction on a connection of its own.
@@ -27,7 +28,7 @@ struct Whole<'a> {
     connection: Option<Object>,
 }
 
-/// The rows after this one, as many as a page has.
+/// Reads the page of rows after this row.
 type NextPage<'a> = dyn Fn(Option<&Row>) -> Result<Vec<Row>, Error> + 'a;
 
 impl Whole<'_> {
@@ -50,7 +51,8 @@ impl Whole<'_> {
         })
     }
 
-    /// All rows of a question that takes pages by the last row of the page before.
+    /// Passes all rows of a query that is read in pages, each beginning after the last row of the page
+    /// before.
     fn pages(
         &self,
         page: &NextPage<'_>,

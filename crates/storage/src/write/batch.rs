@@ -1,4 +1,4 @@
-//! Many changes of entries and triples in one transaction, all or none.
+//! Many changes of entries and triples in one transaction: all of them or none.
 
 use std::collections::HashSet;
 
@@ -10,16 +10,16 @@ use crate::backend::TripleFilter;
 
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// New entries. One of them may follow an earlier one of the list.
+    /// New entries. One of them may follow an earlier one of this list.
     pub entries: Vec<NewEntry>,
     pub updates: Vec<EntryUpdate>,
-    /// Entries that go.
+    /// The entries to delete.
     pub deletions: Vec<EntryDeletion>,
-    /// Facts. One that is in its scope already is not written again.
+    /// Facts. A fact that exists in its scope already is not written again.
     pub triples: Vec<NewTriple>,
 }
 
-/// A change of the entry as long as it is at this version.
+/// A change of an entry, only if it is at this version.
 #[derive(Clone, Debug)]
 pub struct EntryUpdate {
     pub id: Id,
@@ -27,7 +27,7 @@ pub struct EntryUpdate {
     pub patch: EntryPatch,
 }
 
-/// An entry that goes, as long as it is at this version.
+/// A deletion of an entry, only if it is at this version.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryDeletion {
     pub id: Id,

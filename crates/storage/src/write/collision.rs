@@ -1,4 +1,4 @@
-//! Settling which of several entries that contradict each other holds.
+//! Decides which of several contradicting entries is active; the others are suppressed.
 
 use kenning_model::{Change, EntityType, Id, Record, Scope, Status, TxId};
 
@@ -22,11 +22,12 @@ impl Plan<'_> {
             let hidden = self.hidden_in(*id)?;
             newest = newest.filter(|newest: &Stored| newest.tx_id > hidden.tx_id).or(Some(hidden));
         }
-        // If all is settled already, the answer is the transaction that settled it, which is the one to undo.
+        // If everything is settled already, the answer is the transaction that settled it, which is the one
+        // to undo.
         Ok(Draft { changes, existing: newest.or(Some(holder)), ..Draft::default() })
     }
 
-    /// Entries that no scope sees together can't contradict each other.
+    /// Refuses two entries that no scope sees together, because they can't contradict each other.
     fn check_collides(&self, active: &Stored, id: Id) -> Result<(), Error> {
         let other = self.live(EntityType::Entry, id)?;
         let (Some(one), Some(two)) = (active.record.scope(), other.record.scope()) else { return Ok(()) };
@@ -46,7 +47,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The version of a suppressed entry that suppressed it; of another, the one that is live.
+    /// For a suppressed entry, the version with which it became suppressed; for any other entry, its live
+    /// version.
     fn hidden_in(&self, id: Id) -> Result<Stored, Error> {
         let is_hidden = |stored: &Stored| {
             stored.record.as_entry().is_some_and(|entry| entry.status == Status::Suppressed)
@@ -61,7 +63,8 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// The change that gives an entry this status; none if it has it. Its author stays: the content is theirs.
+    /// The change that gives an entry this status; none if the entry has it already. The author stays the
+    /// same, because the content is still theirs.
     pub(super) fn with_status(&self, id: Id, status: Status) -> Result<Option<Change>, Error> {
         let before = self.live(EntityType::Entry, id)?;
         let Record::Entry(current) = &before.record else {

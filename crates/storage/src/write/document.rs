@@ -1,4 +1,4 @@
-//! Taking documents in: one transaction for each, with no more changes than the file has.
+//! Takes documents in: one transaction for each document, with changes only where the file has changed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,14 +36,15 @@ pub struct NewSection {
     pub heading_path: Vec<String>,
     pub anchor: String,
     pub text: String,
-    /// By its place in the list.
+    /// The place of the parent section in this list.
     pub parent: Option<usize>,
     pub links: Vec<Link>,
     pub mentions: Vec<Mention>,
 }
 
 impl Plan<'_> {
-    /// The document as it is to be, whatever was there before. The same is not written again.
+    /// The changes that make the stored document equal to the new one. An unchanged document is not written
+    /// again.
     pub(super) fn put_document(&self, new: &NewDocument) -> Result<Draft, Error> {
         self.check_scope(new.scope)?;
         let existing = self.reader.document_at(new.scope, &new.source, &new.path, self.head)?;
@@ -88,7 +89,7 @@ impl Plan<'_> {
         Ok(Draft { changes, ..Draft::default() })
     }
 
-    /// Sections that say the same as before are left as they are.
+    /// The changes of a document's sections. Unchanged sections are not written again.
     fn put_sections(&self, new: &NewDocument, document: Id) -> Result<Vec<Change>, Error> {
         let mut before: HashMap<Id, Section> = HashMap::new();
         for stored in self.reader.sections_of(document, self.head)? {
@@ -98,7 +99,7 @@ impl Plan<'_> {
         }
         let scope = new.scope.0.to_string();
         let mut drawn = HashSet::new();
-        // How often each heading has come so far: changelogs repeat theirs by the hundred.
+        // How often each heading has occurred so far. A changelog may repeat a heading hundreds of times.
         let mut repeated: HashMap<&str, u32> = HashMap::new();
         let headings: Vec<String> =
             new.sections.iter().map(|section| section.heading_path.join("\n")).collect();
@@ -154,7 +155,7 @@ impl Plan<'_> {
         Ok(changes)
     }
 
-    /// Documents go with their sections.
+    /// Deletes documents together with their sections.
     pub(super) fn delete_documents(&self, ids: &[Id]) -> Result<Draft, Error> {
         let mut changes = Vec::new();
         for id in ids {
@@ -166,7 +167,7 @@ impl Plan<'_> {
         Ok(Draft { changes, ..Draft::default() })
     }
 
-    /// The change that makes an id what `record` says, whether it is there, was there once, or is new.
+    /// The change that gives an id this record, whether the id is live, was deleted, or is new.
     fn set(
         &self,
         entity_type: EntityType,
@@ -184,8 +185,8 @@ impl Plan<'_> {
         Ok(Change { entity_type, id, before, after: Some(record(version, recorded_at)) })
     }
 
-    /// The same for the same path and headings, in every store: what an agent has noted down stays good. `number` tells
-    /// apart what has all of that in common.
+    /// An id that is the same for the same path and headings in every store, so that an id that an agent has
+    /// noted stays valid. `number` distinguishes sections with the same path and headings.
     fn stable_id(
         &self,
         entity_type: EntityType,
@@ -200,13 +201,13 @@ impl Plan<'_> {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part);
             }
-            // In as few bytes as it takes.
+            // Only as many bytes as the number needs are hashed.
             let used = (4 - attempt.leading_zeros() as usize / 8).max(1);
             hash.update(&attempt.to_le_bytes()[..used]);
             let digest = hash.finalize();
             let bits = digest.iter().take(8).fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
             let id = Id::from_bits(bits);
-            // Once in a million stores an id was drawn for something else.
+            // About once in a million stores, the id belongs to something else.
             let is_free = self.reader.latest(entity_type, id)?.is_some() || !self.reader.is_taken(id)?;
             if is_free && id != Namespace::GLOBAL_ID && !drawn.contains(&id) {
                 return Ok(id);

@@ -23,7 +23,7 @@ pub struct NewEntry {
     pub follows: Option<Follows>,
 }
 
-/// The entry that a new one comes after.
+/// The entry that a new entry follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
     Entry(Id),
@@ -32,7 +32,7 @@ pub enum Follows {
 }
 
 impl NewEntry {
-    /// An entry with nothing but what it must have.
+    /// An entry with only the required fields.
     pub fn new(scope: ScopeId, topic: impl Into<String>, content: impl Into<String>) -> NewEntry {
         NewEntry {
             scope,
@@ -92,7 +92,8 @@ impl Plan<'_> {
         Ok(Draft { changes, ..Draft::default() })
     }
 
-    /// The id of the entry that a new one comes after; `before` are the changes of the list so far, one for each entry.
+    /// The id of the entry that a new one follows; `before` are the changes of the list so far, one for each
+    /// entry.
     fn followed(&self, new: &NewEntry, before: &[Change]) -> Result<Option<Id>, Error> {
         match new.follows {
             None => Ok(None),
@@ -112,7 +113,7 @@ impl Plan<'_> {
         }
     }
 
-    /// An entry follows a live one of its own scope.
+    /// Checks that the entry to follow is live and in this scope.
     fn check_follows(&self, id: Id, scope: ScopeId) -> Result<Entry, Error> {
         match self.live(EntityType::Entry, id)?.record {
             Record::Entry(entry) if entry.scope == scope => Ok(entry),
@@ -130,7 +131,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Checks the entry that `id` is to follow, and that following back from there never comes to `id` again.
+    /// Checks the entry that `id` is to follow, and that the chain of predecessors does not return to `id`.
     fn check_chain(&self, id: Id, follows: Id, scope: ScopeId) -> Result<(), Error> {
         let mut seen = HashSet::from([follows]);
         let mut next = match follows == id {
@@ -142,7 +143,8 @@ impl Plan<'_> {
                 let what = format!("`follows`: `{id}` would come before itself");
                 return Err(Error::Invalid { what });
             }
-            // An undo may have left a circle elsewhere, and what came before may be deleted.
+            // An undo may have left a circle elsewhere, and a predecessor may be deleted, so the chain may
+            // also end here.
             next = match self.reader.record(EntityType::Entry, at, self.head)? {
                 Some(stored) if seen.insert(at) => stored.record.as_entry().and_then(|entry| entry.follows),
                 _ => None,
@@ -230,7 +232,7 @@ fn set<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// Checked here and not at the edge, because an update may bring only one of the two.
+/// This is checked here and not at the edge, because an update may set only one of the two.
 fn check_validity(entry: &Entry) -> Result<(), Error> {
     match (entry.valid_from, entry.valid_to) {
         (Some(from), Some(to)) if from >= to => {

@@ -1,5 +1,6 @@
-//! What can be written, and the plan from a wish to the changes of one transaction. Plans are made inside the
-//! write transaction, against its reader, so what a plan saw still holds when it is committed.
+//! The possible writes, and the plan that turns a write into the changes of one transaction. Plans are made
+//! inside the write transaction with its own reader, so the state that a plan has seen still holds when it is
+//! committed.
 
 mod batch;
 mod collision;
@@ -35,9 +36,9 @@ pub use undo::{Author, UndoPlan, UndoTarget, UndoWish};
 /// One write, as a tool asks for it.
 pub enum Write {
     Store(NewEntry),
-    /// Many at once, all or none.
+    /// Several new entries: all of them or none.
     StoreAll(Vec<NewEntry>),
-    /// Of many kinds at once, all or none.
+    /// Changes of several kinds: all of them or none.
     Batch(Box<Batch>),
     Update {
         id: Id,
@@ -48,7 +49,7 @@ pub enum Write {
         entity_type: EntityType,
         id: Id,
     },
-    /// Brings back what was deleted, as it was, and leaves alone what else its deletion took away.
+    /// Restores one deleted record as it was. Other records that were deleted with it stay deleted.
     Restore {
         entity_type: EntityType,
         id: Id,
@@ -57,7 +58,7 @@ pub enum Write {
         triple: NewTriple,
         on_conflict: OnConflict,
     },
-    /// One entry holds, the others are hidden.
+    /// One entry stays active, the others are suppressed.
     Resolve {
         active: Id,
         suppressed: Vec<Id>,
@@ -79,12 +80,12 @@ pub enum Write {
         name: ScopeName,
     },
     PutDocument(Box<NewDocument>),
-    /// With their sections, all or none.
+    /// Deletes documents with their sections: all of them or none.
     DeleteDocuments {
         ids: Vec<Id>,
     },
     Undo(UndoWish),
-    /// Hides all live entries that somebody has written.
+    /// Suppresses all live entries that an author has written.
     Quarantine(Author),
 }
 
@@ -95,10 +96,10 @@ pub struct Request {
     pub keyed: Option<Keyed>,
 }
 
-/// An idempotency key: the call it stands for and how to say its reply once more.
+/// An idempotency key: the call that it stands for, and a function that writes the reply for a repetition.
 pub struct Keyed {
     pub key: String,
-    /// Of the tool's arguments.
+    /// The digest of the tool's arguments.
     pub digest: String,
     pub reply: Box<dyn Fn(&Committed) -> String + Send>,
 }
@@ -106,24 +107,24 @@ pub struct Keyed {
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub tx: Transaction,
-    /// False when there was nothing to write, or it was written before.
+    /// False if there was nothing to write, or if it was written before.
     pub is_new: bool,
-    /// `relate`: the newest of the live triples with the same subject and predicate and another object, and how many
+    /// `relate`: the newest live triples with the same subject and predicate and another object, and how many
     /// there are.
     pub conflicts: Vec<Stored>,
     pub conflict_count: u64,
-    /// What there was already, as it was asked for: for `relate` the identical triple, for a collision the
-    /// entry that was hidden last.
+    /// What existed already: for `relate` the identical triple, for a collision the entry that was suppressed
+    /// last.
     pub existing: Option<Stored>,
-    /// What the scopes of all these are called.
+    /// The names of the scopes of all these records.
     pub names: ScopeNames,
-    /// The scopes as they are now, after a change of them; for a new scope those alone that it inherits from.
+    /// The scopes after a change of scopes. For a new scope, only those that it inherits from.
     pub tree: Option<Tree>,
-    /// The remembered reply, when the idempotency key was seen before.
+    /// The remembered reply, if the idempotency key was used before.
     pub again: Option<String>,
 }
 
-/// The changes a plan came to, before they have a number.
+/// The changes of a plan, before they have a transaction number.
 #[derive(Default)]
 struct Draft {
     changes: Vec<Change>,
@@ -158,7 +159,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Commits a batch: every request is planned on what those before it wrote, then all become durable together.
+/// Commits a batch: each request is planned on top of the writes of those before it, and then all become
+/// durable together.
 pub(crate) fn run(backend: &dyn Backend, sources: &Sources, batch: Vec<Request>) -> Answers {
     match run_all(backend, sources, &batch) {
         Ok(answers) => answers,
@@ -189,14 +191,14 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
                 answers.push(Ok(committed));
                 continue;
             }
-            // A refused request has written nothing yet, so the others of its group go on.
+            // A refused request has written nothing yet, so the other requests of its group continue.
             Err(refused) => {
                 answers.push(Err(refused));
                 continue;
             }
         };
         let (is_new, tx) = match &draft.existing {
-            // Nothing to write: the answer is the transaction that wrote it before.
+            // There is nothing to write: the answer is the transaction that wrote it before.
             Some(existing) if draft.changes.is_empty() => {
                 let tx = pending.reader().transaction(existing.tx_id, head, View::WHOLE)?;
                 (false, tx.ok_or_else(|| Error::damaged("the transaction of a live version is missing"))?)
@@ -247,7 +249,7 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
     Ok(answers)
 }
 
-/// What the scopes are called in which a transaction wrote or closed something.
+/// The names of the scopes in which a transaction wrote or closed something.
 fn names_of<'a>(
     reader: &dyn Reader,
     tx: &Transaction,
@@ -263,7 +265,8 @@ fn names_of<'a>(
     reader.scope_names(&scopes.into_iter().collect::<Vec<_>>(), at)
 }
 
-/// Forgets keys that are old by the clock and by the log, a few at a time: one wrong look at the clock costs little.
+/// Deletes keys that are old by the clock and by the log. Only a few are deleted at a time, so that one wrong
+/// reading of the clock costs little.
 fn forget_old_keys(pending: &mut dyn Pending, head: TxId, now: Timestamp) -> Result<(), Error> {
     let Some(oldest) = pending.reader().oldest_key()?.filter(|oldest| *oldest < now - KEY_KEPT) else {
         return Ok(());
@@ -333,7 +336,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What is live under an id and in reach; anything else is unknown.
+    /// The live record with this id, if it is in reach; otherwise the id is unknown.
     fn live(&self, entity_type: EntityType, id: Id) -> Result<Stored, Error> {
         let stored = self.reader.record(entity_type, id, self.head)?;
         let in_reach = stored.filter(|stored| self.reach.sees(id, &stored.record));
@@ -344,7 +347,7 @@ impl Plan<'_> {
         Ok(Draft { changes: vec![self.closed(entity_type, id)?], ..Draft::default() })
     }
 
-    /// Only for what stands by itself: a document is nothing without its sections, and a scope nothing without its namespace.
+    /// Restores only records that stand alone: a document needs its sections, and a scope its namespace.
     fn restore(&self, entity_type: EntityType, id: Id) -> Result<Draft, Error> {
         let stands_alone = matches!(entity_type, EntityType::Entry | EntityType::Triple);
         let latest = if stands_alone { self.reader.latest(entity_type, id)? } else { None };
@@ -362,21 +365,23 @@ impl Plan<'_> {
         Ok(Draft { changes, ..Draft::default() })
     }
 
-    /// Deleting is the same for every type: a closing version, which an undo takes back.
+    /// The change that deletes a record. It is the same for every type: the live version is closed, and an
+    /// undo opens it again.
     fn closed(&self, entity_type: EntityType, id: Id) -> Result<Change, Error> {
         let before = Some(self.live(entity_type, id)?.into());
         Ok(Change { entity_type, id, before, after: None })
     }
 
-    /// `drawn` are ids that the same draft uses already.
+    /// The change that creates a record. `drawn` are the ids that the same draft uses already.
     fn create(&self, record: Record, drawn: &mut HashSet<Id>) -> Result<Change, Error> {
         let id = self.fresh_id(drawn)?;
         Ok(Change { entity_type: record.entity_type(), id, before: None, after: Some(record) })
     }
 
-    /// An id names one thing, so it is fresh only if no type ever had it.
+    /// A new id. An id names one record, so it must be unused in all types.
     fn fresh_id(&self, drawn: &mut HashSet<Id>) -> Result<Id, Error> {
-        // 50 random bits collide about once in a million at a million entries; eight in a row is a broken source.
+        // 50 random bits collide about once in a million at a million entries; eight collisions in a row mean
+        // a broken source.
         for _ in 0..8 {
             let id = (self.sources.id)();
             if id != Namespace::GLOBAL_ID && !self.reader.is_taken(id)? && drawn.insert(id) {

@@ -1,4 +1,5 @@
-//! Making, renaming and deleting namespaces. Whatever is in them knows them by id, so a rename is one change.
+//! Creates, renames and deletes namespaces. Records refer to a namespace by its id, so a rename is a single
+//! change.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,7 @@ pub struct NamespacePatch {
 
 impl Plan<'_> {
     pub(super) fn create_namespace(&self, new: &NewNamespace) -> Result<Draft, Error> {
-        // Whether the name is taken is told to the owner alone.
+        // Only the owner may learn whether a name is taken.
         if !self.reach.is_everything() {
             let what = "only the owner of the store makes namespaces".to_owned();
             return Err(Error::Forbidden { what });
@@ -94,7 +95,7 @@ impl Plan<'_> {
 }
 
 impl Plan<'_> {
-    /// The id of a namespace that may be changed.
+    /// The id of a namespace that may be changed; `done` is the verb for the error message.
     fn found_namespace(&self, tree: &Tree, name: &str, done: &str) -> Result<Id, Error> {
         if name == GLOBAL {
             return Err(Error::Invalid { what: format!("`{GLOBAL}` is built in and can't be {done}") });

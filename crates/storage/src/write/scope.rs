@@ -1,5 +1,5 @@
-//! Making, renaming, re-parenting and deleting scopes. Whatever is in them knows them by number, so a rename is one
-//! change.
+//! Creates, renames, re-parents and deletes scopes. Records refer to a scope by its number, so a rename is a
+//! single change.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::tree::{Tree, unknown_scope};
 pub struct NewScope {
     pub name: ScopeName,
     pub description: String,
-    /// In order; the namespace's `default` need not be among them.
+    /// The parents in order. The namespace's `default` need not be among them.
     pub parents: Vec<ScopeName>,
 }
 
@@ -27,7 +27,7 @@ pub struct ScopePatch {
 
 impl Plan<'_> {
     pub(super) fn create_scope(&self, new: &NewScope) -> Result<Draft, Error> {
-        // Nothing inherits from a new scope yet, so only what stands above it can make it unsound.
+        // No scope inherits from a new scope yet, so only the scopes above it can make it unsound.
         let default = ScopeName::new(&new.name.namespace, DEFAULT);
         let near: Vec<ScopeName> =
             [default, new.name.clone()].into_iter().chain(new.parents.clone()).collect();
@@ -109,7 +109,7 @@ impl Plan<'_> {
         Tree::read(self.reader, self.head)
     }
 
-    /// A draft whose changes leave the tree sound.
+    /// A draft, after checking that its changes leave the tree sound.
     pub(super) fn in_tree(&self, tree: Tree, changes: Vec<Change>) -> Result<Draft, Error> {
         let after = tree.after(&changes);
         after.check().map_err(|what| Error::Invalid { what })?;
@@ -149,7 +149,7 @@ impl Plan<'_> {
         Ok(Change { entity_type: EntityType::Scope, id, before: Some(before.into()), after })
     }
 
-    /// The changes that leave nothing in these scopes.
+    /// The changes that delete everything in these scopes.
     pub(super) fn emptied(&self, scopes: &[ScopeId]) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         for entity_type in [EntityType::Entry, EntityType::Triple, EntityType::Document, EntityType::Section]
@@ -159,7 +159,7 @@ impl Plan<'_> {
         Ok(changes)
     }
 
-    /// Refuses to write into a scope that is no longer there.
+    /// Refuses a write into a scope that does not exist any more.
     pub(super) fn check_scope(&self, scope: ScopeId) -> Result<(), Error> {
         if self.reader.closure(scope, self.head)?.is_empty() {
             return Err(self.gone(scope)?);

@@ -1,4 +1,4 @@
-//! Writing facts of the graph, and what to do about facts that say otherwise.
+//! Writes facts of the graph, and handles facts that contradict them.
 
 use std::collections::HashSet;
 
@@ -25,16 +25,16 @@ pub enum OnConflict {
     Reject,
 }
 
-/// How many of the facts that say otherwise are named; they may be 3 KiB each.
+/// How many contradicting facts are returned; each may have 3 KiB.
 const NAMED_MAX: u64 = 8;
-/// How many are read at a time to be replaced.
+/// How many facts are read at a time when they are replaced.
 const PAGE: u64 = 500;
 
 impl Plan<'_> {
     pub(super) fn relate(&self, new: &NewTriple, on_conflict: OnConflict) -> Result<Draft, Error> {
         let (subject, predicate, object) = (fold(&new.subject), fold(&new.predicate), fold(&new.object));
         self.check_scope(new.scope)?;
-        // Facts that say otherwise are looked for in all that the scope and the principal see.
+        // Contradicting facts are searched in all scopes that the scope and the principal see.
         let closure = self.reach.within(self.reader.closure(new.scope, self.head)?);
         let siblings = TripleFilter {
             scopes: &closure,
@@ -63,7 +63,8 @@ impl Plan<'_> {
         }
         if on_conflict == OnConflict::Replace {
             for start in (0..conflict_count + same_count).step_by(PAGE as usize) {
-                // Facts of another scope are that scope's business: only those beside the new one give way.
+                // Facts of other scopes are not replaced: only those in the scope of the new fact are
+                // deleted.
                 let page = self.reader.triples(&siblings, start..start + PAGE)?;
                 changes.extend(page.into_iter().filter(|stored| differs(stored) && here(stored)).map(
                     |stored| {

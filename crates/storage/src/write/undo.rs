@@ -1,4 +1,4 @@
-//! Taking transactions back by committing what reverses them.
+//! Undoes transactions by committing the reverse changes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,23 +12,24 @@ use super::{Draft, Plan};
 use crate::Error;
 use crate::backend::{At, RecordKey, Stored, Touched, View};
 
-/// How many heads of transactions are read at a time.
+/// How many headers of transactions are read at a time.
 const HEADERS_READ: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub enum UndoTarget {
     Tx(TxId),
-    /// The newest transactions of this origin (of anyone, with `any_actor`) that are neither an undo nor undone.
+    /// The newest transactions of this origin (of any origin, with `any_actor`) that are neither an undo nor
+    /// undone.
     Newest(u32),
-    /// Everything of somebody that is neither an undo nor undone.
+    /// All transactions of an author that are neither an undo nor undone.
     By(Author),
 }
 
-/// Whose transactions are meant, and since when.
+/// Selects the transactions of an author, from a time on.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// The name in the log, or the origin, such as `key 3f9a0c41d2`. A name is what a client claims; an origin is the process
-    /// or the credential itself.
+    /// The actor's name in the log, or the origin, such as `key 3f9a0c41d2`. A client may claim any name; the
+    /// origin is the process or the credential itself.
     pub name: String,
     pub since: Option<Timestamp>,
 }
@@ -47,7 +48,7 @@ pub struct UndoWish {
     pub within: Option<(ScopeId, ScopeName)>,
 }
 
-/// The question `what would this undo do?`.
+/// A question for the changes that an undo would make.
 pub struct UndoPlan<'a> {
     pub wish: UndoWish,
     pub principal: &'a Principal,
@@ -69,7 +70,8 @@ impl Plan<'_> {
             UndoTarget::By(author) => self.standing_of(author, wish)?,
         };
         let undoes: Vec<TxId> = targets.iter().map(|tx| tx.id).collect();
-        // Newest first: the last one to touch an id has the state that the oldest of them found.
+        // The targets come newest first, so for each id the change of the oldest one remains, whose state
+        // before is restored.
         let mut touched: Vec<(TxId, Change)> = Vec::new();
         let mut places: HashMap<(EntityType, Id), usize> = HashMap::new();
         for tx in targets {
@@ -97,8 +99,8 @@ impl Plan<'_> {
         Ok(Draft { changes, undoes, ..Draft::default() })
     }
 
-    /// Refuses what would leave two things of one name, a scope that inherits from nothing or from itself, or anything
-    /// in a scope that is not there.
+    /// Refuses an undo that would leave two namespaces or scopes with one name, a scope that inherits from
+    /// nothing or from itself, or a record in a scope that does not exist.
     fn check_places(&self, changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
         let restored = changes.iter().filter_map(|change| change.after.as_ref()?.scope());
         let restored: BTreeSet<ScopeId> = restored.collect();
@@ -121,7 +123,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What has changed namespaces and scopes since: `, because of transaction 9`.
+    /// Names the later changes of namespaces and scopes for an error: `, because of transaction 9`.
     fn since(&self, undoes: &[TxId]) -> Result<String, Error> {
         const NAMED_MAX: usize = 10;
         let oldest = undoes.iter().min().copied().unwrap_or_default();
@@ -141,7 +143,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Refuses to take scopes away while something is in them.
+    /// Refuses to delete scopes while records are in them.
     fn check_empty(&self, scopes: &[ScopeId], changes: &[Change], undoes: &[TxId]) -> Result<(), Error> {
         let leaves = |change: &&Change| {
             let before = change.before.as_ref().map(|before| &before.record);
@@ -162,8 +164,9 @@ impl Plan<'_> {
         Err(changed_since(undoes.to_vec(), later))
     }
 
-    /// Of the transactions that touched an id, those since `oldest` that the undo of it would not leave as they are. For
-    /// one that was taken back it is what took it back, which may have found the id gone and so not have touched it.
+    /// The transactions since `oldest` that touched an id and prevent an undo of `oldest`. If such a
+    /// transaction was undone, its undo is examined in its place: that undo may have found the id gone, and
+    /// so not have touched it.
     fn in_the_way(&self, touches: &[TxId], oldest: TxId, undoes: &[TxId]) -> Result<Vec<TxId>, Error> {
         let mut later = Vec::new();
         for tx in touches.iter().copied().filter(|tx| *tx > oldest && !undoes.contains(tx)) {
@@ -175,7 +178,7 @@ impl Plan<'_> {
         Ok(later)
     }
 
-    /// The change that gives an id the state it had before `change`; none when it has that state already.
+    /// The change that gives an id the state from before `change`; none if it has that state already.
     fn restored(&self, change: Change) -> Result<Option<Change>, Error> {
         let Change { entity_type, id, before: wanted, .. } = change;
         let latest = self.reader.latest(entity_type, id)?;
@@ -205,7 +208,7 @@ impl Plan<'_> {
         {
             return Err(Error::OutsideScope { tx: id, scope: scope.clone() });
         }
-        // The actor is a name that anyone may claim; the origin is this process or credential.
+        // A client may claim any name as the actor; the origin is this process or credential.
         if !wish.any_actor && tx.origin != self.origin {
             return Err(Error::NotYours { tx: id, actor: tx.actor });
         }
@@ -260,7 +263,7 @@ impl Plan<'_> {
         Ok(found)
     }
 
-    /// The transactions of an author that stand, newest first.
+    /// The transactions of an author that are neither an undo nor undone, newest first.
     fn standing_of(&self, author: &Author, wish: &UndoWish) -> Result<Vec<Transaction>, Error> {
         let mut found = Vec::new();
         for id in self.transactions_of(author)?.into_iter().rev() {
@@ -292,7 +295,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Hides every live entry whose content an author has written, as it is now.
+    /// Suppresses every live entry whose present content an author has written.
     pub(super) fn quarantine(&self, author: &Author) -> Result<Draft, Error> {
         let (mut written, mut undos) = (HashSet::new(), HashSet::new());
         self.each_header(|tx| {
@@ -317,7 +320,8 @@ impl Plan<'_> {
         Ok(Draft { changes, ..Draft::default() })
     }
 
-    /// Whether an entry says what one of these transactions wrote: an undo brings back what somebody else had written.
+    /// Whether an entry has the content that one of these transactions wrote. An undo by another author can
+    /// bring such content back.
     fn is_brought_back(&self, entry: &Stored, written: &HashSet<TxId>) -> Result<bool, Error> {
         let touches = self.reader.touches(EntityType::Entry, entry.id, None)?;
         let by_author = touches.into_iter().filter(|tx| written.contains(tx));
@@ -328,10 +332,13 @@ impl Plan<'_> {
         Ok(versions.iter().flatten().any(|version| text(version) == text(entry)))
     }
 
-    /// An undo and what it takes back leave an id as they found it, so neither is in the way of undoing `oldest`,
-    /// provided that all of them came after it. `touches` are the transactions that touched the id.
+    /// Whether an undo and its targets cancel each other: together they leave an id as they found it, so
+    /// neither prevents an undo of `oldest`, provided that all of them came after it. `touches` are the
+    /// transactions that touched the id.
+    ///
+    /// For example, 5 and then 6 change an entry, and 7 undoes 6: 6 and 7 cancel each other, so 5 can be undone.
     fn is_cancelled(&self, id: TxId, oldest: TxId, touches: &[TxId]) -> Result<bool, Error> {
-        // Asked once for every id that a large transaction touched, so nothing more of it is read.
+        // This is asked for every id that a large transaction touched, so only the header is read.
         let tx = self.reader.transaction(id, self.head, View::HEADER)?;
         let undoes = tx.map(|tx| tx.undoes).unwrap_or_default();
         let here = |target: &&TxId| touches.contains(target);
@@ -346,7 +353,7 @@ fn changed_since(targets: Vec<TxId>, mut later: Vec<TxId>) -> Error {
     Error::ChangedSince { targets, later }
 }
 
-/// Whether a transaction changed nothing but what is in this scope, and the scope itself.
+/// Whether a transaction changed only the content of this scope, and the scope itself.
 fn is_within(tx: &Transaction, within: ScopeId) -> bool {
     let is_inside = |record: &Record| match record {
         Record::Scope(scope) => scope.number == within,

@@ -1,5 +1,5 @@
-//! What is done to the files of a store from outside, and to the clock: nothing is acknowledged that is lost, and nothing is
-//! answered that is wrong.
+//! Attacks from outside on the files of a store and on the clock: no acknowledged write is lost, and no
+//! answer is wrong.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -84,7 +84,7 @@ fn what_others_may_read_is_closed_when_the_store_is_opened() {
         let mode = fs::metadata(path).expect("there").mode() & 0o777;
         assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
-    // A directory that everybody writes to is not closed but refused.
+    // A directory that everybody can write to is not made private but refused.
     let shared = TempStore::new();
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).expect("ours");
     assert!(matches!(Embedded::open(shared.path()), Err(Error::Forbidden { .. })));
@@ -115,7 +115,7 @@ fn a_clock_that_jumps_ahead_once_forgets_no_key() {
     };
     assert!((0..10).all(is_known), "keys were forgotten");
 
-    // Once they are old by the log as well, they go, a day of them at a step.
+    // Once the keys are old by the log too, they are deleted, one day of them at a time.
     for number in 0..1_000 {
         storage.commit(request(100 + number)).expect("a write");
     }
@@ -152,7 +152,7 @@ fn a_backup_is_whole_while_others_write_and_a_restore_is_noticed() {
     storage.backend().verify(&mut |damage| damages.push(damage)).expect("readable");
     assert_eq!(damages, []);
 
-    // What is no sound backup changes nothing.
+    // An unsound backup changes nothing.
     let mut bytes = fs::read(&file).expect("readable");
     bytes[9 * PAGE + 100] ^= 1;
     fs::write(&file, &bytes).expect("writable");
@@ -221,7 +221,8 @@ fn a_store_that_another_program_has_written_to_is_sound() {
             fs::copy(beside(&store, suffix), beside(&killed, suffix)).expect("copied");
         }
     }
-    // Whoever looks in with SQLite's own shell takes the log that a kill has left into the main file, without checksums.
+    // A look at the store with SQLite's own shell checkpoints the write-ahead log that a killed process has
+    // left, without checksums of pages.
     let shell = Connection::open(beside(&killed, "")).expect("it opens");
     let many: i64 = shell.query_row("SELECT count(*) FROM log", [], |row| row.get(0)).expect("readable");
     drop(shell);
@@ -237,7 +238,7 @@ fn a_store_that_another_program_has_written_to_is_sound() {
     storage.commit(request(50)).expect("and goes on");
 }
 
-/// What a store says, as far as this looks.
+/// A sample of the answers of a store.
 #[derive(Debug, PartialEq)]
 struct Told(Vec<String>);
 
@@ -323,7 +324,7 @@ fn answer(dir: &Path, truth: &Told) -> Answered {
     }
 }
 
-/// `DAMAGED_STORES=1000` is the long form.
+/// `DAMAGED_STORES=1000` runs the long form.
 #[test]
 fn a_damaged_store_is_mended_or_says_so_and_never_answers_wrongly() {
     let many = std::env::var("DAMAGED_STORES").map_or(150, |many| many.parse().expect("a number"));
@@ -353,7 +354,7 @@ fn a_damaged_store_is_mended_or_says_so_and_never_answers_wrongly() {
     let answers = on_every_core(&cases, |harm| {
         let store = TempStore::in_memory();
         fs::write(beside(&store, ""), harmed(&sound, harm)).expect("writable");
-        // An emptied file is how a store begins.
+        // An empty file is a valid new store.
         if matches!(harm, Harm::Cut(0)) { Answered::Error } else { answer(store.path(), &truth) }
     });
     let count = |wanted: fn(&Answered) -> bool| answers.iter().filter(|one| wanted(one)).count();

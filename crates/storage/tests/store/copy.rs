@@ -1,4 +1,4 @@
-//! A log that is copied is the same log; one that is not sound is refused whole.
+//! A copied log is identical to the original; an unsound log is refused as a whole.
 
 use kenning_model::{EntityType, Id, TxId};
 use kenning_storage::{Error, LogItem, Storage, read_log};
@@ -56,7 +56,7 @@ fn a_copy_is_the_same_to_the_byte() {
     let mut damages = Vec::new();
     let verified = copy.backend().verify(&mut |damage| damages.push(damage)).expect("it can be verified");
     assert_eq!((damages, verified.transactions), (Vec::new(), STEPS as u64));
-    // The copy goes on where the original ended.
+    // The copy has transactions now, so no further log can be appended to it.
     let (_, further) = scripted();
     assert!(matches!(append(&copy, items(&further)), Err(Error::Invalid { .. })), "it is not empty any more");
     assert_eq!(head(&copy), TxId(STEPS as u64));

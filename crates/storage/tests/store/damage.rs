@@ -1,4 +1,4 @@
-//! A byte that changed on the disk is found and named, wherever in the rows it is.
+//! A byte that has changed on the disk is found and named, in any place of the rows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use crate::on_every_core;
 
-/// Rows looked at in each table, spread over all of it.
+/// How many rows are tested in each table, spread over the whole table.
 const ROWS: usize = 8;
 const PAGE: usize = 4096;
 
@@ -87,15 +87,15 @@ fn a_zeroed_page_is_found() {
 #[test]
 fn a_truncated_store_is_found() {
     let sound = closed_store();
-    // Not down to nothing: an empty file is how a store begins. And a page may end in zeros, which SQLite takes
-    // for granted when they are missing.
+    // A length of 0 is not tested, because an empty file is a valid new store. A page may end in zeros, and
+    // SQLite assumes zeros where they are missing, so the file is cut before its last other byte.
     let last_used = sound.iter().rposition(|byte| *byte != 0).expect("the store has content");
     for length in [last_used, sound.len() - PAGE, sound.len() / 2, 3 * PAGE, PAGE, PAGE - 1, 100, 17] {
         assert_ne!(verify(&sound[..length]), [], "{length} of {} bytes are left", sound.len());
     }
 }
 
-/// The type and both ends of each value, in some rows.
+/// Bits to flip in some rows: in the type and at both ends of each value.
 fn flips(table: &Table) -> Vec<Flip> {
     assert!(!table.rows.is_empty(), "{} has no rows to damage", table.name);
     let step = table.rows.len().div_ceil(ROWS);
@@ -110,11 +110,11 @@ fn flips(table: &Table) -> Vec<Flip> {
                 .copied()
                 .collect();
             for (number, at) in places.into_iter().enumerate() {
-                // Another bit each time, so that all eight have their turn.
+                // Another bit each time, so that all eight are tested.
                 let bit = ((row + number + flips.len()) % 8) as u8;
                 flips.push(Flip { table: table.name.clone(), column: column.clone(), row, at, bit });
             }
-            // The smallest change of a type: text becomes bytes, 0 becomes 1.
+            // The smallest change of a type: text becomes a blob, 0 becomes 1.
             flips.push(Flip { table: table.name.clone(), column: column.clone(), row, at: *type_at, bit: 0 });
         }
     }
@@ -127,8 +127,8 @@ fn tables_of(bytes: &[u8]) -> Vec<Table> {
     tables(&path)
 }
 
-/// What SQLite reads from the table. A bit that changes none of it is no damage: two NULLs at the end of a row can
-/// be written in more than one way.
+/// The values that SQLite reads from the table. A flipped bit that changes none of them is not damage: two
+/// NULLs at the end of a row can be encoded in more than one way.
 fn values(bytes: &[u8], table: &str) -> rusqlite::Result<Vec<Vec<rusqlite::types::Value>>> {
     let store = TempStore::new();
     let conn = Connection::open(write(store.path(), bytes))?;
@@ -137,7 +137,7 @@ fn values(bytes: &[u8], table: &str) -> rusqlite::Result<Vec<Vec<rusqlite::types
     all.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?.collect()
 }
 
-/// What a verification finds; a store that does not even open has said so.
+/// The damages that a verification finds. A store that can't be opened counts as one damage.
 fn verify(bytes: &[u8]) -> Vec<Damage> {
     let store = TempStore::new();
     write(store.path(), bytes);

@@ -1,5 +1,6 @@
-//! The backend on PostgreSQL: the promises of every backend, and what only a database that is elsewhere has to keep. These tests
-//! run where `KENNING_TEST_DATABASE` names a database: `scripts/with-postgres scripts/test-database`.
+//! The backend on PostgreSQL: the promises of every backend, and those that only a remote database has to
+//! keep. These tests run only if `KENNING_TEST_DATABASE` names a database: `scripts/with-postgres
+//! scripts/test-database`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -10,7 +11,7 @@ use kenning_model::{Principal, ScopeId, TxId};
 use kenning_storage::{Backend, DatabaseUrl, Error, NewEntry, Postgres, Request, Storage, Write};
 use kenning_testkit::backend::PROMISES;
 
-/// The test database, or none, and said so: these tests were not asked for.
+/// The test database; `None`, with a message, if none was given.
 pub(crate) fn database() -> Option<DatabaseUrl> {
     let Ok(url) = std::env::var("KENNING_TEST_DATABASE") else {
         eprintln!(
@@ -21,7 +22,7 @@ pub(crate) fn database() -> Option<DatabaseUrl> {
     Some(DatabaseUrl::parse(&url).expect("a good URL"))
 }
 
-/// A store that no other test has.
+/// A store that no other test uses.
 pub(crate) fn new_store(url: &DatabaseUrl) -> DatabaseUrl {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let name = format!("store-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
@@ -97,7 +98,8 @@ fn database_stores_have_their_own_numbers_and_never_wait_for_each_other() {
     assert!(since.elapsed() < Duration::from_secs(3), "nobody was waited for");
 }
 
-/// Two engines on one store are two servers: what one has acknowledged, the next read of the other sees.
+/// Two engines on one store stand for two servers: a write that one has acknowledged is in the next read of
+/// the other.
 #[test]
 fn a_database_store_shows_an_acknowledged_write_to_every_server() {
     let Some(url) = database() else { return };
@@ -117,7 +119,7 @@ fn a_database_store_shows_an_acknowledged_write_to_every_server() {
     }
 }
 
-/// Random ids: two servers with the fixed ones would draw the same.
+/// Random ids, because two servers with the fixed sources would draw the same ids.
 pub(crate) fn random_sources() -> kenning_storage::Sources {
     kenning_storage::Sources {
         now: std::sync::Arc::new(jiff::Timestamp::now),
@@ -125,7 +127,8 @@ pub(crate) fn random_sources() -> kenning_storage::Sources {
     }
 }
 
-/// The second wall: even a statement that forgets its store finds the rows of its own store alone.
+/// The second line of defence: even a statement without a store in its condition finds only the rows of its
+/// own store.
 #[test]
 fn the_database_shows_no_row_of_another_store_to_a_statement_that_names_none() {
     let Some(url) = database() else { return };
@@ -219,7 +222,7 @@ fn the_database_is_verified_and_mended() {
     assert!(matches!(read, Err(Error::Damaged { .. })), "{read:?}");
 }
 
-/// What is written in `docs/team.md` is enough for a server, and the SQL that stands there works with it.
+/// The rights that `docs/team.md` names are enough for a server, and the SQL on that page works.
 #[test]
 fn the_database_asks_for_no_more_rights_than_are_documented() {
     let Some(url) = database() else { return };

@@ -1,5 +1,6 @@
-//! What a caller is told while the database is away, and what is in the store afterwards. A proxy between the two cuts the connection
-//! before or after a COMMIT, or lets no byte through; the server itself is killed and started again.
+//! What a caller is told while the database is away, and what is in the store afterwards. A proxy between the
+//! two cuts the connection before or after a COMMIT, or stops all traffic; and the server itself is killed
+//! and restarted.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -23,7 +24,7 @@ enum Fault {
     BeforeCommit,
     /// The COMMIT reaches the server, and its answer does not come back.
     AfterCommit,
-    /// Bytes stay where they are.
+    /// The proxy passes no bytes on.
     Silence,
     /// New connections are refused, and the old ones end.
     Gone,
@@ -67,7 +68,7 @@ impl Proxy {
     }
 }
 
-/// Passes bytes on in both directions, as far as the fault lets them. A cut happens once.
+/// Passes bytes on in both directions, unless the fault prevents it. A cut happens only once.
 fn pass_on(client: TcpStream, server: TcpStream, fault: &Arc<AtomicU8>) {
     for is_question in [true, false] {
         let (from, to) = if is_question { (&client, &server) } else { (&server, &client) };
@@ -189,7 +190,8 @@ fn a_database_that_is_silent_or_gone_is_told_of_in_time_and_taken_back() {
     assert_eq!(many(&storage, "after"), 2);
 }
 
-/// Writers go on while the server is killed and started: what was acknowledged is there once, and nothing is there twice.
+/// Writers continue while the server is killed and restarted: each acknowledged write is in the store exactly
+/// once, and no write is there twice.
 #[test]
 fn a_database_that_is_killed_loses_nothing_and_doubles_nothing() {
     let Some(url) = database() else { return };
@@ -276,7 +278,7 @@ fn a_database_without_connections_or_rights_says_so_and_is_taken_back() {
     let Some(url) = database() else { return };
     let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
     let superuser = std::env::var("POSTGRES_URL").expect("scripts/with-postgres names the server");
-    // A database of its own, whose settings are changed.
+    // This test changes settings of a database, so it uses a database of its own.
     let run = |sql: &str| {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(async {

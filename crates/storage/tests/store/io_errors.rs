@@ -1,5 +1,5 @@
-//! The disk fails at every operation, once or until somebody repairs it, and the store says what became of each
-//! write and goes on.
+//! The disk fails at every operation, once or until it is repaired. The store says what became of each write,
+//! and continues.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,9 +15,9 @@ use crate::script::{
 };
 use crate::{on_every_core, seed};
 
-/// Nearly two rounds of the script: every kind of write, and every interlude.
+/// Nearly two rounds of the script, with every kind of write and every interlude.
 const STEPS: usize = 18;
-/// How far a run goes on after its fault.
+/// How many steps a run plays after its fault.
 const STEPS_AFTER: usize = 3;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_disk_that_fails_at_any_operation_costs_no_more_than_the_failed_write() {
     let operations = {
         let dir = scratch_dir();
         let faults = Faults::watch(dir.path());
-        // The close at the end is not part of it: nobody is left to be told of its faults.
+        // The close at the end is not recorded, because its faults could not be reported to anybody.
         let _open = Run::new(dir.path(), &faults).play();
         faults.recording().1
     };
@@ -71,7 +71,7 @@ fn a_write_that_failed_half_way_can_not_be_continued() {
     let failed = (1..=80).find(|number| pending.append(&tx(*number)).is_err());
     faults.heal();
     let failed = failed.expect("the disk is full before it is committed");
-    // SQLite has rolled back and would now write each statement on its own.
+    // SQLite has rolled back, and would now run each statement in a transaction of its own.
     for attempt in [pending.append(&tx(failed + 1)), pending.commit()] {
         assert!(
             matches!(attempt, Err(Error::Unavailable { applied: Applied::No, .. })),
@@ -83,12 +83,12 @@ fn a_write_that_failed_half_way_can_not_be_continued() {
     storage.commit(Acknowledged::default().request(0)).expect("the next write is accepted");
 }
 
-/// The faults that differ for this operation.
+/// The faults that have different effects for this operation.
 fn cases(at: usize, operation: &Operation) -> Vec<Fault> {
     let mut cases = Vec::new();
     for kind in [Kind::Io, Kind::Full, Kind::Sync] {
         for lasts in [Lasts::Once, Lasts::UntilHealed] {
-            // A single sync that fails is the same fault under both names.
+            // For a failed sync, both durations are the same fault, so one of them is left out.
             if operation.is_hit_by(kind) && (kind, lasts) != (Kind::Sync, Lasts::Once) {
                 cases.push(Fault { at, kind, lasts });
             }
@@ -97,7 +97,7 @@ fn cases(at: usize, operation: &Operation) -> Vec<Fault> {
     cases
 }
 
-/// How the store first answered to the fault.
+/// How the store first reacted to the fault.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     Refused(Applied),
@@ -116,8 +116,9 @@ fn run(fault: Fault, seed: u64) -> Ended {
     assert!(faults.failed(), "{fault:?} did not happen");
     assert_eq!(Answers::of(&storage).expect("the store answers"), answers, "{fault:?}, same store");
 
-    // What a failed sync lost stays lost, and no later sync may be taken for a repair of it. That holds while the
-    // store is open: one that is opened anew reads the cache, and can't know that the disk has less.
+    // Writes that a failed sync has lost stay lost, and no later sync may be taken for a repair. That holds
+    // while the store is open: a store that is opened again reads the system's cache, and can't know that the
+    // disk has less.
     let (mut disk, operations) = faults.recording();
     let sync_failed = operations.iter().any(|operation| matches!(operation, Operation::FailedSync { .. }));
     if sync_failed && !matches!(ended, Ended::NotOpened) {
@@ -163,7 +164,7 @@ impl Run<'_> {
         let mut after = 0;
         for step in 0..STEPS {
             match interlude_before(step) {
-                // Whether another process gets its checkpoint done is its own affair.
+                // The checkpoint of another process may succeed or fail here.
                 Some(Interlude::Checkpoint) => drop(checkpoint(self.dir)),
                 Some(Interlude::Reopen) => {
                     drop(storage);
@@ -203,7 +204,7 @@ impl Run<'_> {
         })
     }
 
-    /// With the fault still there: nothing is written, and everything can be read.
+    /// While the fault lasts, nothing is written and everything can be read.
     fn check_refusal(&mut self, storage: &Storage, step: usize, error: &Error) {
         let Error::Unavailable { applied, .. } = error else { panic!("step {step} fails with {error:?}") };
         self.note(Ended::Refused(*applied));
@@ -215,7 +216,7 @@ impl Run<'_> {
         assert!(left == step || may_be_there, "step {step} is {applied:?} and {left} are there after a kill");
     }
 
-    /// The files as another process finds them if this one is killed now.
+    /// A copy of the files as another process would find them if this one were killed now.
     fn killed(&self) -> TempDir {
         let copy = scratch_dir();
         for file in std::fs::read_dir(self.dir).expect("the directory is read") {

@@ -1,6 +1,6 @@
-//! What the store promises, also when the disk does not keep its own promises.
+//! Tests of the store's promises, also with a disk that does not keep its own.
 
-// The figures of a long run are worth reading.
+// The printed figures of a long run are useful.
 #![allow(clippy::print_stdout)]
 
 #[cfg(unix)]
@@ -21,13 +21,13 @@ mod scopes;
 mod script;
 mod undo;
 
-/// The seed of a randomised test: `SEED` from the environment, or always the same.
+/// The seed of a randomised test: `SEED` from the environment, otherwise a fixed one.
 #[cfg(unix)]
 fn seed() -> u64 {
     std::env::var("SEED").map_or(1, |text| text.parse().expect("SEED is a number"))
 }
 
-/// Does the work of each case, on all cores. A case that panics fails the test.
+/// Runs `work` for each case, on all cores. A case that panics fails the test.
 fn on_every_core<C: Sync, R: Send>(cases: &[C], work: impl Fn(&C) -> R + Sync) -> Vec<R> {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

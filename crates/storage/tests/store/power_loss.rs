@@ -1,4 +1,4 @@
-//! The power goes at every operation on the disk, and what was acknowledged is there.
+//! The power fails at every operation on the disk, and every acknowledged write survives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -22,7 +22,8 @@ fn no_acknowledged_transaction_is_lost_to_a_power_cut_at_any_operation() {
     let seed = seed();
     let recorded = record();
     let positions: Vec<usize> = (0..recorded.operations.len()).collect();
-    // Neighbours share most of the way, so each worker goes along its own stretch of the recording.
+    // Neighbouring positions share most operations, so each worker goes along its own stretch of the
+    // recording.
     let stretches: Vec<&[usize]> = positions.chunks(STRETCH).collect();
     let runs: usize = on_every_core(&stretches, |stretch| cut_along(&recorded, stretch, seed)).iter().sum();
     println!(
@@ -32,7 +33,7 @@ fn no_acknowledged_transaction_is_lost_to_a_power_cut_at_any_operation() {
     );
 }
 
-/// Cuts the power at each of these operations; the number of images looked at.
+/// Cuts the power at each of these operations. Returns the number of images that were checked.
 fn cut_along(recorded: &Recorded, stretch: &[usize], seed: u64) -> usize {
     let Recorded { disk, operations, expected, acknowledged_at } = recorded;
     let mut disk = disk.clone();
@@ -40,7 +41,8 @@ fn cut_along(recorded: &Recorded, stretch: &[usize], seed: u64) -> usize {
     let dir = scratch_dir();
     for position in stretch.iter().copied() {
         let operation = &operations[position];
-        // A cut during a sync finds what a cut before it finds; any other operation may have got through.
+        // A cut during a sync leaves the same state as a cut before it; any other operation may have been
+        // completed.
         let is_sync = matches!(operation, Operation::Sync { .. });
         if !is_sync {
             disk.apply(operation);
@@ -67,13 +69,14 @@ fn cut_along(recorded: &Recorded, stretch: &[usize], seed: u64) -> usize {
 struct Recorded {
     disk: Disk,
     operations: Vec<Operation>,
-    /// What a store that holds the first 0, 1, 2, ... of the transactions has to answer.
+    /// The answers of a store that contains the first 0, 1, 2, ... of the transactions.
     expected: Vec<(Acknowledged, Answers)>,
-    /// How many operations had changed the disk when each step was acknowledged.
+    /// For each step, how many operations had changed the disk when it was acknowledged.
     acknowledged_at: Vec<usize>,
 }
 
-/// Plays the script once. It is the same up to any operation at which the power may go, so once is enough.
+/// Plays the script once. All runs are the same up to the operation at which the power fails, so one
+/// recording is enough.
 fn record() -> Recorded {
     let dir = scratch_dir();
     let faults = Faults::watch(dir.path());
@@ -102,7 +105,8 @@ fn record() -> Recorded {
     Recorded { disk, operations, expected: expected.collect(), acknowledged_at }
 }
 
-/// The store of the image holds what was acknowledged, and at most the one transaction under way besides.
+/// Checks that the store of the image contains what was acknowledged, and at most the one transaction in
+/// progress besides.
 fn check(dir: &Path, expected: &[(Acknowledged, Answers)], count: usize) {
     let storage = Storage::open(dir, later_sources()).expect("the image opens");
     check_sound(&storage);

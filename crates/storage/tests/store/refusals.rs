@@ -1,4 +1,5 @@
-//! Stores that are not ours to open are refused and left as they are.
+//! Stores that this program must not open are refused and left unchanged, and stores of older versions are
+//! migrated.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +60,8 @@ fn a_store_from_before_there_were_scopes_is_taken_over() {
         );
         conn.execute_batch(&before).expect("it is as it was");
     }
-    // SQLite alone has just written to it, without checksums; the first to open it mends that.
+    // SQLite itself has just written to the file, without checksums of pages. The first process that opens
+    // the store repairs that.
     drop(store.storage());
     let storage = store.storage();
     let mut damages = Vec::new();
@@ -112,7 +114,8 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
         );
         conn.execute_batch(&before).expect("it is as it was");
     }
-    // SQLite alone has just written to it, without checksums; the first to open it mends that.
+    // SQLite itself has just written to the file, without checksums of pages. The first process that opens
+    // the store repairs that.
     drop(store.storage());
     let storage = store.storage();
     let mut damages = Vec::new();
@@ -123,7 +126,7 @@ fn a_store_from_before_there_were_patterns_is_taken_over() {
     assert_eq!(kinds, DocumentKinds { plain: true, ..DocumentKinds::default() });
 }
 
-/// Takes a store back to before entries could be pinned.
+/// Takes a store back to the version before entries could be pinned.
 const WITHOUT_PINNED: &str =
     "DROP TABLE tally; DROP INDEX touched_spread; ALTER TABLE touched DROP COLUMN spread;
     DROP INDEX entry_scope; DROP INDEX entry_window; DROP INDEX triple_scope; DROP INDEX triple_predicate;
@@ -147,7 +150,8 @@ fn a_store_from_before_entries_were_pinned_is_taken_over() {
         assert!(!body.contains("pinned") && !body.contains("follows"), "the row is as it always was: {body}");
         conn.execute_batch(&format!("{WITHOUT_PINNED}; PRAGMA user_version = 4")).expect("it is as it was");
     }
-    // As above.
+    // SQLite itself has just written to the file, without checksums of pages. The first process that opens
+    // the store repairs that.
     drop(store.storage());
     let storage = store.storage();
     let pinned = NewEntry {

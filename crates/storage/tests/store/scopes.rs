@@ -1,4 +1,4 @@
-//! Scopes that others change between the moment they are looked up and the moment something is written into them.
+//! Scopes that other processes change between the look-up of a scope and a write into it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -49,7 +49,7 @@ fn what_is_written_while_its_scope_is_deleted_is_in_it_before_or_not_at_all() {
         let scope = scope_of(&mine, &text);
         let start = Barrier::new(3);
         std::thread::scope(|threads| {
-            // Two threads of one process share a commit, the other process has its own.
+            // Two threads of one process share commits; the other process makes its own.
             let write = |storage| {
                 start.wait();
                 (0..WRITES).map(|_| commit(storage, entry_in(scope))).collect::<Vec<_>>()
@@ -183,7 +183,7 @@ fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_
     }
     wrote(&storage, undo(deletion));
     assert_eq!(scope_of(&storage, "emca:site"), ScopeId(3));
-    // Every name that it had leads to it, until another scope has that name.
+    // Every former name of the scope leads to it, until another scope gets that name.
     for text in ["acme:web", "acme:site"] {
         assert_eq!(scope_of(&storage, text), ScopeId(3), "{text}");
     }
@@ -193,7 +193,7 @@ fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_
     assert_eq!(scope_of(&storage, "acme:site"), ScopeId(3));
 }
 
-/// A store as one of several processes opens it. No two draw the same ids.
+/// Opens the store as one of several processes, each of which draws other ids.
 pub fn open(store: &TempStore, process: u64) -> Storage {
     let drawn = AtomicU64::new(process << 32);
     let id = Arc::new(move || Id::from_bits(scrambled(drawn.fetch_add(1, Ordering::Relaxed))));

@@ -1,4 +1,4 @@
-//! Forty-eight transactions of every kind, and what a store that acknowledged some of them has to answer.
+//! A script of 48 transactions of every kind, and the answers of a store that acknowledged some of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use kenning_testkit::fixed_sources;
 pub const STEPS: usize = 48;
 /// The steps of one round; each round refers to what its own earlier steps wrote.
 const ROUND: usize = 12;
-/// The built-in one, and the one that each round makes.
+/// The built-in scope, and the scope that each round creates.
 const SCOPES: [ScopeId; 5] = [ScopeId(1), ScopeId(2), ScopeId(3), ScopeId(4), ScopeId(5)];
 
-/// What happens between two steps, to bring the main file into play and not only the log before it.
+/// Something that happens between two steps, so that the main file is used and not only the write-ahead log.
 pub enum Interlude {
     /// Another process copies the log into the main file and empties the log.
     Checkpoint,
@@ -33,21 +33,21 @@ pub fn interlude_before(step: usize) -> Option<Interlude> {
     }
 }
 
-/// As another process would. It may fail when the disk does.
+/// Checkpoints as another process would. It may fail if the disk does.
 pub fn checkpoint(dir: &Path) -> Result<(), Error> {
     Embedded::open(dir)?.checkpoint()
 }
 
-/// What the caller was told is in the store.
+/// The transactions and replies that the store has acknowledged to the caller.
 #[derive(Clone, Default)]
 pub struct Acknowledged {
     pub txs: Vec<Transaction>,
-    /// The step of each key, and the reply that its first use got.
+    /// The step of each idempotency key, and the reply to its first use.
     pub keyed: Vec<(usize, String)>,
 }
 
 impl Acknowledged {
-    /// The request of a step, which is the next or one that was acknowledged before.
+    /// The request of a step: the next one, or one that was acknowledged before.
     pub fn request(&self, step: usize) -> Request {
         let tool = [
             "store",
@@ -105,7 +105,7 @@ impl Acknowledged {
         let name = format!("round{round}");
         match step % ROUND {
             0 => Write::Store(entry("Deploys", format!("Blue-green since round {round}."))),
-            // Longer than a page, so that it has overflow pages.
+            // Longer than a page, so that it needs overflow pages.
             1 => Write::Store(entry("Runbook", format!("step {step}; ").repeat(600))),
             2 => Write::Relate { triple: triple("Kubernetes"), on_conflict: OnConflict::KeepBoth },
             3 => Write::Update {
@@ -141,13 +141,13 @@ impl Acknowledged {
         self.txs.push(committed.tx);
     }
 
-    /// The first of these, as a caller who saw no later acknowledgement knows it.
+    /// The first `count` acknowledgements, for a caller that got no later one.
     pub fn first(&self, count: usize) -> Acknowledged {
         let keyed = self.keyed.iter().filter(|(step, _)| *step < count).cloned().collect();
         Acknowledged { txs: self.txs[..count].to_vec(), keyed }
     }
 
-    /// The answers of a store that holds exactly these.
+    /// The answers of a store that contains exactly these transactions.
     pub fn answers(&self) -> Answers {
         let mut live = BTreeMap::new();
         for tx in &self.txs {
@@ -178,7 +178,7 @@ impl Acknowledged {
         undos.into_iter().find(|by| self.undone_by(*by).is_none())
     }
 
-    /// Each key that was acknowledged gets its reply again, and nothing is written.
+    /// Checks that each acknowledged key gets its reply again and that nothing is written.
     pub fn check_keys(&self, storage: &Storage) {
         for (step, first) in &self.keyed {
             let again = storage.commit(self.request(*step)).expect("a known key is answered");
@@ -188,7 +188,7 @@ impl Acknowledged {
     }
 }
 
-/// Everything that can be asked about the content of a store.
+/// The answers to every question about the content of a store.
 #[derive(Debug, PartialEq)]
 pub struct Answers {
     /// Newest first.
@@ -217,10 +217,10 @@ impl Answers {
     }
 }
 
-/// Ids that the script has not drawn.
+/// Sources with ids that the script has not drawn.
 pub fn later_sources() -> Sources {
     let sources = fixed_sources();
-    // A step draws two at most.
+    // A step draws at most two ids.
     for _ in 0..2 * STEPS {
         (sources.id)();
     }

@@ -1,4 +1,4 @@
-//! What stands in the way of an undo, and what does not.
+//! What prevents an undo, and what does not.
 
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ fn an_undo_that_would_take_a_scope_away_names_only_what_holds_it() {
 #[test]
 fn undoing_a_large_delete_again_costs_about_what_it_cost_the_first_time() {
     const MANY: usize = 500;
-    /// If every id read the whole of what touched it, the second would cost `MANY` times as much.
+    /// If every id read all that touched it, the second undo would cost `MANY` times as much.
     const TIMES_MAX: u32 = 30;
     let store = TempStore::in_memory();
     let storage = open(&store, 0);
@@ -79,7 +79,7 @@ fn undoing_a_large_delete_again_costs_about_what_it_cost_the_first_time() {
     assert!(second < TIMES_MAX * first, "first {first:?}, then {second:?}");
 }
 
-/// What is named as standing in the way of an undo.
+/// The transactions that are named as preventing an undo.
 fn in_the_way(storage: &Storage, tx: TxId) -> Vec<TxId> {
     let wish = UndoWish { target: UndoTarget::Tx(tx), any_actor: true, within: None };
     match commit(storage, Write::Undo(wish)) {

@@ -1,4 +1,4 @@
-//! The floor of a call: read a line, parse it, answer with its id.
+//! The floor for a call: read a line, parse it, and answer with its id.
 
 use std::io::{BufRead, Write, stdin, stdout};
 

@@ -1,4 +1,4 @@
-//! The floor of many writers: a thread that takes what is queued, appends it, syncs once and answers.
+//! The floor for many writers: one thread takes all queued records, appends them, syncs once and answers.
 
 use std::fs::OpenOptions;
 use std::io::Write;

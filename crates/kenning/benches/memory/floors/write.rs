@@ -1,4 +1,4 @@
-//! The floor of a durable write: append 600 bytes to a file and sync it.
+//! The floor for a durable write: append 600 bytes to a file and sync it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Backups in a directory, of which the newest are kept, and the schedule by which `serve` makes them.
+//! Backups in one directory: only the newest are kept. Also the schedule on which `serve` makes them.
 
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
@@ -16,16 +16,18 @@ use crate::config::Config;
 
 pub const KEPT: NonZeroUsize = NonZeroUsize::new(7).expect("not zero");
 const EVERY: SignedDuration = SignedDuration::from_hours(24);
-/// More often costs more than it saves: the log itself loses nothing.
+/// The shortest interval that is accepted. More frequent backups cost more than they save, because the log
+/// itself loses no committed transaction.
 const EVERY_MIN: SignedDuration = SignedDuration::from_mins(1);
-/// How often it is looked whether a backup is due: another process may have made one.
+/// How often a process checks whether a backup is due. It cannot simply sleep until the next one, because
+/// another process may have made one.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 const LOCK_FILE: &str = ".kenning-backup.lock";
 const PARTIAL_FILE: &str = ".kenning-backup.partial";
 const PREFIX: &str = "kenning-";
 const SUFFIX: &str = ".db";
-/// In UTC, so that names are in the order of time.
+/// Names are in UTC, so that sorting by name sorts by time.
 const NAME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
 
 /// When `serve` makes backups.
@@ -81,7 +83,7 @@ fn make_if_due(data: &Path, dir: &Path, every: SignedDuration, keep: NonZeroUsiz
     if !Location::Directory(data.to_owned()).has_store() || !is_due()? {
         return Ok(());
     }
-    // Another process that has the lock makes the backup.
+    // If another process holds the lock, that process makes the backup.
     let Some(_lock) = lock(dir)? else { return Ok(()) };
     match is_due()? {
         true => make_locked(data, dir, keep).map(drop),
@@ -98,7 +100,8 @@ pub fn make(data: &Path, dir: &Path, keep: NonZeroUsize) -> anyhow::Result<(Path
 
 fn make_locked(data: &Path, dir: &Path, keep: NonZeroUsize) -> anyhow::Result<(PathBuf, Verified)> {
     let partial = dir.join(PARTIAL_FILE);
-    // Left by a process that ended on the way; whoever has the lock is alone.
+    // A process that ended in the middle of a backup may have left this file. Nobody else writes it now,
+    // because this process holds the lock.
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("{} can't be removed", partial.display()));
@@ -121,16 +124,17 @@ fn make_locked(data: &Path, dir: &Path, keep: NonZeroUsize) -> anyhow::Result<(P
     Ok((file, verified))
 }
 
-/// The time by which a new backup is named: after those of this moment, so that names are in the order in which backups were made.
+/// The time that a new backup is named after: now, or one second after the newest backup whose name is at most
+/// a minute ahead of now. So sorting by name gives the order in which the backups were made.
 fn next_name(made: &[(Timestamp, PathBuf)]) -> anyhow::Result<Timestamp> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
-    // A backup from a time at which the clock was wrong is none of them.
+    // A backup whose name is further ahead was made while the clock was wrong, so it does not count.
     let moment = now..now + SignedDuration::from_mins(1);
     let newest = made.iter().map(|(at, _)| *at).filter(|at| moment.contains(at)).max();
     Ok(newest.map_or(now, |newest| newest + SignedDuration::from_secs(1)))
 }
 
-/// The backups in the directory, the oldest first. Other files are nobody's business here.
+/// The backups in the directory, oldest first. Files with other names are ignored.
 fn made(dir: &Path) -> anyhow::Result<Vec<(Timestamp, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("{} can't be read", dir.display()))? {
@@ -156,7 +160,7 @@ fn make_dir(dir: &Path) -> anyhow::Result<()> {
     builder.create(dir).with_context(|| format!("{} can't be made", dir.display()))
 }
 
-/// None if another process has it.
+/// Takes the lock of the backup directory. `None` if another process holds it.
 fn lock(dir: &Path) -> anyhow::Result<Option<File>> {
     let path = dir.join(LOCK_FILE);
     let unwritable = || format!("{} can't be written", path.display());

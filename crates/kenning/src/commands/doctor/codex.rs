@@ -1,5 +1,5 @@
-//! Whether Codex runs our hooks. It skips a hook until the person has trusted it, silently, and keeps the trust as a hash
-//! of what the hook is, in its own configuration.
+//! Whether Codex runs our hooks. Codex silently skips a hook until the user has trusted it. It records the
+//! trust in its own configuration, as a hash of the hook's definition.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use crate::commands::setup::edit::is_our_hook;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     Trusted,
-    /// It was trusted as something else, or never.
+    /// The user never trusted the hook, or trusted an earlier definition of it, which has another hash.
     Untrusted,
     Disabled,
 }
 
-/// What Codex thinks of each of our hooks in a file, by event.
+/// For each of our hooks in a file: the name of its event, and whether Codex trusts it.
 pub(super) fn trust(hooks_path: &Path, hooks: &Value, configuration: &Value) -> Vec<(String, Trust)> {
     let mut found = Vec::new();
     let events = hooks["hooks"].as_object().into_iter().flatten();
@@ -40,7 +40,7 @@ pub(super) fn trust(hooks_path: &Path, hooks: &Value, configuration: &Value) -> 
     found
 }
 
-/// The hash of a hook's event, matcher and handler, as JSON with sorted names.
+/// The hash of a hook's event, matcher and handler, computed over JSON with sorted keys, as Codex does it.
 fn hash_of(label: &str, group: &Value, handler: &Value) -> String {
     let or = |name: &str, default: Value| handler.get(name).cloned().unwrap_or(default);
     let mut identity_handler = json!({
@@ -74,7 +74,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// `SessionStart` is `session_start` in the keys of the state.
+/// Codex writes the event `SessionStart` as `session_start` in the keys of its state.
 fn snake_case(event: &str) -> String {
     let mut label = String::new();
     for c in event.chars() {
@@ -97,7 +97,7 @@ mod tests {
             {"hooks": [{"type": "command", "command": "kenning hook", "timeout": 5}]},
         ]}});
         let path = Path::new("/home/a/.codex/hooks.json");
-        // What Codex 0.169.0 gives as `currentHash` of this hook.
+        // The value that Codex 0.169.0 reports as `currentHash` for this hook.
         let hash = "sha256:b810a632de8d432080a12bee2338fbe640c981153ccc9c59dc7660a7730fdf5f";
         let key = "/home/a/.codex/hooks.json:session_start:1:0";
         let state = |state: Value| json!({"hooks": {"state": {key: state}}});

@@ -1,4 +1,5 @@
-//! What each host has of us: whether it starts a program that is there, and whether its hooks run.
+//! Checks what each host has configured for Kenning: whether the program that it starts exists, and whether
+//! its hooks run.
 
 use std::path::Path;
 
@@ -46,7 +47,7 @@ fn is_gone(machine: &Machine, program: Option<&str>) -> bool {
     program.is_some_and(|program| path_of(machine, program).is_none())
 }
 
-/// Where the program is that a host starts, if it can be started.
+/// The path of the program that a host starts; `None` if the program cannot be started.
 fn path_of(machine: &Machine, program: &str) -> Option<std::path::PathBuf> {
     let path = Path::new(program);
     match path.is_absolute() {
@@ -70,7 +71,7 @@ fn entry(host: &Host, machine: &Machine, presence: &Presence) -> Vec<Finding> {
         let file = machine.shown(file);
         let again = format!("kenning setup {}", host.id);
         let Some(program) = program else {
-            // An entry of a server elsewhere starts nothing here.
+            // An entry for a remote server starts no program on this machine.
             findings.push(Finding::ok(host.name, format!("{file} has an entry that starts no program")));
             continue;
         };
@@ -103,7 +104,7 @@ fn hooks(host: &Host, machine: &Machine, presence: &Presence) -> Vec<Finding> {
             findings.push(Finding::problem(about.clone(), says, again));
             continue;
         }
-        // Only Codex keeps its trust where it can be read.
+        // Codex is the only host that keeps its trust in hooks in a file that can be read.
         let configuration = path.with_file_name("config.toml");
         let trust = match host.id {
             "codex" => codex::trust(path, &hooks, &read(&configuration, Format::Toml).unwrap_or_default()),
@@ -125,7 +126,7 @@ fn hooks(host: &Host, machine: &Machine, presence: &Presence) -> Vec<Finding> {
     findings
 }
 
-/// When the host last ran a hook, and how that went.
+/// Reports when the host last ran a hook, and how the run ended.
 fn last_run(host: &Host, runs: &[&HookRun]) -> Finding {
     let about = format!("{}, hooks", host.name);
     let Some(last) = runs.iter().max_by_key(|run| run.at) else {

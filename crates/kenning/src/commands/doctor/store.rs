@@ -1,4 +1,4 @@
-//! The data directory, the store in it, and the index beside it.
+//! Checks the data directory, the store in it, and the search index beside the store.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,9 +12,9 @@ use crate::commands::run_tool;
 use crate::commands::status::{shown_bytes, size_below};
 use crate::config::Config;
 
-/// With less room left, a day of work may fill the disk.
+/// Below this much free disk space, a day of work may fill the disk.
 const ROOM_WANTED: u64 = 1 << 30;
-/// With less room left, SQLite's logs may not fit.
+/// Below this much free disk space, SQLite's logs may not fit.
 const ROOM_NEEDED: u64 = 100 << 20;
 
 pub(super) fn check(config: &Config, fix: bool, deep: bool) -> anyhow::Result<Vec<Finding>> {
@@ -73,7 +73,7 @@ fn store(config: &Config, deep: bool) -> anyhow::Result<Finding> {
     })
 }
 
-/// Asks the index something.
+/// Runs a query, to see whether the search index answers.
 fn index(config: &Config, dir: &Path, fix: bool) -> anyhow::Result<Finding> {
     let question = Map::from_iter([("content".to_owned(), json!("kenning")), ("limit".to_owned(), json!(1))]);
     let since = Instant::now();
@@ -89,7 +89,7 @@ fn index(config: &Config, dir: &Path, fix: bool) -> anyhow::Result<Finding> {
     Ok(Finding::problem("index", format!("a search fails: {}", reply.text()), "kenning rebuild"))
 }
 
-/// The store is for its owner alone.
+/// Checks that nobody but the owner can read the store.
 #[cfg(unix)]
 fn permissions(dir: &Path, fix: bool) -> Finding {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! A Markdown file for each entry, in a folder for each scope.
+//! Writes a Markdown file for each entry, in a folder for each scope.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,8 @@ use super::Source;
 use crate::commands::entry_file::{EntryFile, Provenance, file_name};
 use crate::commands::usage;
 
-/// Writes all files into a directory beside the one that is wanted, which then takes its place: there is no half an export.
+/// Writes all files into a temporary directory beside the target and then renames it, so that a failed export
+/// leaves no incomplete directory behind.
 pub(super) fn write(source: &Source<'_>, dir: &Path) -> anyhow::Result<Option<String>> {
     let unwritable = || format!("{} can't be written", dir.display());
     let is_empty = match fs::read_dir(dir) {

@@ -1,11 +1,11 @@
-//! What a host takes for an answer: one JSON object, or nothing at all.
+//! The answer in the format of each host: one JSON object, or nothing at all.
 
 use kenning_tools::briefing::Briefing;
 use serde_json::{Value, json};
 
 use super::payload::{Event, Host, Payload};
 
-/// What is written to stdout; nothing if there is nothing to say.
+/// The JSON to write to stdout; `None` if there is nothing to say.
 pub fn of(payload: &Payload, briefing: &Briefing) -> Option<Value> {
     let text = briefing.text.as_str();
     if text.is_empty() || !payload.host.listens() {
@@ -18,7 +18,7 @@ pub fn of(payload: &Payload, briefing: &Briefing) -> Option<Value> {
         },
         Host::CopilotCli | Host::OpenCode => json!({"additionalContext": text}),
         Host::Antigravity => json!({"injectSteps": [{"ephemeralMessage": text}]}),
-        // Codex refuses keys that it does not know.
+        // Codex rejects an answer with keys that it does not know.
         _ => json!({"hookSpecificOutput": {"hookEventName": payload.event_name, "additionalContext": text}}),
     })
 }

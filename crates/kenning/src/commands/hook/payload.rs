@@ -1,4 +1,5 @@
-//! What a host writes to a hook: read within bounds, and understood whoever the host is.
+//! The JSON that a host writes to a hook: it is read up to a size limit, and its fields are mapped to one
+//! form for all hosts.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -6,12 +7,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
-/// A prompt may have a log pasted into it; nothing larger is read.
+/// A prompt may contain a pasted log file, so the limit is generous; a larger payload is refused.
 const BYTES_MAX: u64 = 4 << 20;
-/// A host names at most so many directories worth looking at.
+/// At most this many of the directories that a host names are considered.
 const DIRS_MAX: usize = 8;
 
-/// Who calls. Their names are those of `kenning setup`.
+/// The host that calls the hook. The names are those of `kenning setup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Host {
     ClaudeCode,
@@ -46,7 +47,8 @@ impl Host {
         }
     }
 
-    /// Whether anything that a hook says reaches the model. Goose can only be told to block, Windsurf nothing at all.
+    /// Whether the host passes the answer of a hook on to the model. Goose only lets a hook block an action,
+    /// and Windsurf ignores the answer.
     pub fn listens(self) -> bool {
         !matches!(self, Host::Goose | Host::Windsurf)
     }
@@ -56,9 +58,9 @@ impl Host {
 pub enum Event {
     Start(Source),
     Prompt(String),
-    /// The conversation is about to be cut to what is essential, and what was told with it.
+    /// The host is about to shorten the conversation, and with it the entries that the session was given.
     Compaction,
-    /// One that nothing is said to.
+    /// Any other event. It gets no answer.
     Other,
 }
 
@@ -73,15 +75,15 @@ impl Event {
     }
 }
 
-/// What a session starts from.
+/// Why a session starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     New,
-    /// The session goes on and knows what it was told.
+    /// The session continues, and the model still knows what it was given.
     Resume,
-    /// It has forgotten what it was told, because the person wished so,
+    /// The user cleared the session, so the model has forgotten what it was given.
     Clear,
-    /// or because it became too long.
+    /// The session became too long and was compacted, so the model has forgotten what it was given.
     Compact,
 }
 
@@ -89,15 +91,15 @@ pub enum Source {
 pub struct Payload {
     pub host: Host,
     pub event: Event,
-    /// The event as the host names it, where its answer has to repeat that.
+    /// The name of the event in the host's spelling, for hosts whose answer has to repeat it.
     pub event_name: &'static str,
-    /// What the host calls the session.
+    /// The host's id for the session.
     pub session: Option<String>,
-    /// Where the session works, as the host says.
+    /// The directories in which the session works, as the host names them.
     pub dirs: Vec<PathBuf>,
 }
 
-/// What tells hosts apart that write the same.
+/// Environment variables that tell apart hosts whose payloads look the same.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment {
     pub is_cursor: bool,
@@ -111,7 +113,8 @@ impl Environment {
     }
 }
 
-/// One JSON object. Its end is seen in itself, since not every host closes the pipe.
+/// Reads one JSON object. The reader stops at the object's closing brace, because not every host closes the
+/// pipe.
 pub fn read(input: impl Read) -> io::Result<Map<String, Value>> {
     let input = io::BufReader::new(input.take(BYTES_MAX));
     let first = serde_json::Deserializer::from_reader(input).into_iter::<Value>().next();
@@ -122,7 +125,7 @@ pub fn read(input: impl Read) -> io::Result<Map<String, Value>> {
     }
 }
 
-/// Tells host and event by what the payload has. A host that was named is believed.
+/// Finds the host and the event from the fields of the payload. If `--host` was given, that host is taken.
 pub fn understand(fields: &Map<String, Value>, named: Option<Host>, environment: Environment) -> Payload {
     let host = named.unwrap_or_else(|| host_of(fields, environment));
     let event = event_of(fields, host);
@@ -131,7 +134,8 @@ pub fn understand(fields: &Map<String, Value>, named: Option<Host>, environment:
         (Event::Prompt(_), _) => "UserPromptSubmit",
         _ => "SessionStart",
     };
-    // A conversation of Cursor outlives its sessions, and so does what it was told.
+    // The conversation id comes first: a conversation of Cursor outlives its sessions, and the model
+    // remembers it across them.
     const SESSIONS: [&str; 6] =
         ["conversation_id", "conversationId", "session_id", "sessionId", "trajectory_id", "sessionID"];
     let session = SESSIONS.iter().find_map(|name| text(fields, name)).map(str::to_owned);
@@ -163,7 +167,7 @@ fn host_of(fields: &Map<String, Value>, environment: Environment) -> Host {
     {
         Host::CopilotCli
     } else if is_written_out {
-        // Both write the time; only VS Code says where the transcript is.
+        // Both hosts write the timestamp as text; only VS Code writes the path of the transcript.
         if has("transcript_path") { Host::VsCode } else { Host::CopilotCli }
     } else {
         Host::ClaudeCode
@@ -172,7 +176,8 @@ fn host_of(fields: &Map<String, Value>, environment: Environment) -> Host {
 
 fn event_of(fields: &Map<String, Value>, host: Host) -> Event {
     if host == Host::Antigravity {
-        // It runs before every call of the model; the first is the start.
+        // Antigravity runs the hook before every call of the model; the first call is the start of the
+        // session.
         let is_first = fields.get("invocationNum").and_then(Value::as_u64) == Some(1);
         return if is_first { Event::Start(Source::New) } else { Event::Other };
     }
@@ -188,7 +193,7 @@ fn event_of(fields: &Map<String, Value>, host: Host) -> Event {
         | "preuserprompt"
         | "chatmessage" => prompt_of(fields),
         "precompact" | "precompress" | "experimentalsessioncompacting" => Event::Compaction,
-        // Copilot does not name its events; they differ in what they have.
+        // Copilot does not name its events, so the fields that are present tell them apart.
         "" if fields.contains_key("source") => Event::Start(source_of(fields)),
         "" if fields.contains_key("prompt") && !fields.contains_key("toolName") => prompt_of(fields),
         "" if fields.contains_key("trigger") => Event::Compaction,
@@ -219,7 +224,7 @@ fn dirs(fields: &Map<String, Value>) -> Vec<PathBuf> {
     if dirs.is_empty() { one.map(PathBuf::from).into_iter().collect() } else { dirs }
 }
 
-/// A text that is not empty.
+/// The field as a text; `None` if it is missing, empty or of another type.
 fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     fields.get(name)?.as_str().filter(|text| !text.is_empty())
 }
@@ -293,7 +298,7 @@ mod tests {
         assert!(read(deep.as_bytes()).is_err());
     }
 
-    /// Whatever comes is refused or understood; the reader neither panics nor takes more than its bound.
+    /// Any input is either refused or understood: the reader does not panic and reads no more than its limit.
     #[test]
     fn anything_may_come() {
         let seeds: Vec<Vec<u8>> = [
@@ -311,7 +316,7 @@ mod tests {
                 assert!(payload.dirs.len() <= DIRS_MAX);
             }
         });
-        // Fields of the right name and of any type.
+        // Fields with the right names and values of any type.
         let names = [
             "hook_event_name",
             "session_id",

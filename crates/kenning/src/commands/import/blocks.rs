@@ -1,8 +1,9 @@
-//! Markdown as separate statements: every bullet and every paragraph by itself, with the headings above it.
+//! Cuts Markdown into separate statements: every bullet and every paragraph becomes one, with the headings
+//! above it.
 
 use super::writer::{FoundEntry, Place, Writer};
 
-/// A bullet, a paragraph or a piece of code.
+/// A statement: a bullet, a paragraph or a piece of code.
 #[derive(Debug, PartialEq)]
 pub(super) struct Block {
     pub(super) headings: Vec<String>,
@@ -13,12 +14,13 @@ pub(super) struct Block {
     is_bullet: bool,
 }
 
-/// Files with rules for agents: the headings are the topic.
+/// Reads a file with rules for agents. The headings above a statement become its topic.
 pub(super) fn read_rules(text: &str, file: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     read_under(text, file, file, writer)
 }
 
-/// The statements of a text, under the headings above them or else under `title`.
+/// Reads the statements of a text. The topic of a statement is the headings above it, or `title` if there are
+/// none.
 pub(super) fn read_under(text: &str, title: &str, file: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     for block in blocks(text) {
         let place = Place { file, line: Some(block.line) };
@@ -30,7 +32,7 @@ pub(super) fn read_under(text: &str, title: &str, file: &str, writer: &mut Write
             ));
             continue;
         }
-        // Claude Code puts another file in the place of such a line.
+        // Claude Code replaces a line `@path` by the content of that file, so the line itself is no rule.
         if words.starts_with('@') && !words.contains(char::is_whitespace) {
             writer.refuse(place, format!("`{words}` stands for another file; import that file by itself"));
             continue;
@@ -73,7 +75,7 @@ pub(super) fn read_list(text: &str, file: &str, writer: &mut Writer<'_>) -> anyh
     Ok(())
 }
 
-/// `[2026-03-01] - text`, as Claude writes memories out.
+/// Splits `[2026-03-01] - text`, the form in which Claude writes memories, into the date and the text.
 fn dated(text: &str) -> (Option<&str>, &str) {
     let found = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).and_then(|(date, rest)| {
         let is_date = date == "unknown" || date.parse::<jiff::civil::Date>().is_ok();
@@ -90,7 +92,7 @@ fn is_scope_line(text: &str) -> bool {
     text.lines().count() == 1 && text.strip_prefix("scope:").is_some_and(|rest| rest.trim().contains(':'))
 }
 
-/// The statements of a text in their order. Front matter, comments and rules between parts are none.
+/// The statements of a text, in order. Front matter, comments and horizontal rules are left out.
 pub(super) fn blocks(text: &str) -> Vec<Block> {
     let mut cutter = Cutter::default();
     let mut lines = (1..).zip(text.lines()).peekable();
@@ -119,11 +121,11 @@ struct Cutter {
     headings: Vec<(usize, String)>,
     open: Option<(u64, Vec<String>, bool)>,
     lead: Option<Lead>,
-    /// The sign that ends the code.
+    /// The sign that closes the open code block.
     fence: Option<String>,
 }
 
-/// A sentence that ends in a colon, until it is known whether a list follows.
+/// A sentence that ends in a colon, kept aside until it is known whether a list follows.
 struct Lead {
     text: String,
     line: u64,
@@ -145,7 +147,7 @@ impl Cutter {
         if bare.starts_with("```") || bare.starts_with("~~~") {
             let sign: String = bare.chars().take_while(|c| bare.starts_with(*c)).collect();
             self.fence = Some(sign);
-            // Code belongs to what it explains.
+            // A code block belongs to the statement before it, which it illustrates.
             if self.open.is_none() && !self.reopen() {
                 self.open = Some((number, Vec::new(), false));
             }
@@ -154,7 +156,7 @@ impl Cutter {
         }
         if bare.trim_end().is_empty() {
             match &self.open {
-                // A bullet goes on after a blank line if the next line is indented.
+                // A bullet continues after a blank line if the next line is indented.
                 Some((_, _, true)) => self.push(""),
                 _ => self.close(),
             }
@@ -196,7 +198,7 @@ impl Cutter {
         }
     }
 
-    /// Goes on with the last statement, if it is under the same headings.
+    /// Opens the last statement again if it is under the same headings. False if there is no such statement.
     fn reopen(&mut self) -> bool {
         let headings: Vec<String> = self.headings.iter().map(|(_, title)| title.clone()).collect();
         if let Some(lead) = self.lead.take_if(|lead| !lead.has_list) {
@@ -237,7 +239,7 @@ impl Cutter {
         self.found.push(Block { headings, lead, text, line, is_bullet });
     }
 
-    /// A sentence that ends in a colon with no list after it is a statement of its own.
+    /// If no list follows a sentence that ends in a colon, the sentence becomes a statement of its own.
     fn flush_lead(&mut self) {
         if let Some(Lead { text, line, has_list: false }) = self.lead.take() {
             let headings = self.headings.iter().map(|(_, title)| title.clone()).collect();
@@ -251,7 +253,8 @@ impl Cutter {
     }
 }
 
-/// `## Title`, or a line that is all bold, which is how programs without headings write them.
+/// The level and title of `## Title`, or of a line that is all bold: programs without headings write their
+/// titles so.
 fn heading(line: &str) -> Option<(usize, String)> {
     let level = line.bytes().take_while(|byte| *byte == b'#').count();
     let line = line.trim_end();
@@ -261,11 +264,11 @@ fn heading(line: &str) -> Option<(usize, String)> {
     }
     let bold = line.strip_prefix("**")?.strip_suffix("**")?;
     let is_title = !bold.is_empty() && !bold.contains("**") && !bold.ends_with('.');
-    // Below every heading with signs.
+    // A bold title counts as lower than every heading with `#`.
     is_title.then(|| (7, bold.trim_end_matches(':').to_owned()))
 }
 
-/// What follows `- `, `* `, `+ ` or `1. `.
+/// The text after `- `, `* `, `+ ` or `1. `.
 fn bullet(line: &str) -> Option<&str> {
     let after_sign = line.strip_prefix(['-', '*', '+', '•']).and_then(|rest| rest.strip_prefix(' '));
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();

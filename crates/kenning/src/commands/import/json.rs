@@ -1,16 +1,17 @@
-//! Memories in one JSON value: what Claude, ChatGPT, mem0 and mcp-memory-service export, and plain lists of texts.
+//! Memories in one JSON value: the exports of Claude, ChatGPT, mem0 and mcp-memory-service, and plain lists
+//! of texts.
 
 use serde_json::{Map, Value};
 
 use super::writer::{FoundEntry, FoundTriple, Place, Writer};
 use super::{Format, blocks};
 
-/// Where lists of memories stand.
+/// The fields that may contain the list of memories.
 const LISTS: [&str; 5] = ["memories", "results", "records", "data", "items"];
-/// What the text of a memory is called.
+/// The fields that may contain the text of a memory.
 const TEXTS: [&str; 5] = ["memory", "content", "text", "value", "data"];
 
-/// Which program wrote it, as far as that can be seen.
+/// The program that wrote the value, if its fields tell.
 pub(super) fn format_of(value: &Value) -> Option<Format> {
     let first = match value {
         Value::Array(list) => list.first()?,
@@ -54,7 +55,7 @@ pub(super) fn read(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow
         return Ok(());
     };
     for (number, memory) in (1..).zip(list) {
-        // Whoever wrote the file counts memories, since lines say nothing in JSON.
+        // The place of a memory is its number in the list, because a line number means little in JSON.
         let place = format!("{file}, memory {number}");
         read_memory(memory, file, Place { file: &place, line: None }, writer)?;
     }
@@ -108,7 +109,7 @@ fn read_memory(memory: &Value, file: &str, place: Place<'_>, writer: &mut Writer
     for (name, field) in [("user", "user_id"), ("agent", "agent_id"), ("run", "run_id")] {
         tags.extend(text(field).map(|id| format!("{name}:{id}")));
     }
-    // What else its author noted are words to find it by.
+    // The other metadata become context, so that a search finds the entry by them.
     let context = match memory.get("metadata") {
         Some(Value::Object(metadata)) => {
             let words =
@@ -134,7 +135,7 @@ fn text_of(memory: &Map<String, Value>) -> Option<&str> {
     TEXTS.iter().find_map(|name| memory.get(*name)?.as_str().filter(|text| !text.trim().is_empty()))
 }
 
-/// A list, or a text with commas.
+/// The elements of a list, or the parts of a text with commas.
 fn texts(value: Option<&Value>) -> Vec<String> {
     match value {
         Some(Value::Array(list)) => {
@@ -154,7 +155,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The day of a moment, which some write as seconds.
+/// The date of a moment, which some programs write as a number of seconds or milliseconds.
 fn moment(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.chars().take(10).collect())
@@ -169,7 +170,7 @@ fn moment(value: &Value) -> Option<String> {
     }
 }
 
-/// Claude's export has texts with headings: one about all conversations, one for each project.
+/// Claude's export contains texts with headings: one text about all conversations, and one for each project.
 fn read_claude(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     let accounts = match value {
         Value::Array(accounts) => &**accounts,

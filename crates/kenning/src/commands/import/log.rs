@@ -1,4 +1,5 @@
-//! An export of Kenning. Into an empty store it goes as it is; into another one, what is live in it goes by its content.
+//! Imports an export of Kenning. Into an empty store the whole history is copied; into any other store the
+//! live records are written as new entries and facts.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -48,7 +49,8 @@ pub(super) fn run(
     }
 }
 
-/// The same store: numbers, times, actors, ids and idempotency keys.
+/// Restores the exported store exactly: transaction numbers, times, actors, ids and idempotency keys stay the
+/// same.
 fn restore(
     config: &Config,
     engine: &Engine,
@@ -56,7 +58,7 @@ fn restore(
     dry_run: bool,
     as_json: bool,
 ) -> anyhow::Result<Outcome> {
-    // A dry run goes the whole way, into a store that is thrown away.
+    // A dry run does all the work too, but writes into a temporary store.
     let (file, rows) = if dry_run {
         let aside = tempfile::tempdir()?;
         let storage = Storage::open(aside.path(), Engine::real_sources())?;
@@ -104,7 +106,7 @@ fn append(path: &Path, storage: &Storage) -> anyhow::Result<LogFile> {
     rows.end.context("the file has no last line")
 }
 
-/// How many rows of the log were checked.
+/// Verifies the store and returns how many rows of the log were checked.
 fn verify(storage: &Storage) -> anyhow::Result<u64> {
     let mut first = None;
     let verified = storage.backend().verify(&mut |damage| {
@@ -116,7 +118,8 @@ fn verify(storage: &Storage) -> anyhow::Result<u64> {
     }
 }
 
-/// The lines of an export of a whole log. The last line has to agree with the others.
+/// The lines of an export of a whole log. The counts and the hash in the last line must agree with the lines
+/// before it.
 struct LogRows {
     lines: Lines<BufReader<indicatif::ProgressBarIter<File>>>,
     name: String,
@@ -157,8 +160,8 @@ impl LogRows {
     }
 }
 
-/// What is live in the export, in scopes of the same names. The log is laid out in a store of its own first, so that whatever
-/// its size only a page of it is in memory.
+/// Imports the records that are live in the export into the scopes of the same names. The log is first
+/// written to a temporary store, so that only one page of it is in memory, however long it is.
 fn by_content(
     config: &Config,
     engine: &Engine,
@@ -222,7 +225,8 @@ fn by_content(
     tell(&writer.finish()?, file, &into, as_json)
 }
 
-/// Goes on in the scope of this name, which is made if it is not there. False if it would have to be made and may not.
+/// Makes the writer continue in the scope with this name, and creates the scope if it does not exist. False
+/// in a dry run that would have to create the scope.
 fn enter(
     engine: &Engine,
     target: &Target,
@@ -316,7 +320,7 @@ fn of_triple(triple: &Triple) -> FoundTriple {
     FoundTriple { subject, predicate, object, source, confidence }
 }
 
-/// The live entries and facts of one scope.
+/// Reads the live entries and facts of one scope.
 fn read_live(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Line {
@@ -372,7 +376,7 @@ fn read_live(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first line.
+/// Reads the first line of the export.
 fn head_of(path: &Path) -> anyhow::Result<Head> {
     let input = File::open(path).with_context(|| format!("{} can't be read", path.display()))?;
     let mut lines = Lines::new(BufReader::new(input));

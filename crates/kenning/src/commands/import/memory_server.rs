@@ -1,5 +1,6 @@
-//! The official memory server's file: a line of JSON for each entity and each relation. An observation becomes an entry under
-//! the name of its entity, the type of an entity a tag and a fact (`is a`), a relation a fact.
+//! Reads the file of the official memory server: one line of JSON for each entity and each relation. An
+//! observation becomes an entry whose topic is the name of its entity. The type of an entity becomes a tag
+//! and a fact (`is a`). A relation becomes a fact.
 
 use std::fs::File;
 use std::io::BufReader;

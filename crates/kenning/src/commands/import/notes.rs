@@ -1,6 +1,7 @@
-//! Markdown notes, as Basic Memory and Obsidian keep them. An observation (`- [category] text #tag`) becomes an entry under the
-//! title of its note, a relation (`- type [[Target]]`) a fact, what else the note says one entry, and its links facts.
-//! A file that `kenning export` wrote becomes the entry that it was.
+//! Reads Markdown notes of Basic Memory and Obsidian. An observation (`- [category] text #tag`) becomes an
+//! entry whose topic is the title of its note. A relation (`- type [[Target]]`) becomes a fact. The remaining
+//! text of the note becomes one entry, and its links become facts. A file that `kenning export` wrote becomes
+//! the entry that it was written from.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +24,8 @@ pub(super) fn read(path: &Path, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     }
     let mut files = Vec::new();
     let mut others = 0;
-    // Hidden directories, such as those of Obsidian and git, are not looked into, and links are not followed.
+    // Hidden directories, such as those of Obsidian and git, are skipped, and symbolic links are not
+    // followed.
     for found in WalkBuilder::new(path).require_git(false).sort_by_file_path(Path::cmp).build() {
         let shown =
             |path: &Path, root: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
@@ -77,12 +79,12 @@ fn read_file(path: &Path, name: &str, writer: &mut Writer<'_>) -> anyhow::Result
     }
 }
 
-/// What a note says of itself; other fields are the note's own business.
+/// The fields of a note's front matter that are used. All other fields are ignored.
 #[derive(Default, Deserialize)]
 struct About {
     title: Option<String>,
     tags: Option<Tags>,
-    /// Of a file that `kenning export` wrote.
+    /// Only files that `kenning export` wrote have this field.
     recorded_at: Option<String>,
 }
 
@@ -214,7 +216,7 @@ enum Bullet<'a> {
     Text,
 }
 
-/// What follows the dash of a list.
+/// Parses the text after the dash of a list item.
 fn read_bullet(text: &str) -> Bullet<'_> {
     if let Some((category, content)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         // `[ ]` and `[x]` are tasks, `[text](address)` is a link, `[[…]]` a relation without a name.
@@ -226,7 +228,7 @@ fn read_bullet(text: &str) -> Bullet<'_> {
     }
     let relation = text.split_once("[[").and_then(|(before, rest)| {
         let (target, after) = rest.split_once("]]")?;
-        // A sentence with a link in it is no relation.
+        // A longer sentence with a link in it is not a relation.
         let is_name = before.split_whitespace().count() <= 4 && !before.contains(['.', ',', ':', '`', '[']);
         let is_end =
             after.trim().is_empty() || (after.trim().starts_with('(') && after.trim().ends_with(')'));
@@ -239,7 +241,7 @@ fn read_bullet(text: &str) -> Bullet<'_> {
     }
 }
 
-/// The pages that a line links to. A picture (`![[…]]`) is none.
+/// The pages that a line links to, without embedded pictures (`![[…]]`).
 fn wiki_links(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -256,7 +258,7 @@ fn wiki_links(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The page of `Page#Heading|shown`.
+/// The page of a link `Page#Heading|shown text`.
 fn page(target: &str) -> &str {
     target.split(['|', '#', '^']).next().unwrap_or_default().trim()
 }

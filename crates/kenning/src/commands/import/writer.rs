@@ -1,4 +1,5 @@
-//! The one way of what is imported into the store: checked against the caps, compared with what is there, written in batches.
+//! The path that every imported entry and fact takes into the store: it is checked against the size limits,
+//! compared with what is stored already, and written in batches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,16 +14,16 @@ use crate::commands::entry_file::{CONTEXT_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX, TO
 use crate::commands::live::live_records;
 use crate::commands::split::{CONTENT_BYTES_MAX, parts};
 
-/// The cap of each name in a fact.
+/// The size limit of each name in a fact.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// A transaction has so many entries and facts at most, so that writers of other processes get their turn.
+/// At most this many entries and facts go into one transaction, so that other processes can write in between.
 const BATCH_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// So many refusals are kept to be shown; the others are counted.
+/// At most this many refusals are kept for the report; further ones are only counted.
 const REFUSALS_MAX: usize = 10_000;
 
-/// What a file says that is to be an entry.
+/// An entry as a file has it, before it is checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FoundEntry {
     pub topic: String,
@@ -46,7 +47,7 @@ pub(super) struct FoundTriple {
     pub confidence: Option<f64>,
 }
 
-/// Where something stands that is imported.
+/// The place in a file that an entry or fact comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub file: &'a str,
@@ -71,7 +72,7 @@ pub(super) struct Report {
     pub notes: Vec<String>,
 }
 
-/// Half of a SHA-256: enough to tell any two texts from each other.
+/// The first half of a SHA-256, which is enough to tell any two texts apart.
 type Hash = [u8; 16];
 
 pub(super) struct Writer<'a> {
@@ -80,7 +81,7 @@ pub(super) struct Writer<'a> {
     scope: ScopeId,
     pin: bool,
     dry_run: bool,
-    /// Of every live entry and fact of the scopes that are written to.
+    /// The hash of every live entry and fact of the scopes that are written to.
     known: HashSet<Hash>,
     read: HashSet<ScopeId>,
     batch: Batch,
@@ -113,7 +114,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// What is imported from here on goes to this scope.
+    /// From here on, imported entries and facts are written to this scope.
     pub(super) fn go_to(&mut self, scope: ScopeId) -> anyhow::Result<()> {
         self.scope = scope;
         if !self.read.insert(scope) {
@@ -178,7 +179,7 @@ impl<'a> Writer<'a> {
             follows: None,
             topic: found.topic,
         };
-        // The parts of one text stay in one transaction, since each names the one before it.
+        // The parts of one text stay in one transaction, because each part refers to the one before it.
         let bytes = found.content.len();
         if !self.batch.entries.is_empty() && self.bytes + bytes > BATCH_BYTES_MAX {
             self.flush()?;
@@ -316,7 +317,8 @@ impl<'a> Writer<'a> {
                 let write = Write::Batch(Box::new(batch));
                 let committed = self.engine.commit(Request { principal, tool, write, keyed: None })?;
                 self.report.transactions += u64::from(committed.is_new);
-                // A fact that another process has written meanwhile is there already.
+                // A fact that another process has written in the meantime exists already, so the commit has
+                // no change for it.
                 (committed.tx.changes.len() as u64).saturating_sub(entries).min(triples)
             }
         };

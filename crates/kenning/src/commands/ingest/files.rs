@@ -1,4 +1,4 @@
-//! Which files are documents: as git sees them, below a directory.
+//! Lists the files below a directory that are documents, without those that git ignores.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,14 +7,14 @@ use std::path::{Component, Path, PathBuf};
 use ignore::WalkBuilder;
 use kenning_engine::Format;
 
-/// A file of more bytes is no document that anyone reads.
+/// A larger file is not taken in; documents that people read are smaller.
 pub(super) const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A file of more bytes is not put into others.
+/// A larger file is not included into other documents.
 const INCLUDED_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) struct File {
-    /// Below the base, with `/` between its parts.
+    /// Relative to the base directory, with `/` as the separator.
     pub(super) path: String,
     pub(super) at: PathBuf,
     pub(super) bytes: u64,
@@ -23,18 +23,19 @@ pub(super) struct File {
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) files: Vec<File>,
-    /// Where files may come to be.
+    /// Directories that a watcher must watch, because files may be created in them.
     pub(super) dirs: Vec<PathBuf>,
-    /// With the reasons.
+    /// Paths that could not be listed, each with the reason.
     pub(super) failed: Vec<(String, String)>,
-    /// Links, which are not followed, to what might have been wanted.
+    /// Symbolic links to files or directories that would otherwise have been taken in. They are not followed.
     pub(super) links: Vec<String>,
-    /// Files and directories of which nobody knows what is in them now.
+    /// Files and directories that could not be read, so their content is unknown.
     unread: Vec<String>,
 }
 
 impl Listed {
-    /// Whether there may be a file at the path though it is not among the files.
+    /// Whether a file may exist at the path although the listing does not contain it, because the path could
+    /// not be read.
     pub(super) fn may_have(&self, path: &str) -> bool {
         self.unread.iter().any(|unread| {
             let rest = path.strip_prefix(unread.as_str());
@@ -48,7 +49,8 @@ impl Listed {
     }
 }
 
-/// The files at these places and below them. What is above a place is looked at too, since it may say what to ignore.
+/// Lists the files at these places and below them. The directories above a place are visited too, because
+/// their ignore files may apply to it.
 pub(super) fn list(
     root: &Path,
     base: &Path,
@@ -69,7 +71,7 @@ pub(super) fn list(
     for entry in walk {
         let entry = match entry {
             Ok(entry) => entry,
-            // It went while it was looked at.
+            // The file was deleted during the listing.
             Err(error) if error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => {
                 continue;
             }
@@ -89,9 +91,11 @@ pub(super) fn list(
         if file_type.is_symlink() && (is_wanted(path) || path.is_dir()) {
             listed.links.push(shown_below(base, path));
         }
-        // Whoever names a file wants to know; what lies beside documents is nobody's concern.
+        // A file that the user named gets an error if its format is not supported. Other files beside
+        // documents are skipped silently.
         if file_type.is_file() && entry.depth() == 0 && !is_wanted(path) {
-            // What is a document all the same is no pattern.
+            // A document format that is not supported here means that the run takes in patterns, so the error
+            // names their formats.
             let names = if Format::of(path).is_some() { "Markdown or MDX" } else { Format::NAMES };
             listed.fail(shown_below(base, path), format!("it is no {names} by its name"));
         }
@@ -106,14 +110,15 @@ pub(super) fn list(
             Ok(bytes) if bytes > FILE_BYTES_MAX => {
                 listed.fail(name, format!("its {bytes} bytes are more than the cap of {FILE_BYTES_MAX}"));
             }
-            // If it can't be asked it can't be read either, and whoever reads it says why.
+            // If the size can't be read, the file can't be read either; the later read reports the reason.
             bytes => listed.files.push(File { path: name, at: path.to_owned(), bytes: bytes.unwrap_or(0) }),
         }
     }
     listed
 }
 
-/// The text of a file that another includes: one below the base, not by way of a link, and not hidden.
+/// The text of a file that a document includes. The file must be below the base, not reached through a link,
+/// and not hidden.
 pub(super) fn text_below(base: &Path, path: &str) -> Option<String> {
     if path.split('/').any(|part| part.starts_with('.')) {
         return None;
@@ -131,9 +136,9 @@ pub(super) fn text_below(base: &Path, path: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The bytes of a regular file below a directory, and what the system says about it. A file may be swapped for a link or
-/// a pipe after it was listed, so no part of the path may be a link, a pipe is not waited for, and what is read is what
-/// was opened.
+/// Reads a regular file below a directory, and returns its bytes and metadata. The file may be replaced by a
+/// link or a pipe after it was listed. So no part of the path may be a link, a pipe is opened without waiting
+/// for a writer, and the metadata is that of the opened file.
 pub(super) fn read_below(base: &Path, below: &Path, bytes_max: u64) -> io::Result<(Vec<u8>, fs::Metadata)> {
     let file = open_below(base, below)?;
     let about = file.metadata()?;
@@ -158,7 +163,7 @@ fn open_below(base: &Path, below: &Path) -> io::Result<fs::File> {
         let is_last = names.peek().is_none();
         let kind = if is_last { OFlags::NONBLOCK } else { OFlags::DIRECTORY };
         dir = match openat(&dir, name.as_os_str(), flags | kind, Mode::empty()) {
-            // What a link answers that may not be followed.
+            // These errors mean that a part of the path is a link.
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 return Err(io::Error::other("it is a link now, or below one, and links are not followed"));
             }
@@ -185,7 +190,7 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
     }
 }
 
-/// As `path_below`, whatever the name.
+/// Like `path_below`, but also for names that are not UTF-8; for messages only.
 fn shown_below(base: &Path, path: &Path) -> String {
     path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned()
 }

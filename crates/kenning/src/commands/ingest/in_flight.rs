@@ -1,10 +1,11 @@
-//! How much is worked on at once. What is made of a file while it is cut takes many times its size.
+//! Limits how many bytes of files are worked on at once, because cutting a file needs many times its size in
+//! memory.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::locked;
 
-/// So many bytes of files at once. A file that is larger is worked on alone.
+/// The limit for all files together. A larger file is worked on alone.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 #[derive(Default)]
@@ -13,14 +14,14 @@ pub(super) struct InFlight {
     landed: Condvar,
 }
 
-/// As long as it is kept, the file counts.
+/// Counts the file against the limit until it is dropped.
 pub(super) struct Permit<'a> {
     in_flight: &'a InFlight,
     bytes: u64,
 }
 
 impl InFlight {
-    /// Waits until there is room.
+    /// Waits until the file fits below the limit.
     pub(super) fn enter(&self, bytes: u64) -> Permit<'_> {
         let bytes = bytes.min(BYTES_MAX);
         let has_no_room = |others: &mut u64| *others + bytes > BYTES_MAX;

@@ -1,5 +1,6 @@
-//! Which source a run is of. Paths are below its root, so a run of a part of it must know where that is: otherwise it
-//! would take the part for the whole and close the rest.
+//! Finds the source that a run belongs to. Paths of documents are relative to the root of the source. A run
+//! on a subdirectory must find that root, otherwise it would take the subdirectory for the whole source and
+//! close all other documents.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,18 +12,19 @@ use crate::commands::{counted_documents, usage};
 #[derive(Debug, PartialEq)]
 pub(super) struct Chosen {
     pub(super) name: String,
-    /// What its paths are below.
+    /// The directory that paths of documents are relative to.
     pub(super) base: PathBuf,
-    /// What documents that name no tag had so far.
+    /// The tag that documents without a tag have had so far.
     pub(super) default_tag: Option<String>,
-    /// What its files were taken for so far.
+    /// The kind that the files of the source have had so far.
     pub(super) kind: Option<DocumentKind>,
-    /// It was somewhere else before.
+    /// The source was taken in from another directory before.
     pub(super) has_moved: bool,
 }
 
-/// The source that was taken in from the directory or from the nearest one above it, else a new one. `named` is the
-/// only one that it may be; `has_moved` lets it be one that was taken in from elsewhere.
+/// Returns the source that was taken in from the directory or from the nearest directory above it, otherwise
+/// a new source. With `named`, only the source of that name is considered. With `has_moved`, a source that
+/// was taken in from another directory is accepted.
 pub(super) fn choose(
     directory: &Path,
     named: Option<&str>,
@@ -69,7 +71,7 @@ pub(super) fn choose(
             Ok(Chosen { name: name.to_owned(), base, default_tag: None, kind: None, has_moved: false })
         }
         Some(source) if has_moved => Ok(chosen(source, directory, true)),
-        // It is of before roots were kept.
+        // The source was taken in by a version that did not record the root yet.
         Some(source) if source.root.is_empty() => Ok(chosen(source, directory, false)),
         Some(source) => Err(usage(format!(
             "`{name}` is the source of {} from another directory, which would be closed; take {} in as \
@@ -81,7 +83,7 @@ pub(super) fn choose(
     }
 }
 
-/// Other sources that were taken in from one of these directories.
+/// The names of other sources that were taken in from one of these directories.
 pub(super) fn within(directories: &[PathBuf], name: &str, sources: &[DocumentSource]) -> Vec<String> {
     let others: Vec<&DocumentSource> =
         sources.iter().filter(|source| source.name != name && !source.root.is_empty()).collect();

@@ -1,5 +1,5 @@
-//! `--watch`: goes on taking in what changes. Events only say where to look; what is there is found out by looking, as
-//! in any other run.
+//! `--watch`: keeps taking in changes. An event only says where to look; the directory is then listed as in
+//! any other run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,25 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::{Run, complain, locked};
 
-/// An editor that saves makes several changes; they are over when none has come for so long.
+/// An editor makes several changes when it saves a file. They are taken as complete when no further change
+/// has come for this long.
 const QUIET: Duration = Duration::from_millis(200);
-/// Where changes never cease, what has come is taken in all the same.
+/// If changes never stop, those that have come are taken in after this time.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// More places than this are not told apart: all is looked at.
+/// If more places than this have changed, the whole root is listed instead.
 const PLACES_MAX: usize = 64;
-/// What these say concerns all that is beside and below them.
+/// A change of one of these files may affect all files beside and below it.
 const RULES: [&str; 2] = [".gitignore", ".ignore"];
 
 pub(super) fn run(run: Run<'_>, as_json: bool) -> anyhow::Result<()> {
     let changes = Arc::new(Changes::new(run.root.clone()));
     let mut watched = Watched::new(changes.clone())?;
-    // A file is watched by its directory, since another may take its place.
+    // A single file is watched through its directory, because a save may replace the file.
     watched.add(if run.root.is_file() { run.root.parent().unwrap_or(&run.root) } else { &run.root })?;
     std::thread::scope(|scope| {
         let asked = asked_to_stop()?;
         let (stopped, changes) = (&run.stopped, &changes);
-        // Ends with the process, or when the loop below does.
+        // This thread ends with the process, or when the sender `end` is dropped below.
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         scope.spawn(move || {
             if asked.wait(ended) {
@@ -54,7 +55,8 @@ fn follow(run: &Run<'_>, changes: &Changes, watched: &mut Watched, as_json: bool
         }
         watched.forget(&places);
         let mut listed = run.list(&places);
-        // What comes into a directory after it was listed and before it is watched is seen by listing it once more.
+        // A file may be created after its directory was listed and before the directory is watched. Listing
+        // once more finds it.
         while watched.add_all(&listed.dirs)? {
             listed = run.list(&places);
         }
@@ -75,7 +77,7 @@ fn follow(run: &Run<'_>, changes: &Changes, watched: &mut Watched, as_json: bool
     }
 }
 
-/// The places where something has changed since somebody looked.
+/// The places that have changed since the last run.
 struct Changes {
     root: PathBuf,
     state: Mutex<State>,
@@ -85,7 +87,7 @@ struct Changes {
 #[derive(Default)]
 struct State {
     places: BTreeSet<PathBuf>,
-    /// How many changes were told, to see whether more have come.
+    /// How many changes have been reported. `wait` compares it to see whether more have come.
     told: u64,
     is_stopped: bool,
 }
@@ -106,7 +108,7 @@ impl Changes {
         match event.kind {
             _ if event.need_rescan() => self.add([self.root.clone()]),
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => self.add(event.paths),
-            // Whoever only reads, as we do, changes nothing.
+            // Reading a file, as this process does too, changes nothing.
             EventKind::Access(_) => {}
             _ => self.add(event.paths),
         }
@@ -126,7 +128,7 @@ impl Changes {
         self.more.notify_all();
     }
 
-    /// Where to look because of a change of this path.
+    /// The place to list after a change of this path; `None` if the change does not matter.
     fn place(&self, path: PathBuf) -> Option<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if RULES.contains(&name) {
@@ -141,7 +143,7 @@ impl Changes {
         self.more.notify_all();
     }
 
-    /// Waits for a change and for what comes with it. None when it is time to stop.
+    /// Waits for a change and then for the changes that follow it closely. `None` when the run is to stop.
     fn wait(&self) -> Option<Vec<PathBuf>> {
         let mut state = locked(&self.state);
         while state.places.is_empty() && !state.is_stopped {
@@ -164,7 +166,8 @@ impl Changes {
     }
 }
 
-/// The directories that are watched, each by itself: those that git ignores may be huge and are none of ours.
+/// The watched directories. Each is watched without its subdirectories, because those that git ignores may be
+/// huge and are not needed.
 struct Watched {
     watcher: RecommendedWatcher,
     dirs: BTreeSet<PathBuf>,
@@ -178,7 +181,7 @@ impl Watched {
         Ok(Watched { watcher, dirs: BTreeSet::new() })
     }
 
-    /// Whether any of them was not watched yet.
+    /// Watches these directories. True if one of them was not watched before.
     fn add_all(&mut self, dirs: &[PathBuf]) -> anyhow::Result<bool> {
         let mut has_new = false;
         for dir in dirs {
@@ -193,23 +196,25 @@ impl Watched {
         }
         match self.watcher.watch(dir, RecursiveMode::NonRecursive) {
             Ok(()) => Ok(self.dirs.insert(dir.to_owned())),
-            // The change of what it was in is told.
+            // The directory was deleted in the meantime; the change of its parent is reported too.
             Err(_) if !dir.exists() => Ok(false),
             Err(error) => Err(why_not(error)).with_context(|| format!("{} can't be watched", dir.display())),
         }
     }
 
-    /// A directory at one of these places may be another by now, of the same name.
+    /// Stops watching the directories at and below these places, since each may have been replaced by a new
+    /// directory with the same name.
     fn forget(&mut self, places: &[PathBuf]) {
         let is_old = |dir: &PathBuf| places.iter().any(|place| dir.starts_with(place));
         for dir in self.dirs.extract_if(.., |dir| is_old(dir)).collect::<Vec<_>>() {
-            // It is not watched any more if it went, which is what was wanted.
+            // A deleted directory is not watched any more; the resulting error can be ignored.
             let _ = self.watcher.unwatch(&dir);
         }
     }
 }
 
-/// The limits of the system are what stands in the way most often, and its own words for them mislead.
+/// Explains why a directory can't be watched. The usual reason is a limit of the system, and the system's own
+/// message misleads.
 fn why_not(error: notify::Error) -> anyhow::Error {
     const TOO_MANY_OPEN_FILES: i32 = 24;
     match &error.kind {
@@ -225,14 +230,14 @@ fn why_not(error: notify::Error) -> anyhow::Error {
     }
 }
 
-/// Ctrl-C, or a polite request of the system to end.
+/// Waits for Ctrl-C or for the system's request to end (SIGTERM).
 struct Asked {
     runtime: tokio::runtime::Runtime,
     #[cfg(unix)]
     signals: [tokio::signal::unix::Signal; 2],
 }
 
-/// From here on such a request does not kill the process.
+/// Installs the signal handlers: from here on these signals do not kill the process.
 fn asked_to_stop() -> anyhow::Result<Asked> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     #[cfg(unix)]
@@ -248,7 +253,7 @@ fn asked_to_stop() -> anyhow::Result<Asked> {
 }
 
 impl Asked {
-    /// True when asked to stop; false when nobody needs to know any more.
+    /// True when a signal has come; false when the run has ended without one.
     fn wait(self, ended: tokio::sync::oneshot::Receiver<()>) -> bool {
         #[cfg(unix)]
         {

@@ -1,4 +1,5 @@
-//! The files of a mirror: read as a whole, written one by one, each only if it still is as it was read.
+//! The files of a mirror. All files are read at once; each one is written separately, and only if it has not
+//! changed since it was read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +13,12 @@ use sha2::{Digest, Sha256};
 use crate::commands::entry_file::EntryFile;
 use crate::commands::log_file::hex;
 
-/// An entry is shorter, and a file that is longer is none of ours.
+/// An entry is always shorter, so a longer file is not an entry.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) struct Folder {
     root: PathBuf,
-    /// By their paths below the root.
+    /// The files, by their paths relative to the root.
     pub(super) files: BTreeMap<String, File>,
 }
 
@@ -27,13 +28,14 @@ pub(super) struct File {
 }
 
 impl Folder {
-    /// Reads every Markdown file that is not hidden. If a directory can't be read, nobody knows what is gone, so that is an error.
+    /// Reads every Markdown file that is not hidden. A directory that can't be read is an error, because its
+    /// files would otherwise look deleted.
     pub(super) fn read(root: &Path) -> anyhow::Result<Folder> {
         let mut files = BTreeMap::new();
         if !root.exists() {
             return Ok(Folder { root: root.to_owned(), files });
         }
-        // What git ignores is a file all the same: an entry must not go because of a line in `.gitignore`.
+        // Files that git ignores are read too: a new line in `.gitignore` must not delete an entry.
         let walk =
             WalkBuilder::new(root).standard_filters(false).hidden(true).sort_by_file_path(Path::cmp).build();
         for found in walk {
@@ -57,7 +59,7 @@ impl Folder {
         Ok(Folder { root: root.to_owned(), files })
     }
 
-    /// Puts a text in the place of a file, if the file still is as it was read.
+    /// Replaces the text of a file, if the file has not changed since it was read.
     pub(super) fn write(&self, path: &str, text: &str) -> Result<(), String> {
         let at = self.place(path)?;
         self.check(path, &at)?;
@@ -67,7 +69,8 @@ impl Folder {
             file.write_all(text.as_bytes())?;
             #[cfg(unix)]
             {
-                // As other files of a project are, not for their owner alone as temporary files are.
+                // The file gets the permissions that it had, or the usual ones for a project. A temporary
+                // file would be private to its owner.
                 use std::os::unix::fs::PermissionsExt;
                 let mode = fs::metadata(&at).map_or(0o644, |about| about.permissions().mode());
                 file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
@@ -78,7 +81,7 @@ impl Folder {
         write().map_err(|error| format!("it can't be written: {}", error.kind()))
     }
 
-    /// Removes a file, if it still is as it was read.
+    /// Removes a file, if the file has not changed since it was read.
     pub(super) fn remove(&self, path: &str) -> Result<(), String> {
         let at = self.place(path)?;
         self.check(path, &at)?;
@@ -102,7 +105,7 @@ impl Folder {
         }
     }
 
-    /// Where a path is, with no link on the way.
+    /// The absolute path of a file, after checking that no part of the path is a link.
     fn place(&self, path: &str) -> Result<PathBuf, String> {
         let parts: Vec<&str> = path.split('/').collect();
         if parts.iter().any(|part| part.is_empty() || part.starts_with('.')) {

@@ -1,4 +1,5 @@
-//! What has to be done so that a folder and a scope are level: a pure function of what both agreed on, and of what each has.
+//! Computes the changes that make a folder and a scope equal: a pure function of the state that both agreed
+//! on, the files and the entries.
 //!
 //! | agreed on | file | entry | what is done |
 //! |---|---|---|---|
@@ -27,9 +28,9 @@ pub(super) struct Stored {
     pub(super) file: EntryFile,
 }
 
-/// An entry that is to be made of a file.
+/// An entry that is to be created from a file.
 pub(super) struct Created {
-    /// The file that gets the id; none if the id gets a file of its own.
+    /// The file that gets the id of the new entry. `None` if the entry gets a new file.
     pub(super) path: Option<String>,
     pub(super) file: EntryFile,
 }
@@ -43,7 +44,8 @@ pub(super) struct Plan {
     pub(super) removed: Vec<(Id, String)>,
     pub(super) conflicts: usize,
     pub(super) refused: Vec<(String, String)>,
-    /// What both sides agree on once the entries are written, as far as no file has to be.
+    /// The state on which both sides agree once the entries are written, except for the files that the plan
+    /// itself writes or removes.
     pub(super) level: BTreeMap<Id, Agreed>,
 }
 
@@ -68,7 +70,8 @@ impl Plan {
                 new.push((path, file));
                 continue;
             };
-            // Of a file and its copies the one stays that was there before.
+            // If a file was copied, the one at the path from the last run keeps the id, and the copies become
+            // new entries.
             let is_first = agreed.get(&id).is_some_and(|agreed| agreed.path == *path);
             match files.get(&id) {
                 None => drop(files.insert(id, (path, file))),
@@ -79,7 +82,7 @@ impl Plan {
                 Some(_) => new.push((path, file)),
             }
         }
-        // What can't be read says nothing about its entry.
+        // A file that can't be read tells nothing about its entry, so the entry is left alone.
         let unread: HashSet<&String> = plan.refused.iter().map(|(path, _)| path).collect();
         let is_unread = |id: &Id| agreed.get(id).is_some_and(|agreed| unread.contains(&agreed.path));
         let untouched: Vec<Id> =
@@ -132,7 +135,8 @@ impl Plan {
         }
         copies.extend(new.into_iter().map(|(path, file)| (Some(path), file)));
         for (path, file) in copies {
-            // An entry that says exactly this and has no file is the file's: a run may have ended between the two.
+            // If an entry without a file has exactly this content, the file belongs to it: an earlier run may
+            // have ended after it created the entry and before it wrote the id into the file.
             let same = unclaimed.get_mut(&hash_without_id(file)).and_then(Vec::pop);
             match same {
                 Some(id) => {
@@ -142,7 +146,7 @@ impl Plan {
                     plan.written.push((id, path, file));
                 }
                 None => {
-                    // The entry that it follows may be gone, or of another store.
+                    // The entry that this one follows may have been deleted, or may belong to another store.
                     let follows = file.follows.filter(|follows| stored.contains_key(follows));
                     plan.created.push(Created {
                         path: path.cloned(),
@@ -156,7 +160,8 @@ impl Plan {
                 plan.written.push((id, file_name(&entry.file.topic, id), entry.file.clone()));
             }
         }
-        // An entry that another one follows is deleted after that one is written, and names of files are in order.
+        // The writes go in the order of the file names. An entry that another one follows is deleted only
+        // after the other one is written.
         plan.written.sort_by(|one, other| one.1.cmp(&other.1));
         plan
     }
@@ -175,7 +180,7 @@ impl Plan {
             content,
             ..
         } = file.clone();
-        // As it is, or another entry of the scope.
+        // A new predecessor must be another entry of this scope; the present one is always kept.
         let follows = file.follows.filter(|follows| {
             entry.file.follows == Some(*follows) || (stored.contains_key(follows) && *follows != id)
         });

@@ -1,4 +1,5 @@
-//! A folder and a scope that are edited on both sides at random lose nothing, and a second run changes nothing.
+//! A folder and a scope that are edited at random on both sides lose nothing, and a second run changes
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,7 +64,7 @@ impl Place {
         read.into_iter().map(|(path, file)| (path, file.read.expect("a good file"))).collect()
     }
 
-    /// What stands in the scope and in the folder, which is to be the same.
+    /// The contents of the scope, after checking that the folder has the same.
     #[track_caller]
     fn both(&self) -> BTreeSet<String> {
         let entries: BTreeMap<Id, EntryFile> =
@@ -99,7 +100,7 @@ fn a_thousand_files_that_are_edited_on_both_sides_lose_nothing() {
 
     let (entries, files) = (place.entries(), place.files());
     let mut batch = Batch::default();
-    // What each side has said and nobody has taken back.
+    // Every text that one side has written and that nobody has deleted.
     let mut wanted: BTreeSet<String> = BTreeSet::new();
     for (number, (path, file)) in files.iter().enumerate() {
         let id = file.id.expect("an id");
@@ -165,7 +166,7 @@ fn a_run_that_ended_half_way_is_finished_by_the_next() {
     let place = Place::new();
     fs::write(place.file("note.md"), "A fact.\n").expect("a file");
     place.level();
-    // The entry is there; the file never got its id, and the state was never written.
+    // The entry exists, but the file never got its id and the state was never written.
     fs::write(place.file("note.md"), "A fact.\n").expect("a file");
     fs::remove_file(place.run().state).expect("a state");
     let report = place.level();

@@ -1,4 +1,4 @@
-//! Takes the three files of an encoder from where they are, checks them, and puts them in their place together.
+//! Reads the three files of an encoder from a directory or archive, checks them, and installs them together.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,10 +15,12 @@ const WEIGHTS: &str = "model.safetensors";
 const FILES: [&str; 3] = [WEIGHTS, "vocab.txt", "config.json"];
 /// The weights of all-MiniLM-L6-v2 as their authors published them.
 const KNOWN_WEIGHTS: &str = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db";
-/// An archive may say that a file has any size. No encoder of this kind is larger.
+/// The size limit of each file. An archive may claim any size for a file, and no encoder of this kind is
+/// larger.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Whoever reads the directory finds the old files or the new ones, never some of both.
+/// Installs the files by renaming a directory, so that a reader finds either the old files or the new ones
+/// and never a mixture.
 pub(super) fn add(dir: &Path, path: &Path, sha256: Option<&str>) -> anyhow::Result<()> {
     let wanted = sha256.unwrap_or(KNOWN_WEIGHTS).to_ascii_lowercase();
     let parent = dir.parent().context("the data directory has no parent")?;
@@ -52,7 +54,7 @@ fn take_from_dir(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The three files of one directory of the archive, whatever else the archive has.
+/// Takes the three files out of one directory of the archive. The other files of the archive are ignored.
 fn take_from_archive(from: &Path, to: &Path) -> anyhow::Result<()> {
     let file = File::open(from).with_context(|| format!("{} can't be read", from.display()))?;
     let mut archive = ZipArchive::new(file)

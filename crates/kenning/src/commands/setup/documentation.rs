@@ -1,5 +1,5 @@
-//! What is written from the table of hosts and committed: `docs/hosts.md`, and the bundles below `plugins/`.
-//! `UPDATE_EXPECT=1` rewrites them.
+//! Checks the files that are generated from the table of hosts: `docs/hosts.md`, and the bundles below
+//! `plugins/`. `UPDATE_EXPECT=1` rewrites them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ fn host(id: &str) -> &'static Host {
     Host::find(id).expect("a host of the table")
 }
 
-/// Files as people write them on a platform.
+/// A path as people write it on a platform.
 fn shown(path: &Path, platform: Platform) -> String {
     let path = path.display().to_string();
     let path = path.trim_start_matches("/project/");
@@ -135,7 +135,7 @@ fn about(host: &Host) -> String {
     page
 }
 
-/// The user's file on each platform, each path once.
+/// The paths of the user's file on each platform, without repetition.
 fn places(host: &Host, is_hook: bool) -> String {
     let of = |platform: Platform| {
         let (servers, hooks) = targets(host, &machine(platform), Level::User, &launch());
@@ -189,7 +189,7 @@ fn bundles_are_written_from_the_table() {
         "prompts_generated": true,
     });
     let codex = json!({"mcpServers": "./.mcp.json", "hooks": "./hooks/hooks.json"});
-    // A bundle lists its servers as other hosts do, in JSON.
+    // A bundle lists its servers in JSON, as other hosts do in their files.
     let codex_servers =
         pretty(&json!({"mcpServers": {"kenning": {"command": "kenning", "args": ["serve"]}}}));
     let gemini = host("gemini-cli").hooks.as_ref().expect("it has hooks");
@@ -211,7 +211,7 @@ fn bundles_are_written_from_the_table() {
     ]);
 }
 
-/// What `setup` writes where no file is.
+/// The file that `setup` writes if there is none yet.
 fn fresh(host: &Host, is_hook: bool) -> String {
     let (servers, hooks) = targets(host, &machine(Platform::Linux), Level::User, &launch());
     let target = if is_hook { hooks } else { servers }.into_iter().next().expect("a file");

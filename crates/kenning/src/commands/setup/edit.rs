@@ -1,5 +1,5 @@
-//! Putting what is ours into a configuration file of a host, and taking it out. Everything else of the file stays as it
-//! is, byte by byte; a file that can't be read for sure is refused.
+//! Adds our pieces to a configuration file of a host, and removes them. Everything else in the file stays the
+//! same, byte by byte. A file that can't be parsed with certainty is refused.
 
 use serde_json::{Map, Value};
 
@@ -7,24 +7,26 @@ use super::{json, toml, yaml};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// With comments and trailing commas, which most hosts allow.
+    /// JSON with comments and trailing commas, which most hosts allow.
     Json,
     Toml,
     Yaml,
 }
 
-/// Something of ours in a file.
+/// A part of a host's file that belongs to Kenning.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// An object under names, such as `mcpServers`, `kenning`. What else somebody wrote into it is kept.
+    /// An object at a path of names, such as `mcpServers`, `kenning`. Names that somebody added to it are
+    /// kept.
     Entry { path: Vec<&'static str>, value: Map<String, Value> },
-    /// An element of the list under names, such as `hooks`, `SessionStart`; known by the command that it runs.
+    /// An element of the list at a path of names, such as `hooks`, `SessionStart`. It is recognised by the
+    /// command that it runs.
     Hook { path: Vec<&'static str>, value: Value },
-    /// What a file must also say. It stays as it is if it is there.
+    /// A value that the file must have as well. If the name exists already, its value is kept.
     Preamble { name: &'static str, value: Value },
 }
 
-/// Why a file is left alone.
+/// Why a file is not edited.
 #[derive(Debug, PartialEq)]
 pub struct Refusal(pub String);
 
@@ -37,7 +39,7 @@ impl Format {
         }
     }
 
-    /// The text with our pieces as they should be. It is the same text if they are that already.
+    /// The text with our pieces in it. If they are there already, the text stays the same.
     pub fn apply(self, text: &str, pieces: &[Piece]) -> Result<String, Refusal> {
         let (mark, text) = byte_order_mark(text);
         let before = self.value(text)?;
@@ -47,7 +49,8 @@ impl Format {
             Format::Yaml => yaml::apply(text, pieces),
         }?;
         let after = self.value(&edited).map_err(|_| unsure())?;
-        // Whatever a file looks like: an edit that did not do exactly what it should is not written.
+        // The result is checked whatever the file looks like: if the edit did anything but set our pieces,
+        // nothing is written.
         let is_done = pieces.iter().all(|piece| piece.is_in(&after));
         match is_done && without(before, pieces) == without(after, pieces) {
             true => Ok(format!("{mark}{edited}")),
@@ -75,7 +78,8 @@ impl Format {
         }
     }
 
-    /// What is left when our pieces go, given the file as it was before they came, if that was kept. None: no file.
+    /// The text after our pieces were removed. `kept` is the file as it was before they were added, if that
+    /// was kept. `None` means that the file is to be removed.
     pub fn removed(
         self,
         text: &str,
@@ -87,8 +91,8 @@ impl Format {
             return Ok(Some(stripped));
         }
         match kept {
-            // Nothing else has changed since, so it is the old file to the byte, with what can't be seen in this one:
-            // lists that were empty before, a missing newline at the end.
+            // Nothing else has changed in the meantime, so the old file is restored exactly. It may differ
+            // from `stripped` in details: lists that were empty before, or a missing newline at the end.
             Some(kept) if self.is_only_difference(&stripped, pieces, kept) => Ok(Some(kept.to_owned())),
             Some(_) => Ok(Some(stripped)),
             None => {
@@ -120,7 +124,7 @@ fn byte_order_mark(text: &str) -> (&str, &str) {
 }
 
 impl Piece {
-    /// Whether the file has it as it should be.
+    /// Whether the file has this piece with the right value.
     pub fn is_in(&self, file: &Value) -> bool {
         match self {
             Piece::Entry { path, value } => {
@@ -137,7 +141,7 @@ impl Piece {
         }
     }
 
-    /// Whether the file has it in some form, perhaps an older one.
+    /// Whether the file has this piece in any form, perhaps with an older value.
     pub fn is_anyhow_in(&self, file: &Value) -> bool {
         match self {
             Piece::Entry { path, .. } => at(file, path).is_some(),
@@ -153,7 +157,7 @@ pub fn at<'a>(file: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(file, |value, name| value.get(name))
 }
 
-/// What a file says beside our pieces. Objects and lists on the way to them count as absent when they are empty.
+/// The content of a file without our pieces. Empty objects and lists on the path to a piece count as absent.
 fn without(mut file: Value, pieces: &[Piece]) -> Value {
     for piece in pieces {
         match piece {
@@ -171,7 +175,7 @@ fn without(mut file: Value, pieces: &[Piece]) -> Value {
     if file.is_null() { Value::Object(Map::new()) } else { file }
 }
 
-/// Goes to the value under the names and removes it if `goes` says so, with every object that is empty then.
+/// Removes the value at the path if `goes` returns true, and then every object that became empty.
 fn remove(value: &mut Value, path: &[&str], goes: &mut dyn FnMut(&mut Value) -> bool) {
     let [name, rest @ ..] = path else { return };
     let Some(inner) = value.get_mut(*name) else { return };
@@ -205,13 +209,13 @@ fn is_empty_group(element: &Value) -> bool {
     element.get("hooks").is_some_and(is_empty)
 }
 
-/// A handler of ours, or a group of handlers with one of ours.
+/// Whether an element is one of our handlers, or a group with one of our handlers.
 pub fn has_our_hook(element: &Value) -> bool {
     let handlers = element.get("hooks").and_then(Value::as_array);
     is_our_hook(element) || handlers.is_some_and(|handlers| handlers.iter().any(is_our_hook))
 }
 
-/// A handler that runs `kenning hook`, wherever that program is.
+/// Whether a handler runs `kenning hook`, from any directory.
 pub fn is_our_hook(handler: &Value) -> bool {
     let text = |name: &str| handler.get(name).and_then(Value::as_str);
     let first = handler.get("args").and_then(|args| args.get(0)).and_then(Value::as_str);
@@ -227,7 +231,8 @@ fn is_kenning(path: &str) -> bool {
     matches!(path.rsplit(['/', '\\']).next(), Some("kenning" | "kenning.exe"))
 }
 
-/// The program that a line of a shell starts, without quotes and without PowerShell's `&`.
+/// The program that a shell command line starts, without quotes and without PowerShell's `&`, and the rest of
+/// the line.
 pub fn first_word(line: &str) -> (&str, &str) {
     let line = line.trim_start().trim_start_matches("& ");
     for quote in ['"', '\''] {

@@ -1,5 +1,5 @@
-//! Reading and replacing a file of a host: links are followed, permissions stay, a crash leaves the old file or the new
-//! one, and what was there before Kenning came is kept beside it.
+//! Reads and replaces a file of a host. Links are followed and permissions stay the same. A crash leaves
+//! either the old file or the new one. The text from before the first change is kept beside the file.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Longer files are no configuration.
+/// A larger file can't be a configuration file.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// So many links in a row are followed.
+/// At most this many links in a row are followed.
 const LINKS_MAX: usize = 16;
-/// What a file was before the first change is kept under its name with this ending.
+/// The file's text from before the first change is kept under the file's name with this ending.
 pub const KEPT: &str = ".before-kenning";
 
 pub struct HostFile {
-    /// Where links lead.
+    /// The real path, after following links.
     path: PathBuf,
-    /// None: there is no such file.
+    /// `None` if the file does not exist.
     pub text: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl HostFile {
         name.into()
     }
 
-    /// Replaces the text. With `keep` the old one stays beside it.
+    /// Replaces the text. With `keep`, the old text is saved beside the file.
     pub fn write(&self, text: &str, keep: bool) -> anyhow::Result<()> {
         self.check_unchanged()?;
         let dir = self.path.parent().context("the file has no directory")?;
@@ -50,7 +50,7 @@ impl HostFile {
         self.put(&self.path, text)
     }
 
-    /// Puts back what was kept, or removes what was not there before.
+    /// Writes `text` back, or with `None` removes the file, and removes the kept copy.
     pub fn restore(&self, text: Option<&str>) -> anyhow::Result<()> {
         self.check_unchanged()?;
         match text {
@@ -64,7 +64,7 @@ impl HostFile {
         }
     }
 
-    /// Hosts write their files too, some of them often.
+    /// Fails if the file has changed since it was read. Hosts write their files too, and some do it often.
     fn check_unchanged(&self) -> anyhow::Result<()> {
         if text_of(&self.path)? != self.text {
             bail!("{} was changed by somebody else just now; try again", self.path.display());
@@ -89,7 +89,7 @@ impl HostFile {
     }
 }
 
-/// A new file may be read by whoever may read its directory.
+/// A new file gets the read permissions of its directory.
 #[cfg(unix)]
 fn usual_permissions(file: &std::fs::File, dir: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

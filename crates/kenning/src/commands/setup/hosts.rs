@@ -1,6 +1,6 @@
 //! The table of hosts: where each keeps its configuration, how an entry looks there, and where its hooks are.
 //!
-//! Paths begin with a directory that `Machine` knows and are written with `/` on every platform.
+//! A path begins with a directory that `Machine` knows, and is written with `/` on every platform.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,25 @@ use super::edit::{Format, Piece};
 use super::machine::{Machine, Platform};
 
 pub struct Host {
-    /// How people name it on the command line.
+    /// The name of the host on the command line.
     pub id: &'static str,
     pub other_ids: &'static [&'static str],
     pub name: &'static str,
-    /// Programs that are there where the host is.
+    /// Programs whose existence shows that the host is installed.
     pub programs: &'static [&'static str],
-    /// Directories that are there where the host is.
+    /// Directories whose existence shows that the host is installed.
     pub traces: &'static [&'static str],
     pub servers: Servers,
-    /// Only hosts that give the model what a hook says.
+    /// `None` for hosts that do not pass the answer of a hook on to the model.
     pub hooks: Option<Hooks>,
-    /// Where the host's agents read instructions, and Kenning the line with the scope. None: it knows no projects.
+    /// The file in which the host's agents read instructions, and Kenning the line with the scope. `None` if
+    /// the host does not know projects.
     pub instructions: Option<&'static str>,
-    /// What the person has to do after setting up.
+    /// What the user has to do after the setup.
     pub next: &'static str,
-    /// The same for hooks.
+    /// What the user has to do after the setup of hooks.
     pub next_for_hooks: &'static str,
-    /// How the person sees that it works.
+    /// How the user can see that it works.
     pub check: &'static str,
 }
 
@@ -36,7 +37,7 @@ pub struct Servers {
     pub user: Where,
     pub project: Option<Where>,
     pub format: Format,
-    /// The name of the object with all servers.
+    /// The name of the object that contains all servers.
     pub under: &'static str,
     pub shape: Shape,
     /// Whether the host finds programs by name as a shell does. Desktop applications often don't.
@@ -46,17 +47,18 @@ pub struct Servers {
 pub struct Hooks {
     pub user: Where,
     pub project: Where,
-    /// The names of session start and prompt.
+    /// The host's names for the events session start and prompt.
     pub events: [&'static str; 2],
     pub form: Form,
 }
 
-/// A file by platform. Of several the first that is there is meant, else the first.
+/// The paths of a file, by platform. If there are several paths, the first one that exists is used, or else
+/// the first one.
 pub struct Where {
     linux: &'static [&'static str],
     macos: &'static [&'static str],
     windows: &'static [&'static str],
-    /// Every one that is there is meant: two kinds of installation read different files.
+    /// All paths that exist are used, because two kinds of installation read different files.
     every: bool,
 }
 
@@ -64,7 +66,7 @@ pub struct Where {
 pub enum Shape {
     /// `command` and `args`.
     Plain,
-    /// With `"type": "stdio"`.
+    /// `command` and `args`, and `"type": "stdio"`.
     Typed,
     Copilot,
     Zed,
@@ -72,14 +74,14 @@ pub enum Shape {
     Goose,
 }
 
-/// How a hook is written.
+/// The form in which a host expects a hook.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Program and arguments, started without a shell.
     Claude,
     /// One line for a shell.
     Codex,
-    /// The same with milliseconds.
+    /// The same as `Codex`, but with the timeout in milliseconds.
     Gemini,
     /// One line, without a group around it.
     Cursor,
@@ -87,7 +89,8 @@ pub enum Form {
     Copilot,
 }
 
-/// Seconds after which a host gives a hook up. The hook itself ends after a fraction of one.
+/// After this many seconds a host stops waiting for a hook. The hook itself ends after a fraction of a
+/// second.
 const TIMEOUT_S: u64 = 5;
 
 const fn everywhere(paths: &'static [&'static str]) -> Where {
@@ -385,7 +388,7 @@ pub const HOSTS: [Host; 12] = [
     },
 ];
 
-/// VS Code and Copilot CLI read the same directory, so one file serves both, and both run it.
+/// VS Code and Copilot CLI read the same directory, so both run the hooks of this one file.
 const COPILOT_HOOKS: Hooks = Hooks {
     user: everywhere(&["$COPILOT/hooks/kenning.json"]),
     project: everywhere(&["$PROJECT/.github/hooks/kenning.json"]),
@@ -393,17 +396,17 @@ const COPILOT_HOOKS: Hooks = Hooks {
     form: Form::Copilot,
 };
 
-/// What a host starts.
+/// The program that a host starts, and its arguments.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub program: String,
-    /// What stands after `serve` or `hook`: the data directory, if it is not the usual one.
+    /// The arguments after `serve` or `hook`: the data directory, if it is not the default one.
     pub arguments: Vec<String>,
-    /// Only for `serve`.
+    /// The scope, for `serve` only.
     pub scope: Option<String>,
 }
 
-/// A file of a host with what is ours in it.
+/// A file of a host, and our pieces that belong into it.
 pub struct Target {
     pub path: PathBuf,
     pub format: Format,
@@ -426,7 +429,7 @@ impl Host {
             || self.traces.iter().flat_map(|trace| machine.expand(trace)).any(|path| path.exists())
     }
 
-    /// The files with the entry. None where the host has no such level.
+    /// The files that get the entry. `None` if the host has no files at this level.
     pub fn server_targets(&self, machine: &Machine, level: Level, launch: &Launch) -> Option<Vec<Target>> {
         let servers = &self.servers;
         let place = match level {
@@ -502,7 +505,7 @@ impl Shape {
         }
     }
 
-    /// The program of an entry that is in a file.
+    /// The program that an entry starts.
     pub fn program_of(self, entry: &Value) -> Option<&str> {
         match self {
             Shape::Opencode => entry["command"].get(0)?.as_str(),
@@ -552,7 +555,7 @@ impl Form {
     }
 }
 
-/// Who reads the line that starts a hook.
+/// The shell that reads the command line of a hook.
 #[derive(Clone, Copy)]
 enum Shell {
     Posix,
@@ -565,7 +568,7 @@ impl Shell {
     fn line(self, words: &[String]) -> String {
         let quoted: Vec<String> = words.iter().map(|word| self.quoted(word)).collect();
         let line = quoted.join(" ");
-        // PowerShell takes a quoted word at the beginning for a text and not for a program.
+        // PowerShell reads a quoted word at the beginning as a string and not as a program.
         match self {
             Shell::Power if line.starts_with('\'') => format!("& {line}"),
             _ => line,

@@ -1,4 +1,4 @@
-//! JSON with comments, edited in place.
+//! Edits JSON with comments in place.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::edit::{Piece, Refusal, has_our_hook, is_our_hook};
 
-/// What hosts with comments in their files accept; more would be read by us alone.
+/// The syntax that hosts accept in files with comments. A more lenient parser would accept files that the
+/// hosts reject.
 const SYNTAX: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -20,7 +21,7 @@ const SYNTAX: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// A file that is not there yet.
+/// The text of a new file.
 const NEW: &str = "{}\n";
 
 fn parse(text: &str) -> Result<CstRootNode, Refusal> {
@@ -72,7 +73,7 @@ fn no_object() -> Refusal {
     Refusal("it is JSON, but not an object".to_owned())
 }
 
-/// The object under the names; made where there is none.
+/// The object at the path. Missing objects are created.
 fn object_at(object: &CstObject, path: &[&str]) -> Result<CstObject, Refusal> {
     let mut object = object.clone();
     for name in path {
@@ -89,8 +90,8 @@ fn set_entry(object: &CstObject, path: &[&str], value: &Map<String, Value>) -> R
     let there = object.get(name);
     let inner = there.as_ref().and_then(|there| there.object_value());
     match (there, inner) {
-        // Only what differs is written, so comments and what somebody added stay. An entry of a remote server has no
-        // command, and what it has instead would contradict ours.
+        // Only values that differ are written, so comments and added names stay. An entry of a remote server
+        // has no `command`; its other names would contradict ours, so it is replaced.
         (Some(_), Some(inner)) if inner.get("command").is_some() || inner.properties().is_empty() => {
             for (name, value) in value {
                 match inner.get(name) {
@@ -117,7 +118,8 @@ fn set_hook(object: &CstObject, path: &[&str], value: &Value) -> Result<(), Refu
         let handlers = element.get("hooks").and_then(Value::as_array).cloned();
         is_our_hook(&element) || handlers.is_some_and(|all| !all.is_empty() && all.iter().all(is_our_hook))
     };
-    // The first of ours is replaced where it stands; others of ours, and those between handlers of others, go.
+    // The first of our elements is replaced in its place. Further elements of ours are removed, also those in
+    // a group with handlers of others.
     let first = list.elements().iter().position(is_all_ours);
     remove_hooks(&list);
     match first {
@@ -131,7 +133,7 @@ fn remove_hooks(list: &CstArray) {
     list.elements().into_iter().for_each(remove_hook);
 }
 
-/// Takes our handlers out of an element, and the element if nothing else is in it.
+/// Removes our handlers from an element, and the element itself if it has no other handlers.
 fn remove_hook(node: CstNode) {
     let Some(element) = node.to_serde_value() else { return };
     if !has_our_hook(&element) {
@@ -149,7 +151,7 @@ fn remove_hook(node: CstNode) {
     }
 }
 
-/// Removes the property under the names if `goes` says so, then the objects that became empty.
+/// Removes the property at the path if `goes` returns true, and then the objects that became empty.
 fn remove(object: &CstObject, path: &[&str], goes: &dyn Fn(&CstNode) -> bool) {
     let [name, rest @ ..] = path else { return };
     let Some(property) = object.get(name) else { return };

@@ -1,4 +1,5 @@
-//! What setting up has to know of the machine: where hosts look for their files, and what to call this program.
+//! Facts about the machine that the setup needs: where hosts look for their files, and how to call this
+//! program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ pub struct Machine {
     pub home: PathBuf,
     /// The root of the repository that the command was started in, else its directory.
     pub project: PathBuf,
-    /// This very program.
+    /// The path of the running program.
     pub program: PathBuf,
     pub variables: BTreeMap<&'static str, OsString>,
 }
@@ -46,8 +47,8 @@ impl Machine {
         })
     }
 
-    /// A path as the table of hosts writes it: `~` or a variable, then names that may end in `*`. Only what is there
-    /// matches a `*`, so such a path may be none or several.
+    /// Expands a path of the table of hosts: `~` or a variable, then names that may end in `*`. A `*` matches
+    /// only existing names, so the result may be empty or several paths.
     pub fn expand(&self, written: &str) -> Vec<PathBuf> {
         let (first, rest) = written.split_once('/').unwrap_or((written, ""));
         let Some(root) = self.root(first) else { return Vec::new() };
@@ -61,7 +62,8 @@ impl Machine {
         paths
     }
 
-    /// A directory that a host may be told to use, else the one that it uses by itself.
+    /// The directory that a variable stands for: the one that the environment names, otherwise the host's
+    /// default.
     fn root(&self, name: &str) -> Option<PathBuf> {
         let given = |name: &str| self.variables.get(name).map(PathBuf::from);
         Some(match name {
@@ -72,7 +74,7 @@ impl Machine {
                 given("LOCALAPPDATA").unwrap_or_else(|| self.home.join("AppData").join("Local"))
             }
             "$CLAUDE" => given("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.join(".claude")),
-            // Without the variable this one file is beside the directory, not in it.
+            // If the variable is not set, this file is beside Claude's directory and not in it.
             "$CLAUDE_JSON" => given("CLAUDE_CONFIG_DIR").unwrap_or_else(|| self.home.clone()),
             "$CODEX" => given("CODEX_HOME").unwrap_or_else(|| self.home.join(".codex")),
             "$COPILOT" => given("COPILOT_HOME").unwrap_or_else(|| self.home.join(".copilot")),
@@ -81,7 +83,7 @@ impl Machine {
         })
     }
 
-    /// Where a program is that a shell would start by this name.
+    /// The path of the program that a shell would start by this name.
     pub fn on_path(&self, name: &str) -> Option<PathBuf> {
         let endings: &[&str] = if self.platform == Platform::Windows { &[".exe", ".cmd"] } else { &[""] };
         let dirs = self.variables.get("PATH")?;
@@ -90,8 +92,8 @@ impl Machine {
             .find(|path| is_executable(path))
     }
 
-    /// What hosts start. By name if the shell means this very program by it, since such an entry also holds after an
-    /// update; otherwise by path.
+    /// The command that hosts start: the bare name if a shell finds this same program by it, because such an
+    /// entry stays valid after an update; otherwise the path.
     pub fn command(&self, may_be_name: bool) -> String {
         let canonical = |path: &Path| std::fs::canonicalize(path).ok();
         let named = self.on_path("kenning").filter(|path| {
@@ -105,7 +107,7 @@ impl Machine {
         }
     }
 
-    /// A path as people write it.
+    /// A path in short form for messages, relative to the project or to `~`.
     pub fn shown(&self, path: &Path) -> String {
         if let Ok(below) = path.strip_prefix(&self.project)
             && self.project != self.home
@@ -129,7 +131,7 @@ fn beginning_with(dir: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The repository that a directory is in. The home directory is nobody's project.
+/// The root of the repository that a directory is in. The home directory itself is never a project.
 fn project(dir: &Path, home: &Path) -> PathBuf {
     let mut below_home = dir.ancestors().take_while(|dir| *dir != home);
     below_home.find(|dir| dir.join(".git").exists()).unwrap_or(dir).to_owned()

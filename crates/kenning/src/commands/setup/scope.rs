@@ -1,4 +1,5 @@
-//! The scope of a project: made, trusted, and named in the file that the host's agents read.
+//! Sets up the scope of a project: creates it, trusts it, and names it in the file that the host's agents
+//! read.
 
 use anyhow::bail;
 use kenning_model::{DEFAULT, ScopeName};
@@ -14,21 +15,21 @@ use kenning_tools::scope_name;
 
 pub struct ScopeSetup {
     scope: ScopeName,
-    /// The file that gets the line. None: the host's entry names the scope.
+    /// The file that gets the line with the scope. `None` if the host's entry names the scope instead.
     file: Option<&'static str>,
-    /// A file of the project that has a line already, and its scope.
+    /// The scope that a file of the project names already, and that file.
     named: Option<(ScopeName, String)>,
     remove: bool,
 }
 
-/// What the store does not have yet.
+/// Which of the two the store does not have yet.
 struct Missing {
     namespace: bool,
     scope: bool,
 }
 
 impl ScopeSetup {
-    /// None where no scope was given.
+    /// `None` if no scope was given.
     pub fn new(config: &Config, host: &Host, remove: bool) -> anyhow::Result<Option<ScopeSetup>> {
         let Some(scope) = config.flagged_scope() else { return Ok(None) };
         let scope = scope_name(scope).map_err(|stop| super::usage(stop.message))?;
@@ -43,7 +44,7 @@ impl ScopeSetup {
         Ok(Some(ScopeSetup { scope, file: host.instructions, named, remove }))
     }
 
-    /// The line in the host's file.
+    /// The change of the host's file that adds or removes the line.
     pub fn step(&self, machine: &Machine) -> anyhow::Result<Option<Step>> {
         let Some(name) = self.file else { return Ok(None) };
         let path = machine.project.join(name);
@@ -65,7 +66,7 @@ impl ScopeSetup {
         Ok((step.text != step.file.text).then_some(step))
     }
 
-    /// What will be made in the store, for the person to read before.
+    /// Describes what will be created in the store, for the user to confirm.
     pub fn about(&self, config: &Config) -> anyhow::Result<Option<String>> {
         let missing = self.missing(config)?;
         let namespace = missing.namespace.then(|| format!("the namespace `{}`", self.scope.namespace));
@@ -79,7 +80,7 @@ impl ScopeSetup {
             return Ok(Missing { namespace: false, scope: false });
         }
         let engine = config.engine()?;
-        // Whoever only looks makes no store.
+        // A preview must not create a store.
         if !engine.is_there() {
             return Ok(Missing { namespace: true, scope: self.scope.name != DEFAULT });
         }
@@ -89,7 +90,7 @@ impl ScopeSetup {
         Ok(Missing { namespace, scope })
     }
 
-    /// Makes what is missing, and lets this project name the scope.
+    /// Creates what is missing, and trusts this project to name the scope.
     pub fn make(&self, config: &Config) -> anyhow::Result<()> {
         let missing = self.missing(config)?;
         let ScopeName { namespace, name } = &self.scope;
@@ -138,7 +139,7 @@ fn with_line(text: &str, scope: &ScopeName) -> String {
     format!("{before}{}{newline}", line(scope))
 }
 
-/// Without the line, and without the empty line before it.
+/// The text without the line, and without the empty line before it.
 fn without_line(text: &str, scope: &ScopeName) -> String {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     if let Some(at) = lines.iter().position(|there| there.trim_end() == line(scope)) {

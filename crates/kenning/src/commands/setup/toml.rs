@@ -1,4 +1,5 @@
-//! TOML, edited in place: only the lines of our own table are written, by the places that the parser gives.
+//! Edits TOML in place: only the lines of our own table are rewritten, at the positions that the parser
+//! reports.
 
 use std::ops::Range;
 
@@ -35,7 +36,7 @@ pub fn strip(text: &str, pieces: &[Piece]) -> Result<String, Refusal> {
     Ok(text)
 }
 
-/// Codex is the only host with TOML, and its hooks are in a file of their own.
+/// The entries among the pieces. Codex is the only host with TOML, and its hooks are in a file of their own.
 fn entries(pieces: &[Piece]) -> impl Iterator<Item = (&[&'static str], &Map<String, Value>)> {
     pieces.iter().filter_map(|piece| match piece {
         Piece::Entry { path, value } => Some((path.as_slice(), value)),
@@ -58,8 +59,8 @@ fn set(text: &str, path: &[&str], value: &Map<String, Value>) -> Result<String, 
     };
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();
     match there {
-        // Only what differs is written, so comments and what somebody added stay. A table of a remote server has no
-        // command, and what it has instead would contradict ours.
+        // Only values that differ are written, so comments and added names stay. A table of a remote server
+        // has no `command`; its other names would contradict ours, so it is replaced.
         Item::Table(table) if table.contains_key("command") => {
             let header = table.span().ok_or_else(unsure)?;
             let below = line_end(text, header.end);
@@ -82,7 +83,7 @@ fn set(text: &str, path: &[&str], value: &Map<String, Value>) -> Result<String, 
     Ok(changed(text, changes))
 }
 
-/// Without the table and those below it, and without the empty line before each.
+/// The text without the table and its subtables, and without the empty line before each.
 fn cut(text: &str, path: &[&str]) -> Result<String, Refusal> {
     let document = parse(text)?;
     let mut ranges = Vec::new();
@@ -97,7 +98,8 @@ fn cut(text: &str, path: &[&str]) -> Result<String, Refusal> {
     for range in &mut ranges {
         let before = &text[..range.start];
         let shorter = before.strip_suffix("\r\n").or_else(|| before.strip_suffix('\n')).unwrap_or(before);
-        // The line before is empty if what remains ends with a newline too, or is nothing.
+        // The line before is empty if the text before it also ends with a newline, or if there is no text
+        // before it.
         if shorter.len() < before.len() && (shorter.ends_with('\n') || shorter.is_empty()) {
             range.start = shorter.len();
         }
@@ -124,7 +126,8 @@ fn ranges_of(text: &str, table: &Table, ranges: &mut Vec<Range<usize>>) -> Resul
 
 fn changed(text: &str, mut changes: Vec<(Range<usize>, String)>) -> String {
     let mut text = text.to_owned();
-    // From the end, so that the places of earlier changes stay right; of two at one place the last written comes last.
+    // Changes are applied from the end, so that the positions of earlier changes stay valid. Of two changes
+    // at one position, the later one comes after the other in the text.
     changes.reverse();
     changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
     for (range, with) in changes {
@@ -154,7 +157,7 @@ pub fn newline_of(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// A value of ours: a text or a list of texts. JSON's escapes are TOML's.
+/// One of our values as TOML: a text or a list of texts. The escapes of JSON are valid in TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Array(list) => format!("[{}]", list.iter().map(literal).collect::<Vec<_>>().join(", ")),

@@ -1,5 +1,5 @@
-//! YAML, edited by lines. There is no crate that keeps what it does not understand, so only one plain form is edited: a
-//! name at the margin with an indented block of names below it. Everything else is refused.
+//! Edits YAML by lines. No crate keeps the parts of a file that it does not understand, so only one simple
+//! form is edited: a name at the margin with an indented block of names below it. Everything else is refused.
 
 use serde_json::{Map, Value};
 
@@ -33,7 +33,7 @@ pub fn apply(text: &str, pieces: &[Piece]) -> Result<String, Refusal> {
         match Block::find(&lines, above)? {
             Some(block) => {
                 let (at, indent) = match block.inner(&lines, name) {
-                    // The names that somebody added to our entry would be lost with its lines.
+                    // Replacing the lines of our entry would lose the names that somebody added to it.
                     Some(_)
                         if file[above][name].as_object().is_some_and(|there| !is_subset(there, value)) =>
                     {
@@ -80,7 +80,8 @@ fn is_subset(there: &Map<String, Value>, ours: &Map<String, Value>) -> bool {
     there.keys().all(|name| ours.contains_key(name))
 }
 
-/// Goose is the only host with YAML: two names, `extensions` and ours.
+/// The names and the value of an entry. Goose is the only host with YAML, and its entries have two names:
+/// `extensions` and ours.
 fn entry(piece: &Piece) -> Result<(&'static str, &'static str, &Map<String, Value>), Refusal> {
     match piece {
         Piece::Entry { path, value } if path.len() == 2 => Ok((path[0], path[1], value)),
@@ -88,7 +89,7 @@ fn entry(piece: &Piece) -> Result<(&'static str, &'static str, &Map<String, Valu
     }
 }
 
-/// The lines of a name at the margin and of the block below it.
+/// The lines of a name at the margin, and of the block below it.
 struct Block {
     start: usize,
     end: usize,
@@ -124,7 +125,7 @@ impl Block {
         let next = (start + 1..self.end)
             .find(|at| indent(&lines[*at]) <= self.indent && !lines[*at].trim().is_empty())
             .unwrap_or(self.end);
-        // Empty lines before the next name are not ours.
+        // Empty lines before the next name do not belong to this one.
         let end =
             (start + 1..next).rev().find(|at| !lines[*at].trim().is_empty()).map_or(start + 1, |at| at + 1);
         Some(start..end)
@@ -156,7 +157,7 @@ fn written(name: &str, value: &Map<String, Value>, indent: usize, newline: &str)
     lines
 }
 
-/// Plain words stand without quotes, everything else as JSON, which is YAML.
+/// A value as YAML: plain words without quotes, everything else as JSON, which is valid YAML.
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text)

@@ -1,4 +1,4 @@
-//! How each listed thing is asked from a scope, in each of its ways, and how far its answers may reach.
+//! The calls for each listed item, with every way to ask, and how far their answers may reach.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use super::world::{
     SENTENCE, TAG, World,
 };
 
-/// Something that a server lists.
+/// An item that a server lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
     Tool(String),
     Resource(String),
     Template(String),
     Prompt(String),
-    /// An argument of a prompt or a variable of a template, whichever has it.
+    /// An argument of a prompt, or a variable of a template.
     Completion(String),
 }
 
@@ -24,33 +24,33 @@ pub struct Row {
 }
 
 pub enum Answers {
-    /// With what was stored: these calls show how far.
+    /// Answers contain stored text: these calls check how far they reach.
     Stored(for<'a> fn(&'a World, &Asker) -> Vec<Call<'a>>),
-    /// The same, for the scope that the server was started in and for no other.
+    /// Like `Stored`, but only for the scope that the server was started in.
     OfServer(for<'a> fn(&'a World, &Asker) -> Vec<Call<'a>>),
-    /// A tool that writes and whose reply has nothing of what was stored; why.
+    /// A tool that writes, and whose reply contains nothing that was stored; with the reason.
     OwnWordsOnly(&'static str),
 }
 
-/// Whoever asks, from the scope of this name.
+/// The caller, who asks from the scope with this name.
 pub struct Asker {
     pub name: String,
-    /// It is the server's own scope, so calls do not name it.
+    /// The scope is the server's own, so calls do not name it.
     pub is_default: bool,
-    /// What this caller's searches have found.
+    /// The passages that this caller's searches have found.
     pub passages: Vec<Passage>,
-    /// What the searches of another have found, whose server still runs.
+    /// The passages that another caller, whose server still runs, has found.
     pub of_others: Vec<Passage>,
-    /// Behind lists of this caller, and what they are of.
+    /// The URIs of result sets of this caller, each with the kind of its rows.
     pub sets: Vec<(String, Kind)>,
 }
 
-/// A section that is kept for whoever found it.
+/// A section that is kept for the caller that found it.
 #[derive(Clone)]
 pub struct Passage {
     pub handle: String,
     pub uri: String,
-    /// Of the search that found it.
+    /// The diagnostics id of the search that found it.
     pub trace: String,
 }
 
@@ -61,18 +61,18 @@ pub struct Call<'a> {
     pub shows: Shows<'a>,
 }
 
-/// How much of what is in reach the answer has.
+/// How much of what is in reach the answer must contain.
 #[derive(Clone, Copy)]
 pub enum Shows<'a> {
     /// All texts of these kinds.
     All(&'static [Kind]),
     /// At least one text of this kind, if there is any.
     One(Kind),
-    /// What has this id, or a refusal.
+    /// The record with this id, or a refusal.
     Of(&'a str),
-    /// What it happens to be.
+    /// Any part of it, or nothing.
     Some,
-    /// A refusal, whatever there is.
+    /// Always a refusal.
     Refusal,
 }
 
@@ -80,16 +80,16 @@ const ENTRIES: Shows<'_> = Shows::All(&[Kind::Entry]);
 const TRIPLES: Shows<'_> = Shows::All(&[Kind::Triple]);
 const DOCUMENTS: Shows<'_> = Shows::All(&[Kind::Document]);
 const SECTIONS: Shows<'_> = Shows::All(&[Kind::Section]);
-/// A history names documents, and has no text of them.
+/// A history names documents but contains none of their text.
 const CHANGED: Shows<'_> = Shows::All(&[Kind::Entry, Kind::Triple, Kind::Document]);
 const NOW: Option<u64> = None;
 const LONG_AGO: &str = "2001-01-01T00:00:00Z";
 const FAR_AWAY: &str = "2101-01-01T00:00:00Z";
-/// So many are answered in one call.
+/// At most this many queries are answered in one call.
 const QUERIES_MAX: usize = 15;
-/// What is said of itself by a tool that takes an id.
+/// Why the replies of tools that take an id contain nothing stored.
 const IDS_AND_NUMBERS: &str = "it returns ids, names of scopes, versions and transaction numbers";
-/// Names and descriptions of namespaces and scopes are seen from everywhere.
+/// Why the replies of tools for namespaces and scopes contain nothing that must stay hidden.
 const NAMES: &str =
     "it returns names and descriptions, which are seen from everywhere, and how many entries went";
 
@@ -171,7 +171,7 @@ pub fn rows() -> Vec<Row> {
         row(Completion, "as_of_tx_id", Stored(|_, asker| completions("as_of_tx_id", asker))),
         row(Completion, "since_tx_id", Stored(|_, asker| completions("since_tx_id", asker))),
         row(Completion, "include_suppressed", Stored(|_, asker| completions("include_suppressed", asker))),
-        // These write, which makes histories longer, so they come last.
+        // These calls write, which makes histories longer, so they come last.
         row(Tool, "store", Stored(store)),
         row(Tool, "store_many", Stored(store_many)),
         row(Tool, "write_knowledge", Stored(write_knowledge)),
@@ -212,7 +212,7 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         ask(json!({"since": LONG_AGO, "until": FAR_AWAY}), live, ENTRIES),
         ask(json!({"content": COMMON, "since": world.moments[0].time}), live, Shows::Some),
         ask(json!({"content": COMMON, "until": LONG_AGO}), live, Shows::Some),
-        // What it is depends on who has written it, and never reaches further.
+        // The result depends on who wrote the entries, but never reaches further.
         ask(json!({"own_only": true}), live, Shows::Some),
         ask(json!({"own_only": true, "content": COMMON, "detail": "full"}), live, Shows::Some),
     ];
@@ -228,7 +228,7 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
             ask(json!({"as_of_tx_id": at, "include_suppressed": true}), suppressed_too, ENTRIES),
         ]);
     }
-    // A few of them will do.
+    // A sample of the entries is enough.
     for Mark { id, .. } in of_kind(world, Kind::Entry).step_by(3) {
         for Moment { tx, .. } in &world.moments {
             let reach = Reach::LiveOrSuppressed(Some(*tx));
@@ -237,7 +237,8 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     }
     for Mark { key, id, .. } in of_kind(world, Kind::Entry) {
         calls.push(ask(json!({"ids": [id]}), suppressed_too, Shows::Of(id)));
-        // Without what is suppressed, where nothing is found it is told where else there is something.
+        // When a search without suppressed entries finds nothing, the reply says where else there are
+        // entries.
         calls.push(ask(json!({"content": key}), live, Shows::Some));
         calls.push(ask(json!({"content": key, "include_suppressed": true}), suppressed_too, Shows::Some));
         calls.push(ask(json!({"tags": [key], "include_suppressed": true}), suppressed_too, Shows::Some));
@@ -245,7 +246,8 @@ fn query<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-/// With every field, unless it is said otherwise: lean items leave out some of the fields that have marks.
+/// Asks for full items unless the arguments say otherwise, because lean items leave out some of the fields
+/// that contain marks.
 fn whole(mut arguments: Value) -> Value {
     if arguments["detail"].is_null() {
         arguments["detail"] = json!("full");
@@ -279,7 +281,7 @@ fn query_graph<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     }
     let subjects = of_kind(world, Kind::Triple).map(|mark| json!({"subject": mark.key}));
     calls.extend(subjects.map(|subject| ask(subject, live, Shows::Some)));
-    // The second step would be in another scope.
+    // The second hop of this path would be in another scope.
     let far = of_kind(world, Kind::Triple)
         .map(|mark| json!({"subject": mark.key, "predicate": SECOND_PREDICATE, "max_hops": 4}));
     calls.extend(far.map(|far| ask(far, live, Shows::Some)));
@@ -315,7 +317,7 @@ fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let mut calls = vec![
         ask(json!({"queries": [SENTENCE], "max_tokens": 16_000}), ENTRIES),
         ask(json!({"queries": [COMMON, SENTENCE], "task_size": "S", "max_tokens": 16_000}), ENTRIES),
-        // What does not fit is named, and must be in sight like the rest.
+        // Entries that do not fit are named, and those must be in sight too.
         ask(json!({"queries": [SENTENCE], "max_tokens": 200}), Shows::Some),
     ];
     let keys: Vec<&str> = of_kind(world, Kind::Entry).map(|mark| mark.key.as_str()).collect();
@@ -323,7 +325,7 @@ fn get_task_context<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-/// The rows of a set are those of the list that it is behind.
+/// Reads the rows of result sets, which are those of the lists that the sets belong to.
 fn read_rows<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments, shows| kb("read_rows", arguments, Reach::Live(NOW), shows);
     let none = json!({"resource": "kenning://rows/none", "offset": 0, "limit": 1, "sort": {"field": "id"}});
@@ -355,7 +357,8 @@ fn rows_of_sets<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-/// A path may have a word of a document's first title, which no row has.
+/// What the rows of a kind must show. The path of a document may contain a word of its first title, which no
+/// row contains.
 fn shows_of<'a>(kind: Kind) -> Shows<'a> {
     match kind {
         Kind::Entry => ENTRIES,
@@ -365,7 +368,7 @@ fn shows_of<'a>(kind: Kind) -> Shows<'a> {
     }
 }
 
-/// Every document is a pattern too.
+/// Every document of the world is a pattern too.
 fn search_patterns<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments, shows| kb("search_patterns", arguments, Reach::Live(NOW), shows);
     let mut calls = vec![
@@ -375,7 +378,7 @@ fn search_patterns<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
             ANY_DOCUMENT,
         ),
         ask(json!({"q": COMMON, "format": "json"}), Shows::Some),
-        // What is missing is asked for, and what is near is offered.
+        // The reply asks for what is missing, and offers what is similar.
         ask(json!({}), Shows::Some),
         ask(json!({"q": "giraffes"}), ANY_DOCUMENT),
     ];
@@ -408,7 +411,7 @@ fn kb_search<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         calls.push(ask(json!({"query": key}), Shows::Some));
     }
     calls.extend(elsewhere(asker, "kb_search", json!({"query": COMMON})));
-    // Its old name is not listed.
+    // This tool's old name is not listed.
     calls.push(kb("search_sections", json!({"query": COMMON}), Reach::Live(NOW), SECTIONS));
     calls
 }
@@ -420,7 +423,7 @@ fn kb_retrieve_evidence<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         "include_context_tokens": 200, "options": {"max_per_doc": 0},
     });
     let mut calls = vec![ask(json!({"question": COMMON}), ANY_SECTION), ask(most, SECTIONS)];
-    // A few of them will do: the search is the one of `kb_search`.
+    // A sample is enough, because the search is the same as that of `kb_search`.
     for (scope, filters) in narrowed(world).step_by(5) {
         calls.push(ask(json!({"question": SENTENCE, "scope": scope, "filters": filters}), Shows::Some));
     }
@@ -459,7 +462,7 @@ fn graph_describe<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 
 fn graph_expand<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments, shows| kb("graph_expand", arguments, Reach::Live(NOW), shows);
-    // Everything is two steps from what every text names: a fact, a section or a document.
+    // Every fact, section and document is two hops from the word that all texts contain.
     let mut calls = vec![
         ask(json!({"node_ids": [COMMON]}), ANY_TRIPLE),
         ask(json!({"node_ids": [COMMON], "direction": "in", "include_snippet": true}), SECTIONS),
@@ -531,7 +534,7 @@ fn graph_sections_for_entities<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>>
     calls
 }
 
-/// How a search came to its results is for who searched; here it was another.
+/// Diagnostics of a search are only for the caller that searched; these belong to another caller.
 fn diagnostics<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let read = |id: &str, shows| Call {
         method: "resources/read",
@@ -561,7 +564,7 @@ fn kb_extract_evidence<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
             "question": SENTENCE, "passage_ids": [passage], "max_quotes": 12, "max_quote_tokens": 200,
             "include_context_tokens": 200, "scope": {}, "options": {"scoring": "overlap"},
         });
-        // What is not there among others that are is refused as well.
+        // An unknown passage among known ones is refused too.
         let mut among = own.clone();
         among.push(passage);
         among.truncate(20);
@@ -590,14 +593,14 @@ fn scratch<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
 
 const ANY_SECTION: Shows<'_> = Shows::One(Kind::Section);
 const ANY_TRIPLE: Shows<'_> = Shows::One(Kind::Triple);
-/// The path of a document may have a word of its first title, and no title has.
+/// The path of a document may contain a word of its first title, but no title does.
 const ANY_DOCUMENT: Shows<'_> = Shows::One(Kind::Document);
 
 fn kb<'a>(name: &str, arguments: Value, reach: Reach, shows: Shows<'a>) -> Call<'a> {
     Call { method: "tools/call", params: json!({"name": name, "arguments": arguments}), reach, shows }
 }
 
-/// Own passages are read; those of others do not exist.
+/// Own passages are read; for passages of other callers the reply is the same as for unknown ones.
 fn of_passages<'a>(name: &str, asker: &Asker, arguments: impl Fn(&str) -> Vec<Value>) -> Vec<Call<'a>> {
     let calls = |passages: &[Passage], reach, shows| -> Vec<Call<'a>> {
         let arguments = passages.iter().flat_map(|passage| arguments(&passage.handle));
@@ -607,7 +610,7 @@ fn of_passages<'a>(name: &str, asker: &Asker, arguments: impl Fn(&str) -> Vec<Va
     own.into_iter().chain(calls(&asker.of_others, Reach::Nothing, Shows::Refusal)).collect()
 }
 
-/// A scope and filters that name each document of the store, in sight or not.
+/// Pairs of a scope and filters that name each document of the store, whether it is in sight or not.
 fn narrowed(world: &World) -> impl Iterator<Item = (Value, Value)> {
     of_kind(world, Kind::Document).flat_map(|mark| {
         let word = &mark.word;
@@ -619,7 +622,7 @@ fn narrowed(world: &World) -> impl Iterator<Item = (Value, Value)> {
     })
 }
 
-/// What every document is of.
+/// A scope that matches every document.
 fn tight() -> Value {
     json!({"repositories": [REPOSITORY], "environment": ENVIRONMENT})
 }
@@ -628,7 +631,7 @@ fn wide() -> Value {
     json!({"updated_after": "2026-01-01T00:00:00Z"})
 }
 
-/// Other projects than the server's own.
+/// Asks for other projects than the server's own.
 fn elsewhere<'a>(asker: &Asker, name: &str, arguments: Value) -> Vec<Call<'a>> {
     let own = asker.name.split(':').next();
     let others = ["acme", "beta", "omega", "global", "gone"].into_iter().filter(|it| Some(*it) != own);
@@ -640,7 +643,8 @@ fn elsewhere<'a>(asker: &Asker, name: &str, arguments: Value) -> Vec<Call<'a>> {
     others.map(ask).collect()
 }
 
-/// It takes no scope: what namespaces and scopes there are is seen from everywhere, and nothing that is in them.
+/// The tool takes no scope: the names of namespaces and scopes are seen from everywhere, but not their
+/// content.
 fn get_namespaces<'a>(_: &'a World, _: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments: Value| Call {
         method: "tools/call",
@@ -652,22 +656,23 @@ fn get_namespaces<'a>(_: &'a World, _: &Asker) -> Vec<Call<'a>> {
     styles.into_iter().chain([ask(json!({"namespace": "acme", "style": "details"}))]).collect()
 }
 
-/// What it calls similar was stored by others.
+/// The entries that the reply calls similar were stored by others.
 fn store<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"topic": COMMON, "content": SENTENCE});
     let more = json!({
         "topic": COMMON, "content": SENTENCE, "tags": [TAG], "context": COMMON, "task_sizes": ["M"], "source": COMMON,
         "confidence": 0.5, "valid_from": LONG_AGO, "valid_to": FAR_AWAY, "pinned": true,
     });
-    // It looks at a few candidates of all scopes, so what is in sight may not be among them.
+    // The tool looks at a few candidates from all scopes, so those in sight may not be among them.
     let ask = |new: Value| tool("store", asker, new, Reach::Live(NOW), Shows::Some);
     let after = |id: &str| ask(json!({"topic": COMMON, "content": SENTENCE, "follows": id}));
-    // A few of them will do: each that is in the scope itself is followed, and that is taken back.
+    // A sample is enough: the new entry follows each one that is in the scope itself, and is undone
+    // afterwards.
     let followed = ids(world, Kind::Entry).step_by(3).map(after);
     [ask(new), ask(more)].into_iter().chain(followed).collect()
 }
 
-/// As `store`, for a list.
+/// Like `store`, for a list of entries.
 fn store_many<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"entries": [{"topic": COMMON, "content": SENTENCE}]});
     let pair = json!({"entries": [
@@ -680,18 +685,19 @@ fn store_many<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     [ask(new), ask(pair)].into_iter().chain(followed).collect()
 }
 
-/// As `store`.
+/// Like `store`.
 fn write_knowledge<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let new = json!({"topic": COMMON, "content": SENTENCE, "context": COMMON});
     let more = json!({"content": SENTENCE, "context": COMMON, "task_sizes": ["L"], "pinned": true});
     [new, more].map(|new| tool("write_knowledge", asker, new, Reach::Live(NOW), Shows::Some)).into()
 }
 
-/// As `store`, for the text that an entry gets. The entry may be of any scope, and what is told of others is in sight of
-/// the server's own. To name a scope would move the entry there, into the history of whoever sees that.
+/// Like `store`, for the new text of an entry. The entry may be of any scope, and similar entries in the
+/// reply must be in sight of the server's own scope. The call names no scope, because that would move the
+/// entry there, into the histories of callers that see that scope.
 fn update_knowledge<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
     let ask = |arguments: Value| kb("update_knowledge", arguments, Reach::Live(NOW), Shows::Some);
-    // A few of them will do: each is changed and changed back.
+    // A sample is enough: each entry is changed and the change is undone.
     let changed = ids(world, Kind::Entry).step_by(3);
     let changes = changed.flat_map(|id| {
         [
@@ -702,7 +708,8 @@ fn update_knowledge<'a>(world: &'a World, _: &Asker) -> Vec<Call<'a>> {
     changes.map(ask).collect()
 }
 
-/// The facts that it names beside the new one were related by others, as was the one that is there already.
+/// The reply names other facts beside the new one, and the fact that exists already; others have written
+/// these.
 fn relate<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |fact: [&str; 3], on_conflict: &str, shows| {
         let [subject, predicate, object] = fact;
@@ -711,7 +718,7 @@ fn relate<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
         tool("relate", asker, arguments, Reach::Live(NOW), shows)
     };
     let new = [COMMON, PREDICATE, "nobody"];
-    // A few of them will do: each that is not there is written, and taken back.
+    // A sample is enough: each fact that does not exist is written, and undone afterwards.
     let known = of_kind(world, Kind::Triple).step_by(7);
     let known = known.map(|mark| [&*mark.key, SECOND_PREDICATE, SECOND_OBJECT]);
     let mut calls: Vec<Call> = known.map(|fact| ask(fact, "keep_both", Shows::Some)).collect();
@@ -720,7 +727,7 @@ fn relate<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-/// It tells what it would change. Really done, it tells only ids: `World` has an undo among its writes.
+/// A dry run lists what it would change. A real undo returns only ids: `World` has one among its writes.
 fn undo<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let ask = |mut arguments: Value| {
         (arguments["dry_run"], arguments["any_actor"]) = (json!(true), json!(true));
@@ -797,7 +804,7 @@ fn entry<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     let mut calls = Vec::new();
     for mark in of_kind(world, Kind::Entry) {
         let uri = format!("knowledge://entries/{}", mark.id);
-        // By its address an entry is read whether it is suppressed or not.
+        // By its URI an entry can be read even if it is suppressed.
         calls.push(read(&uri, "", asker, Reach::LiveOrSuppressed(NOW), Shows::Of(&mark.id)));
         for Moment { tx: at, .. } in &world.moments {
             let reach = Reach::LiveOrSuppressed(Some(*at));
@@ -807,7 +814,7 @@ fn entry<'a>(world: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     calls
 }
 
-/// Ready instructions around what was given: nothing is read for them.
+/// A prompt returns prepared instructions around its arguments; it reads nothing from the store.
 fn prompt(name: &str, argument: &str, asker: &Asker) -> Call<'static> {
     let mut arguments = json!({argument: COMMON});
     if !asker.is_default {
@@ -826,12 +833,12 @@ fn topics<'a>(_: &'a World, asker: &Asker) -> Vec<Call<'a>> {
     ]
 }
 
-/// An argument for which nothing is offered that is in an entry.
+/// The completions of an argument, none of which may come from an entry.
 fn completions(argument: &str, asker: &Asker) -> Vec<Call<'static>> {
     ["", "l", COMMON].map(|typed| completion(argument, typed, asker, Reach::Nothing, Shows::Some)).into()
 }
 
-/// What it completes is added by who knows where the argument belongs.
+/// The completion of an argument. The caller adds the prompt or template that has the argument.
 fn completion(
     argument: &str,
     typed: &str,

@@ -1,5 +1,5 @@
-//! A store with scopes of every kind, and what the test knows of it: who inherits from whom and where each word was
-//! written, kept beside the server's own account of it and never asked from there.
+//! A store with scopes of every kind, and what the test knows about it: which scope inherits from which, and
+//! where each word was written. The test keeps this itself and never asks the server for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,16 +13,16 @@ use tempfile::TempDir;
 
 use crate::{number, text, with_store, without_settings};
 
-/// In every entry, triple and section, so that each of them answers every question.
+/// A word in every entry, triple and section, so that each of them matches every question.
 pub const COMMON: &str = "lighthouse";
 pub const TAG: &str = "beacon";
 pub const PREDICATE: &str = "is kept by";
 pub const SECOND_PREDICATE: &str = "looks over";
 pub const SECOND_OBJECT: &str = "the sea";
-/// What all words begin with that tell where a text was written.
+/// The beginning of all words that tell where a text was written.
 const MARKER: &str = "marker";
 
-/// A scope, whatever it is called.
+/// A scope, identified independently of its name.
 type Scope = usize;
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ struct Place {
     parents: Vec<Scope>,
 }
 
-/// The scopes that there are at some time.
+/// The scopes that exist at some time.
 #[derive(Clone, Default)]
 pub struct Tree(BTreeMap<Scope, Place>);
 
@@ -59,22 +59,22 @@ pub enum Kind {
     Entry,
     Triple,
     Document,
-    /// Of a document; its title has the document's word too.
+    /// A section of a document; its title contains the document's word too.
     Section,
 }
 
-/// A text that was written, known by a word that nothing else has.
+/// A text that was written, with a word that no other text has.
 pub struct Mark {
-    /// In every field that shows what was written.
+    /// The word in every field that a reply may show.
     pub word: String,
-    /// To ask for it without saying the word, which a reply may repeat.
+    /// A second word, for questions that must not contain `word`, because a reply may repeat the question.
     pub key: String,
     pub kind: Kind,
     pub id: String,
     lives: Vec<Life>,
 }
 
-/// Where a text was, from one transaction to another.
+/// The scope that a text was in, from one transaction to another.
 struct Life {
     scope: Scope,
     from: u64,
@@ -82,14 +82,14 @@ struct Life {
     is_suppressed: bool,
 }
 
-/// What a question may be answered with, as of a transaction or of now.
+/// The texts that an answer may contain, as of a transaction or of now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
     /// Nothing that was stored.
     Nothing,
     Live(Option<u64>),
     LiveOrSuppressed(Option<u64>),
-    /// Whatever was in sight at some time.
+    /// Every text that was in sight at some time.
     Changes(Option<u64>),
 }
 
@@ -118,19 +118,20 @@ pub struct Moment {
 }
 
 pub struct World {
-    /// What the scopes were from each transaction on that changed them.
+    /// The scopes from each transaction on that changed them.
     trees: Vec<(u64, Tree)>,
     pub marks: Vec<Mark>,
-    /// Transactions worth looking back to, each with a time when it was the newest.
+    /// Transactions to look back to, each with a time at which it was the newest.
     pub moments: Vec<Moment>,
-    /// Every reply to a write, by tool, as the text of the whole message.
+    /// Every reply to a write: the tool, and the whole message as text.
     pub written: Vec<(String, String)>,
     scopes: usize,
     pub head: u64,
 }
 
 impl World {
-    /// Through a server on this data directory, and through the command line for what no tool writes.
+    /// Builds the store through a server on this data directory, and through the command line for what no
+    /// tool can write.
     pub fn build(client: &mut Client, data: &Path) -> World {
         let global = Place { name: "global:default".to_owned(), parents: Vec::new() };
         let world = World {
@@ -161,7 +162,7 @@ impl World {
         tree
     }
 
-    /// The words that an answer to whoever asks from the scope of this name may have.
+    /// The words that an answer may contain if it is asked from the scope with this name.
     pub fn within(&self, name: &str, reach: Reach) -> BTreeSet<&str> {
         let at = reach.at().unwrap_or(u64::MAX);
         let tree = self.at(at);
@@ -171,7 +172,7 @@ impl World {
         self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
     }
 
-    /// The same for a principal that may read some namespaces and no others.
+    /// Like `within`, for a principal that may read only these namespaces.
     pub fn within_namespaces(&self, name: &str, reach: Reach, namespaces: &[&str]) -> BTreeSet<&str> {
         let at = reach.at().unwrap_or(u64::MAX);
         let tree = self.at(at);
@@ -186,7 +187,8 @@ impl World {
         self.marks.iter().filter(is_seen).map(|mark| mark.word.as_str()).collect()
     }
 
-    /// Every name that a scope of another namespace has or had. `global` is named by the server's own words.
+    /// Every name that a scope of another namespace has or had. `global` is left out, because the server's
+    /// own texts mention it.
     pub fn names_outside(&self, namespaces: &[&str]) -> BTreeSet<&str> {
         let places = self.trees.iter().flat_map(|(_, tree)| tree.names());
         places
@@ -194,8 +196,8 @@ impl World {
             .collect()
     }
 
-    /// Where whoever asks from the scope of this name may hear that there is more, and how much at most: entries of other
-    /// scopes of the namespace, and documents and facts in sight.
+    /// The places that a reply may mention as having more, and at most how much: entries in other scopes of
+    /// the namespace, and documents and facts in sight.
     pub fn elsewhere(&self, name: &str, reach: Reach) -> BTreeMap<&str, usize> {
         let at = reach.at().unwrap_or(u64::MAX);
         let tree = self.at(at);
@@ -216,7 +218,7 @@ impl World {
         entries.chain(rest).filter(|(_, many)| *many > 0).collect()
     }
 
-    /// The names of all scopes that are neither in sight nor in the same namespace, by any name that they had.
+    /// All present and past names of the scopes that are neither in sight nor in the same namespace.
     pub fn foreign_names(&self, name: &str, reach: Reach) -> BTreeSet<&str> {
         let tree = self.at(reach.at().unwrap_or(u64::MAX));
         let Some(scope) = self.asked_from(name, tree) else { return BTreeSet::new() };
@@ -230,12 +232,12 @@ impl World {
             places.map(|(_, place)| place.name.as_str()).collect::<BTreeSet<&str>>()
         };
         let mut foreign = &names(true) - &names(false);
-        // Whoever asks hears the name again by which it was asked.
+        // The name that the caller used may be in the reply.
         foreign.remove(name);
         foreign
     }
 
-    /// By the name that it had then, or else by the one that it has now.
+    /// Finds a scope by the name that it had then, or else by its present name.
     fn asked_from(&self, name: &str, tree: &Tree) -> Option<Scope> {
         tree.named(name).or_else(|| self.now().named(name).filter(|it| tree.0.contains_key(it)))
     }
@@ -245,12 +247,12 @@ impl World {
         self.marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.word.as_str()).collect()
     }
 
-    /// The words of all versions of what has this id.
+    /// The words of all versions of the record with this id.
     pub fn of_id(&self, id: &str) -> BTreeSet<&str> {
         self.marks.iter().filter(|mark| mark.id == id).map(|mark| mark.word.as_str()).collect()
     }
 
-    /// The ids of all that has none of these words.
+    /// The ids of all records that have none of these words.
     pub fn ids_without(&self, words: &BTreeSet<&str>) -> BTreeSet<&str> {
         let ids = |is_with: bool| {
             let marks = self.marks.iter().filter(move |mark| words.contains(&*mark.word) == is_with);
@@ -259,7 +261,7 @@ impl World {
         &ids(false) - &ids(true)
     }
 
-    /// The ids of all that never was in one of these namespaces.
+    /// The ids of all records that were never in one of these namespaces.
     pub fn ids_outside(&self, namespaces: &[&str]) -> BTreeSet<&str> {
         let is_inside = |life: &Life| {
             let place = self.trees.iter().find_map(|(_, tree)| tree.0.get(&life.scope));
@@ -272,7 +274,7 @@ impl World {
         &ids(false) - &ids(true)
     }
 
-    /// One word cut short must not pass for another.
+    /// Checks that no word is the beginning of another, because a reply may cut a word short.
     fn check_words(&self) {
         for (at, one) in self.marks.iter().enumerate() {
             for other in self.marks.iter().skip(at + 1) {
@@ -287,7 +289,7 @@ fn first_name(scope: &str) -> &str {
     scope.split_once(':').map_or(scope, |(namespace, _)| namespace)
 }
 
-/// The words in a reply that tell where a text was written, whole or cut short.
+/// The marker words in a reply, whole or cut short.
 pub fn markers(reply: &str) -> BTreeSet<&str> {
     let word = |(at, _): (usize, &str)| {
         let rest = &reply[at..];
@@ -300,7 +302,7 @@ pub fn markers(reply: &str) -> BTreeSet<&str> {
 struct Builder<'a> {
     client: &'a mut Client,
     data: &'a Path,
-    /// What is taken in from: a directory for each scope.
+    /// The directory with the files to take in, with a subdirectory for each scope.
     files: TempDir,
     world: World,
 }
@@ -314,7 +316,8 @@ struct Taken {
 }
 
 impl Builder<'_> {
-    /// A diamond, a chain, siblings, a scope in `global`; in each scope an entry, two triples and a document.
+    /// Creates scopes that form a diamond, a chain, siblings, and one in `global`. Each scope gets an entry,
+    /// two triples and a document.
     fn fill(&mut self) {
         for namespace in ["acme", "beta", "zeta", "gone"] {
             self.create_namespace(namespace);
@@ -343,22 +346,23 @@ impl Builder<'_> {
         for name in names {
             self.fill_scope(&name, &name);
         }
-        // From anywhere else the way along this predicate goes on here.
+        // A path along this predicate from any other scope would continue here.
         self.relate("beta:api", "wave", [SECOND_OBJECT, SECOND_PREDICATE]);
-        // One that comes with every task, one after the other, and one after an entry that goes elsewhere.
+        // An entry that comes with every task, one that follows it, and one that follows an entry which moves
+        // to another scope later.
         let pinned = self.store("acme:mobile", "pinned");
         self.change(pinned, json!({"pinned": true, "task_sizes": ["S"], "confidence": 0.5}));
         let next = self.store("acme:mobile", "next");
         self.change(next, json!({"follows": self.world.marks[pinned].id, "clear": ["source"]}));
     }
 
-    /// Something of the entry that is none of its words.
+    /// Changes a field of the entry that contains none of its words.
     fn change(&mut self, mark: usize, mut arguments: Value) {
         arguments["id"] = json!(self.world.marks[mark].id);
         self.write("update", arguments);
     }
 
-    /// What comes later is later by the clock too.
+    /// Records a moment. The pauses make sure that later writes also have later times.
     fn remember(&mut self) {
         let tick = || std::thread::sleep(Duration::from_millis(20));
         tick();
@@ -367,7 +371,7 @@ impl Builder<'_> {
         self.world.moments.push(Moment { tx: self.world.head, time });
     }
 
-    /// What is in a scope goes where the scope goes.
+    /// Renames and moves scopes. The content of a scope moves with it.
     fn rename_and_move(&mut self) {
         self.rename_scope("acme:earlier", "acme:later");
         self.create_scope("acme:earlier", &["acme:payments"]);
@@ -400,7 +404,7 @@ impl Builder<'_> {
         self.undo(mistaken);
         self.delete_scope("acme:doomed");
         self.delete_namespace("gone");
-        // An entry that comes after one of another scope may be changed.
+        // An entry that follows one of another scope can still be changed.
         let left = self.world.marks.iter().position(|mark| mark.word == word(Kind::Entry, "left"));
         self.change(left.expect("it was stored"), json!({"confidence": 0.9}));
     }
@@ -482,7 +486,7 @@ impl Builder<'_> {
         self.take_away(|scope| scope.split(':').next() == Some(name));
     }
 
-    /// The scopes go with all that is in them, and are nobody's parents any more.
+    /// Removes scopes with all their content, also from the parents of other scopes.
     fn take_away(&mut self, is_gone: impl Fn(&str) -> bool) {
         let gone: BTreeSet<Scope> = self
             .world
@@ -512,7 +516,8 @@ impl Builder<'_> {
         self.ingest(name, label);
     }
 
-    /// Takes in a file with a word of the document wherever a document can have one, and a word of its section.
+    /// Takes in a file that contains the document's word wherever a document can have one, and the word of
+    /// its section.
     fn ingest(&mut self, scope: &str, label: &str) -> Taken {
         let path = self.file(scope, label);
         fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory");
@@ -525,7 +530,7 @@ impl Builder<'_> {
         Taken { scope: scope.to_owned(), label: label.to_owned(), document, section }
     }
 
-    /// The same file says something else; the path, which is a word of the old document, stays.
+    /// Replaces the content of a file. Its path, which contains a word of the old document, stays.
     fn rewrite(&mut self, taken: Taken, label: &str) {
         fs::write(self.file(&taken.scope, &taken.label), file(label)).expect("a file");
         self.run_ingest(&taken.scope);
@@ -536,7 +541,7 @@ impl Builder<'_> {
         self.mark_id(Kind::Section, label, &taken.scope, section);
     }
 
-    /// The file goes.
+    /// Deletes the file and takes in its directory again.
     fn close(&mut self, taken: Taken) {
         fs::remove_file(self.file(&taken.scope, &taken.label)).expect("it was there");
         self.run_ingest(&taken.scope);
@@ -549,12 +554,12 @@ impl Builder<'_> {
         self.dir(scope).join(name)
     }
 
-    /// A scope that comes to an earlier one's name has files of its own.
+    /// A scope that gets the former name of another scope has a directory of its own.
     fn dir(&self, scope: &str) -> PathBuf {
         self.files.path().join(self.scope(scope).to_string())
     }
 
-    /// One transaction: of each directory one file has changed.
+    /// Each run is one transaction, because exactly one file of the directory has changed.
     fn run_ingest(&mut self, scope: &str) {
         let dir = self.dir(scope);
         let dir = dir.to_str().expect("UTF-8");
@@ -607,7 +612,8 @@ impl Builder<'_> {
 
     fn relate(&mut self, scope: &str, label: &str, [subject, predicate]: [&str; 2]) -> usize {
         let (word, key) = (word(Kind::Triple, label), key(Kind::Triple, label));
-        // Whoever asks for the second triple by its three parts says no word that tells where it is.
+        // A caller can ask for the second triple by its three parts without any word that tells where the
+        // triple is.
         let object = if subject == COMMON { format!("{word} {key}") } else { SECOND_OBJECT.to_owned() };
         let arguments = json!({
             "scope": scope, "subject": subject, "predicate": predicate, "object": object, "source": word,
@@ -632,7 +638,7 @@ impl Builder<'_> {
         self.world.marks.len() - 1
     }
 
-    /// The entry goes elsewhere and says something else there.
+    /// Moves the entry to another scope and rewrites it there.
     fn move_and_rewrite(&mut self, mark: usize, scope: &str, label: &str) {
         let mut arguments = fields(label);
         arguments["scope"] = json!(scope);
@@ -642,7 +648,7 @@ impl Builder<'_> {
         self.mark(Kind::Entry, label, scope, &updated);
     }
 
-    /// The entry goes elsewhere as it is.
+    /// Moves the entry to another scope without changing it.
     fn carry(&mut self, mark: usize, scope: &str) {
         self.write("update_knowledge", json!({"id": self.world.marks[mark].id, "scope": scope}));
         self.end(mark);
@@ -668,7 +674,7 @@ impl Builder<'_> {
         self.end(mark);
     }
 
-    /// Takes back what wrote this text.
+    /// Undoes the transaction that wrote this text.
     fn undo(&mut self, mark: usize) {
         let tx = self.world.marks[mark].lives[0].from;
         self.write("undo", json!({"tx_id": tx}));
@@ -693,7 +699,7 @@ fn joined(kind: Kind, label: &str) -> String {
     format!("{kind:?}{label}").to_lowercase().replace([':', ' '], "")
 }
 
-/// An entry that is nearly the same as all others, with its word wherever a word can be.
+/// The fields of an entry that resembles all others, with its word in every field that can have one.
 fn fields(label: &str) -> Value {
     let (word, key) = (word(Kind::Entry, label), key(Kind::Entry, label));
     json!({
@@ -705,7 +711,7 @@ fn fields(label: &str) -> Value {
     })
 }
 
-/// A document that is nearly the same as all others, and a pattern.
+/// The file of a document that resembles all others and is also a pattern.
 fn file(label: &str) -> String {
     let [document, section] = [Kind::Document, Kind::Section].map(|kind| word(kind, label));
     let (pattern, key) = (key(Kind::Document, label), key(Kind::Section, label));
