@@ -187,8 +187,8 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
-/// The version of the tables. A file of another version is replaced, because its content is not worth a
-/// migration.
+/// The version of the tables. A new file has version 0 and gets the tables when it is opened; a reader ignores
+/// a file of another version.
 const VERSION: i64 = 1;
 
 /// A name for a session of a host, from which the host's own name can't be derived; that name may have any
