@@ -1,4 +1,5 @@
-//! What people do from a page. Every action is a call of a tool and so one transaction, with a way back in the reply.
+//! The actions of people on a page. Every action is a call of a tool and so one transaction, and the next
+//! page offers to undo it.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::fields::Fields;
 use crate::request::{Trouble, call};
 use crate::{BASE, Console, Visitor, layout, pages};
 
-/// An entry has at most 32 KiB of text; percent-encoded it is three times that.
+/// An entry has at most 32 KiB of text, and percent-encoding may triple the size.
 const FORM_BYTES_MAX: usize = 256 * 1024;
 
 /// A tool and its arguments.
@@ -40,7 +41,7 @@ fn done(console: &Console, visitor: &Visitor, action: &str, fields: &Fields) -> 
     }
     match perform(console, visitor, action, fields) {
         Ok(tx) => {
-            // Only a page of the console is gone back to.
+            // Only addresses of the console are followed back.
             let back = fields.get("back").filter(|back| is_own(back)).unwrap_or(BASE);
             let (path, place) = back.split_once('#').unwrap_or((back, ""));
             let between = if path.contains('?') { '&' } else { '?' };
@@ -71,21 +72,22 @@ fn refused(status: StatusCode, text: &str) -> Response {
     (status, Html(layout::bare("Not done", text).into_string())).into_response()
 }
 
-/// Whether the form has the token of its visitor. All of it is compared, however early it differs.
+/// Whether the form has the token of its visitor. The comparison always takes the same time, wherever the
+/// texts differ.
 fn is_own_form(visitor: &Visitor, fields: &Fields) -> bool {
     let (sent, own) = (fields.get("token").unwrap_or_default(), visitor.form_token.as_str());
     let differs = sent.bytes().zip(own.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
     !own.is_empty() && sent.len() == own.len() && differs == 0
 }
 
-/// Whether an address is one of the console.
+/// Whether an address belongs to the console.
 fn is_own(address: &str) -> bool {
     let rest = address.strip_prefix(BASE);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
         && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
-/// Does it, and gives the last transaction.
+/// Performs the action, and returns the number of its last transaction.
 fn perform(console: &Console, visitor: &Visitor, action: &str, fields: &Fields) -> Result<u64, Trouble> {
     if action == "undo" {
         return undo(console, visitor, fields);
@@ -104,7 +106,7 @@ fn unknown(action: &str) -> Trouble {
     Trouble::NotFound(format!("There is no action `{action}`."))
 }
 
-/// Takes transactions back, the newest first, each by a transaction of its own.
+/// Undoes transactions, the newest first, each by a transaction of its own.
 fn undo(console: &Console, visitor: &Visitor, fields: &Fields) -> Result<u64, Trouble> {
     let mut all: Vec<u64> = fields.all("tx").filter_map(|tx| tx.parse().ok()).collect();
     all.sort_unstable();
@@ -161,7 +163,7 @@ fn call_of(console: &Console, action: &str, fields: &Fields) -> Result<Call, Tro
     })
 }
 
-/// Words between commas.
+/// The tags of a form, which are separated by commas.
 fn tags(fields: &Fields) -> Vec<&str> {
     let tags = fields.sent("tags").unwrap_or_default().split(',').map(str::trim);
     tags.filter(|tag| !tag.is_empty()).collect()
@@ -179,7 +181,7 @@ fn added(fields: &Fields) -> Value {
     Value::Object(arguments)
 }
 
-/// Browsers send the ends of lines as two characters.
+/// The value of a field with plain line feeds, since browsers send line ends as two characters.
 fn text(fields: &Fields, name: &str) -> String {
     fields.sent(name).unwrap_or_default().replace("\r\n", "\n")
 }
@@ -189,7 +191,8 @@ fn edit(fields: &Fields) -> Value {
     arguments.insert("id".to_owned(), json!(fields.get("id").unwrap_or_default()));
     arguments.insert("content".to_owned(), json!(text(fields, "content")));
     let mut clear = Vec::new();
-    // An entry may be without a topic, but one that has a topic keeps one.
+    // An empty topic field leaves the topic as it is: an entry may have no topic, but one that has a topic
+    // keeps it.
     if let Some(topic) = fields.get("topic") {
         arguments.insert("topic".to_owned(), json!(topic));
     }

@@ -35,7 +35,7 @@ pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 });
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg")));
-/// Each does one thing and imports nothing.
+/// The scripts of the pages. Each does one thing and imports nothing.
 pub(crate) static SCRIPTS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     [
         Asset::new("keys", "js", SCRIPT, include_str!("../assets/keys.js")),

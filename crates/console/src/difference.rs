@@ -1,4 +1,4 @@
-//! What differs between two versions, and which version each part of a text is from.
+//! The differences between two versions, and the version that each part of a text is from.
 
 use kenning_engine::sentences;
 use kenning_model::{Record, clean};
@@ -8,10 +8,10 @@ use similar::{ChangeTag, TextDiff};
 use crate::request::Ask;
 use crate::show::moment;
 
-/// A field of a version as people read it.
+/// The title of a field of a version, and its value as text for people.
 pub(crate) type Field = (&'static str, String);
 
-/// The fields of a record that say something. The text comes first.
+/// The fields of a record that are not empty. The text comes first.
 pub(crate) fn fields(ask: &Ask<'_>, record: &Record) -> Vec<Field> {
     let list = |values: &[String]| values.join(", ");
     let mut fields: Vec<Field> = match record {
@@ -66,11 +66,11 @@ pub(crate) fn fields(ask: &Ask<'_>, record: &Record) -> Vec<Field> {
     fields
 }
 
-/// What changed from one version to the next, field by field; of a new or a deleted record everything it says.
+/// The changes from one version to the next, field by field; for a new or deleted record all its fields.
 pub(crate) fn shown(ask: &Ask<'_>, before: Option<&Record>, after: Option<&Record>) -> Markup {
     let read = |record: Option<&Record>| record.map(|record| fields(ask, record)).unwrap_or_default();
     let (old, new) = (read(before), read(after));
-    // Of what is new or gone, marking every word would say nothing.
+    // In a new or deleted record every word would be marked, which says nothing, so none is.
     let is_whole = before.is_none() || after.is_none();
     let names = if new.is_empty() { &old } else { &new };
     let value = |fields: &[Field], name: &str| {
@@ -95,7 +95,8 @@ pub(crate) fn shown(ask: &Ask<'_>, before: Option<&Record>, after: Option<&Recor
     }
 }
 
-/// Two texts in one, with what went and what came. Blanks between changed words belong to the change:
+/// Shows two texts as one, with the deleted and the inserted words marked. Blanks between changed words
+/// belong to the change:
 ///
 /// `use red paint`, `use a green door` are shown as `use`, then `red paint` struck out, then `a green door`.
 pub(crate) fn words(old: &str, new: &str) -> Markup {
@@ -131,7 +132,7 @@ pub(crate) fn words(old: &str, new: &str) -> Markup {
     }
 }
 
-/// The lines of a text; a line of several sentences is taken sentence by sentence.
+/// The lines of a text; a line with several sentences is split into these.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -150,7 +151,8 @@ pub(crate) fn lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// For each line of the last text the number of the text that brought it, in the order given.
+/// For each line of the last text, the number of the text that introduced it; texts are counted in the given
+/// order.
 ///
 /// Texts `a b`, `a c`, `d a c` (one letter a line): the lines of the last are from 2, 0 and 1.
 pub(crate) fn blame(texts: &[String]) -> Vec<(usize, String)> {

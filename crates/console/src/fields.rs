@@ -1,6 +1,6 @@
-//! The fields of a form or of an address, in the order in which they stand there.
+//! The fields of a form or of an address, in their order.
 
-/// Names and values, decoded. A name may stand more than once.
+/// Names and decoded values. A name may occur more than once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
@@ -9,7 +9,7 @@ impl Fields {
         Fields(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The first value of this name that says something.
+    /// The first value with this name that is not blank.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
@@ -19,7 +19,7 @@ impl Fields {
         values.map(|(_, value)| value.as_str()).filter(|value| !value.trim().is_empty())
     }
 
-    /// The value of this name as it was sent, also if it is empty.
+    /// The first value with this name as it was sent, also if it is empty.
     pub(crate) fn sent(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -33,7 +33,7 @@ impl Fields {
     }
 }
 
-/// An address with these questions, those with nothing to say left out.
+/// An address with these query fields, without those that are empty.
 pub(crate) fn address<'a>(path: &str, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in fields {

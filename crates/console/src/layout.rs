@@ -1,4 +1,5 @@
-//! What all pages have: the head, the way to the other pages, the search, and what was just done.
+//! The common parts of all pages: the head, the links to the other pages, the search field, and the note
+//! about the last action.
 
 use kenning_model::TxId;
 use kenning_tools::Access;
@@ -9,7 +10,7 @@ use crate::request::{Ask, Page, Trouble};
 use crate::show::{ago, button, change_line, moment};
 use crate::{BASE, assets};
 
-/// The pages that can be reached from everywhere: path, name.
+/// The pages that every page links to: path, name.
 const PAGES: [(&str, &str); 11] = [
     ("", "Home"),
     ("/search", "Search"),
@@ -24,7 +25,7 @@ const PAGES: [(&str, &str); 11] = [
     ("/settings", "Settings"),
 ];
 
-/// So many changes are named in the note of what was just done.
+/// The note about the last action lists at most this many changes.
 const DONE_CHANGES_MAX: usize = 3;
 
 pub(crate) fn page(ask: &Ask<'_>, page: &Page) -> Markup {
@@ -103,7 +104,7 @@ fn looking_back(ask: &Ask<'_>, tx: TxId) -> Markup {
     }
 }
 
-/// What the visitor has just done, with the way back.
+/// The visitor's last action, with a button that undoes it.
 fn done(ask: &Ask<'_>, tx: TxId) -> Markup {
     let found = ask.transaction(tx, DONE_CHANGES_MAX).ok().flatten();
     let number = tx.to_string();
@@ -154,7 +155,7 @@ pub(crate) fn trouble_page(trouble: &Trouble) -> Page {
     }
 }
 
-/// A page for those who are shown nothing of the store.
+/// A page for visitors who may see nothing of the store.
 pub(crate) fn bare(title: &str, text: &str) -> Markup {
     html! {
         (DOCTYPE)
@@ -165,7 +166,7 @@ pub(crate) fn bare(title: &str, text: &str) -> Markup {
     }
 }
 
-/// A page that stands by itself, without the way to the others.
+/// A page without the links to the other pages.
 pub(crate) fn bare_page(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -176,7 +177,7 @@ pub(crate) fn bare_page(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// Where people show the key that lets them in. `trouble` says why the last one did not.
+/// The page on which people enter their key to sign in. `trouble` tells why the last key was refused.
 pub fn sign_in_page(form_token: &str, trouble: Option<&str>) -> String {
     let markup = html! {
         (DOCTYPE)
@@ -201,7 +202,7 @@ pub fn sign_in_page(form_token: &str, trouble: Option<&str>) -> String {
     markup.into_string()
 }
 
-/// Why there is no button for what a page is about.
+/// The reason why a page has no buttons for changes; `None` if it has.
 pub(crate) fn cannot_write(ask: &Ask<'_>) -> Option<&'static str> {
     match (ask.as_of, ask.visitor.access) {
         (Some(_), _) => Some("The past can't be changed; go back to now."),

@@ -1,6 +1,7 @@
-//! The console: pages on which people see what their agents know, who wrote it and why, and correct it. The only crate that
-//! makes HTML. It reads through snapshots of the visitor's principal and writes by calling tools, so rights hold as for
-//! every other caller. It leaves to the edge who a visitor is: every request carries a `Visitor`.
+//! The console: pages on which people see what their agents know, who wrote it and why, and correct it. No
+//! other crate makes HTML. It reads through snapshots of the visitor's principal and writes by calling tools,
+//! so the same rights apply as for every other caller. The server decides who a visitor is: every request
+//! carries a `Visitor`.
 
 mod actions;
 mod assets;
@@ -28,38 +29,41 @@ use tokio::sync::Semaphore;
 
 pub use layout::sign_in_page;
 
-/// What all addresses of the console begin with.
+/// The beginning of all addresses of the console.
 pub const BASE: &str = "/console";
 
-/// How many pages may be told of changes at once; others show what was there when they were asked for.
+/// The largest number of open pages that are told about changes; further pages show the state at which they
+/// were loaded.
 const VIEWERS_MAX: usize = 256;
 
-/// What a page may do: show itself and talk to its own server. No script or style stands in the page itself.
+/// The content security policy: a page may only show itself and talk to its own server. Scripts and styles
+/// inside of the page are forbidden.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Who looks, as the edge has found out.
+/// The visitor of a page, as the server has identified it.
 #[derive(Clone)]
 pub struct Visitor {
     pub caller: Arc<Caller>,
     pub access: Access,
-    /// What every form must send back: another site does not know it.
+    /// The token that every form must send back. Other sites do not know it, so they can't send forms for the
+    /// visitor.
     pub form_token: String,
     /// Whether the visitor has signed in with a key, and so can sign out.
     pub can_sign_out: bool,
 }
 
-/// What the edge knows about how the store is kept, for the page of settings. Shown to the owner alone.
+/// Facts about the installation for the page of settings. Only the owner sees them.
 #[derive(Clone, Default)]
 pub struct Installation {
     pub version: &'static str,
-    /// Where the data is.
+    /// The location of the data.
     pub place: String,
-    /// Lists the keys for HTTP as they are at the moment.
+    /// Lists the present keys for HTTP.
     pub keys: Option<Arc<dyn Fn() -> Vec<KeyLine> + Send + Sync>>,
 }
 
-/// A key for HTTP as it is listed; it opens nothing.
+/// A key for HTTP in a list; the secret part is not in it.
 #[derive(Clone, Debug)]
 pub struct KeyLine {
     pub id: String,
@@ -75,7 +79,7 @@ pub(crate) struct Console {
     viewers: Arc<Semaphore>,
 }
 
-/// The pages, with a `Visitor` expected in the extensions of every request.
+/// The routes of the pages. Every request must have a `Visitor` in its extensions.
 pub fn router(engine: Arc<Engine>, installation: Installation) -> Router {
     let review = review::Review::of(&engine);
     let console =
@@ -93,21 +97,21 @@ pub fn router(engine: Arc<Engine>, installation: Installation) -> Router {
         .layer(middleware::from_fn(protected))
 }
 
-/// Styles, scripts and the icon, which say nothing about the store and so need no visitor.
+/// The routes of styles, scripts and the icon. They reveal nothing about the store, so they need no visitor.
 pub fn assets() -> Router {
     Router::new()
         .route(&format!("{BASE}/assets/{{file}}"), get(assets::serve))
         .layer(middleware::from_fn(protected))
 }
 
-/// Adds to every answer what keeps browsers from doing more with a page than to show it.
+/// Adds headers to every response that forbid browsers to use a page for anything but showing it.
 pub async fn protected(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        // Other sites learn nothing. `no-referrer` would also make browsers send `Origin: null` with the console's own forms, which
-        // the check of the origin refuses.
+        // Other sites get no address of the console. With `no-referrer`, browsers would also send
+        // `Origin: null` with the console's own forms, and the check of the origin would refuse them.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),

@@ -1,5 +1,5 @@
-//! Tells open pages that something was written. Only the number of the newest transaction is told; the page asks for itself
-//! again, so it shows what its visitor may see and no more.
+//! Tells open pages that something was written. Only the number of the newest transaction is sent. The page
+//! then loads itself again, so it shows no more than its visitor may see.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use kenning_model::TxId;
 use crate::Console;
 use crate::fields::Fields;
 
-/// However much is written, a page is told at most so often.
+/// The smallest time between two events for a page, however much is written.
 const PACE: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// What a page waits before it asks again after the connection was lost.
+/// The time after which a page connects again when the connection was lost.
 const AGAIN: Duration = Duration::from_secs(3);
 
 pub(crate) async fn stream(State(console): State<Arc<Console>>, RawQuery(query): RawQuery) -> Response {
@@ -28,7 +28,7 @@ pub(crate) async fn stream(State(console): State<Arc<Console>>, RawQuery(query):
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let told = fields.number("since").map_or(TxId::EMPTY, TxId);
     let head = console.engine.watch();
-    // The place is held for as long as the stream lasts.
+    // The place among the viewers is held until the stream ends.
     let events = stream::unfold((head, told, place), |(mut head, told, place)| async move {
         loop {
             let newest = *head.borrow_and_update();
@@ -38,7 +38,7 @@ pub(crate) async fn stream(State(console): State<Arc<Console>>, RawQuery(query):
                 let event = Event::default().event("head").data(newest.to_string());
                 return Some((Ok::<_, Infallible>(event), (head, newest, place)));
             }
-            // The engine has ended.
+            // The channel closes when the engine ends.
             head.changed().await.ok()?;
         }
     });

@@ -1,23 +1,23 @@
-//! Stored text as Markdown. Markup in it is shown as text, links lead only to web pages and say nothing of where they were
-//! followed from, and pictures are links: nothing is fetched by looking at a page.
+//! Stored text as Markdown. HTML in it is shown as text; links lead only to web pages and send no referrer;
+//! images become links, so showing a page fetches nothing from elsewhere.
 
 use kenning_model::clean;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html as writer};
 
-/// Headings of a text stand below those of the page.
+/// Headings of a text are this many levels below those of the page.
 const LEVELS_DOWN: usize = 2;
 
 pub(crate) fn rendered(text: &str) -> Markup {
     let text = clean(text);
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    // Whether each open link was one that is shown as a link.
+    // For each open link, whether it is shown as a link.
     let mut open = Vec::new();
     let events = Parser::new_ext(&text, options).map(|event| match event {
         Event::Html(markup) | Event::InlineHtml(markup) => Event::Text(markup),
         Event::Start(Tag::HtmlBlock) => Event::Start(Tag::Paragraph),
         Event::End(TagEnd::HtmlBlock) => Event::End(TagEnd::Paragraph),
-        // Aligned columns would be inline styles.
+        // Aligned columns would need inline styles, which the policy forbids.
         Event::Start(Tag::Table(columns)) => {
             Event::Start(Tag::Table(vec![pulldown_cmark::Alignment::None; columns.len()]))
         }
@@ -45,9 +45,10 @@ pub(crate) fn rendered(text: &str) -> Markup {
     });
     let mut written = String::new();
     writer::push_html(&mut written, events);
-    // A heading of a column without a word would be read out as a heading. Text of the document is escaped, so this is ours.
+    // A screen reader would announce an empty column heading as a heading. Text of the document is escaped,
+    // so this element is from the writer.
     let written = written.replace("<th></th>", "<td></td>");
-    // A link in a link, or a table too wide for a telephone, is left to the style.
+    // A link inside of a link, or a table that is too wide for a small screen, is left to the style sheet.
     html! { div.markdown { (PreEscaped(written)) } }
 }
 
@@ -62,7 +63,7 @@ fn leads_to_web(address: &str) -> bool {
 
 fn opening(address: &str) -> String {
     let mut markup = html! { a href=(address) rel="noopener noreferrer nofollow" {} }.into_string();
-    // The element is closed by the event that ends the link.
+    // The event at the end of the link closes the element.
     markup.truncate(markup.len() - "</a>".len());
     markup
 }

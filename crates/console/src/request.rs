@@ -1,4 +1,4 @@
-//! A request for a page: who asks, as of when, and for what.
+//! A request for a page: the visitor, the transaction as of which the page is shown, and the fields.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,32 +20,32 @@ use serde_json::{Map, Value};
 use crate::fields::{Fields, address};
 use crate::{BASE, Console, Visitor, layout};
 
-/// Nobody waits longer for a page.
+/// The deadline for making a page.
 const PAGE_MAX: Duration = Duration::from_secs(20);
 
-/// What a page is made from.
+/// The input of a page.
 pub(crate) struct Ask<'a> {
     pub(crate) console: &'a Console,
     pub(crate) visitor: &'a Visitor,
-    /// To whom the transaction that is looked back to is the newest.
+    /// A view of the engine in which the chosen transaction is the newest one.
     pub(crate) engine: &'a Engine,
     pub(crate) snapshot: Snapshot<'a>,
     pub(crate) tree: Tree,
     pub(crate) names: ScopeNames,
-    /// The transaction that the visitor looks back to.
+    /// The transaction as of which the page is shown, if the visitor has chosen one.
     pub(crate) as_of: Option<TxId>,
-    /// When what is shown is judged: now, or the time of that transaction.
+    /// The moment at which validity is judged: now, or the time of that transaction.
     pub(crate) judged_at: Timestamp,
     pub(crate) now: Timestamp,
     /// The part of the address after the name of the page.
     pub(crate) id: &'a str,
     pub(crate) fields: Fields,
     pub(crate) path: &'a str,
-    /// The address of this page without what was just done.
+    /// The address of this page without the note about the last action.
     pub(crate) here: String,
 }
 
-/// A page without what all pages have.
+/// A page without the parts that all pages share.
 pub(crate) struct Page {
     pub(crate) title: String,
     pub(crate) body: Markup,
@@ -57,12 +57,12 @@ impl Page {
     }
 }
 
-/// Why there is no page.
+/// The reason why a page can't be shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     #[error("{0}")]
     NotFound(String),
-    /// A tool has refused, and says why.
+    /// A tool has refused the call and given a reason.
     #[error("{message}")]
     Refused { code: String, message: String },
     #[error("the store can't be read")]
@@ -88,7 +88,7 @@ impl Trouble {
         }
     }
 
-    /// What people are told: of the store's own errors only what a tool would say too.
+    /// The message for people. Of the store's own errors it only contains what a tool would tell too.
     pub(crate) fn said(&self) -> String {
         match self {
             Trouble::Store(Error::UnknownTx { tx, head }) => {
@@ -106,7 +106,7 @@ impl Trouble {
 pub(crate) type Show = fn(&Ask<'_>) -> Result<Page, Trouble>;
 
 impl<'a> Ask<'a> {
-    /// A link that keeps the moment that is looked back to.
+    /// A link that keeps the chosen transaction.
     pub(crate) fn link<'f>(
         &self,
         path: &str,
@@ -127,7 +127,7 @@ impl<'a> Ask<'a> {
         self.as_of.is_none() && self.visitor.access == kenning_tools::Access::ReadWrite
     }
 
-    /// What is known in all scopes that the visitor may read.
+    /// The sight of all scopes that the visitor may read.
     pub(crate) fn everywhere(&self) -> Sight {
         self.snapshot.sight_of(self.names.0.keys().copied().collect())
     }
@@ -141,36 +141,39 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// How transactions are shown: with all that the visitor may read, and so many changes each.
+    /// The view of transactions: everything that the visitor may read, with at most `changes_max` changes
+    /// each.
     pub(crate) fn view(&self, changes_max: usize) -> View<'_> {
         View { reach: self.snapshot.reach(), scopes: None, own: None, changes_max }
     }
 
-    /// A transaction with so many of its changes. One that changed nothing that the visitor may see is none for them.
+    /// A transaction with at most `changes_max` of its changes; `None` if it changed nothing that the visitor
+    /// may see.
     pub(crate) fn transaction(&self, tx: TxId, changes_max: usize) -> Result<Option<Transaction>, Error> {
         let found = self.snapshot.transaction(tx, self.view(changes_max))?;
         let sees_all = self.snapshot.reach().is_everything();
         Ok(found.filter(|found| tx > TxId::EMPTY && (sees_all || !found.changes.is_empty())))
     }
 
-    /// Whether the visitor may read a scope of this name.
+    /// Whether the visitor may read a scope with this name.
     pub(crate) fn knows_scope(&self, name: &str) -> bool {
         self.snapshot.reach().is_everything() || self.names.0.values().any(|known| known.to_string() == name)
     }
 
-    /// What the log of recalls says. It is a cache beside the store: where it is missing or can't be read, nothing is said.
+    /// Reads the recall log. It is only a cache beside the store, so the result is `None` if it is missing or
+    /// can't be read.
     pub(crate) fn recalled<T>(&self, read: impl FnOnce(&RecallLog) -> Result<T, recall::Error>) -> Option<T> {
         let log = RecallLog::existing(self.engine.dir())?;
         read(&log).inspect_err(|error| tracing::debug!(%error, "the log of recalls can't be read")).ok()
     }
 
-    /// Calls a tool that reads, and gives its structured reply.
+    /// Calls a tool that reads, and returns its structured reply.
     pub(crate) fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<Value, Trouble> {
         call(self.engine, self.visitor, tool, arguments)
     }
 }
 
-/// Calls a tool as the visitor. Its refusal is the page's.
+/// Calls a tool as the visitor. A refusal by the tool becomes the trouble of the page.
 pub(crate) fn call(
     engine: &Engine,
     visitor: &Visitor,
@@ -207,7 +210,7 @@ pub(crate) fn page(show: Show) -> MethodRouter<Arc<Console>> {
     )
 }
 
-/// An address that is no page of the console.
+/// The reply to an address that is not a page of the console.
 pub(crate) async fn nowhere(
     State(console): State<Arc<Console>>,
     visitor: Option<Extension<Visitor>>,
@@ -244,7 +247,7 @@ fn asked(
 ) -> Result<(StatusCode, Markup), Trouble> {
     let until = console.engine.until(Instant::now() + PAGE_MAX);
     let as_of = fields.number("as_of").map(TxId);
-    // A number beyond the newest is looked at as the newest, which is what a slider at its end means.
+    // A number beyond the newest transaction means the newest one, as when the slider is at its end.
     let as_of = match as_of {
         Some(tx) => Some(tx).filter(|tx| until.head().is_ok_and(|head| *tx < head)),
         None => None,
@@ -284,12 +287,12 @@ fn asked(
     })
 }
 
-/// Whether an error says something about what was asked, and not about the store.
+/// Whether an error is about the request and not about the store.
 fn is_answer(error: &Error) -> bool {
     matches!(error, Error::UnknownTx { .. } | Error::UnknownId { .. } | Error::UnknownScope { .. })
 }
 
-/// The address without the note of what was just done, for going back to.
+/// The address without the note about the last action, to return to after an action.
 fn here(path: &str, fields: &Fields) -> String {
     let kept = fields.iter().filter(|(name, _)| *name != "done");
     address(path, kept)

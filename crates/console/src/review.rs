@@ -1,5 +1,5 @@
-//! Looks through all entries for pairs that contradict each other or say the same, in the background, and keeps up with
-//! what is written. What it finds is a cache: it is found again by the next process.
+//! Searches all entries in the background for pairs that contradict or repeat each other, and follows new
+//! writes. The result is a cache; the next process finds it again.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use kenning_model::{EntityType, Entry, Id, Principal, ScopeId, TxId};
 use crate::request::Ask;
 use crate::show::hidden_why;
 
-/// So many entries are read at a time.
+/// The number of entries that are read at a time.
 const PAGE: u64 = 500;
-/// So many transactions are read at a time.
+/// The number of transactions that are read at a time.
 const TRANSACTIONS: usize = 50;
-/// How often it looks for news.
+/// The interval between two looks at the log.
 const LOOK: Duration = Duration::from_millis(300);
-/// The pause after a page, in which others have the processor.
+/// The pause after a page, which leaves the processor to others.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,13 +27,13 @@ pub(crate) enum Kind {
     Duplicate,
 }
 
-/// The smaller id first.
+/// Two entries, the smaller id first.
 pub(crate) type Pair = (Id, Id);
 
 #[derive(Default)]
 struct Found {
     store: StoreId,
-    /// Everything up to here was looked at, once the first look is over.
+    /// The transaction up to which everything was examined, once the first pass is over.
     at: TxId,
     pairs: BTreeMap<Pair, Kind>,
     looked_at: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Review {
     found: Mutex<Found>,
 }
 
-/// How far the review is.
+/// The progress of the review.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) looked_at: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Progress {
     pub(crate) is_whole: bool,
 }
 
-/// Two entries that wait for somebody to decide, the newer first.
+/// Two entries that wait for somebody's decision, the newer first.
 pub(crate) struct Waiting {
     pub(crate) kind: Kind,
     pub(crate) entries: [(Id, TxId, Entry); 2],
@@ -67,13 +67,14 @@ impl Review {
         Arc::new(Review { engine: Arc::downgrade(engine), has_begun, found })
     }
 
-    /// Begins to look, if it has not begun. A console that nobody opens costs nothing.
+    /// Starts the background thread, if it is not running. It is started by the first visit, so a console
+    /// that nobody opens costs nothing.
     fn begin(self: &Arc<Review>) {
         if self.has_begun.swap(true, Ordering::AcqRel) {
             return;
         }
         let review = Arc::downgrade(self);
-        // Ends with the console; it holds nothing that a killed process would leave behind.
+        // The thread ends with the console. A killed process leaves nothing behind.
         let thread =
             std::thread::Builder::new().name("kenning-review".into()).spawn(move || keep_up(&review));
         self.has_begun.store(thread.is_ok(), Ordering::Release);
@@ -85,7 +86,7 @@ impl Review {
         Progress { looked_at: found.looked_at, total: found.total, is_whole: found.is_whole }
     }
 
-    /// The first of the pairs that are open, as far as the visitor may read both entries.
+    /// The first of the open pairs, limited to those of which the visitor may read both entries.
     pub(crate) fn waiting(
         self: &Arc<Review>,
         ask: &Ask<'_>,
@@ -122,11 +123,11 @@ impl Review {
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
-        // Each change of it is whole, so a panic elsewhere leaves it sound.
+        // Every change under this lock is complete, so a panic elsewhere leaves the value sound.
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at every live entry, the newest first.
+    /// Examines every live entry, the newest first.
     fn look_through(&self, engine: &Engine) -> Result<(), Error> {
         let snapshot = engine.snapshot(&reviewer())?;
         let scopes: Vec<ScopeId> = snapshot.tree()?.names().0.into_keys().collect();
@@ -159,7 +160,7 @@ impl Review {
         Ok(())
     }
 
-    /// What was written since the last look.
+    /// Examines the entries that were written since the last look.
     fn look_at_news(&self, engine: &Engine) -> Result<(), Error> {
         let since = self.found().at;
         let news = engine.transactions_after(&reviewer(), since, TRANSACTIONS)?;
@@ -182,7 +183,8 @@ impl Review {
         Ok(())
     }
 
-    /// Notes with which others an entry does not agree, or says the same. Entries that no scope sees together do neither.
+    /// Records the entries that an entry contradicts or repeats. Two entries that no scope sees together are
+    /// no pair.
     fn look_at(&self, engine: &Engine, snapshot: &Snapshot<'_>, id: Id, entry: &Entry) -> Result<(), Error> {
         if hidden_why(entry, engine.now()).is_some() {
             return Ok(());
@@ -220,7 +222,8 @@ pub(crate) fn alike(
     Ok(pairs)
 }
 
-/// Reads everything; what it finds is shown only to those who may read both sides.
+/// The principal of the review. It may read everything; its results are shown only to visitors who may read
+/// both entries.
 fn reviewer() -> Principal {
     Principal::owner("", "console review")
 }
@@ -232,7 +235,7 @@ fn keep_up(review: &Weak<Review>) {
             let found = review.found();
             (found.is_whole, found.store)
         };
-        // After a restore the log is another one.
+        // After a restore the store has another log.
         let is_same = engine.snapshot(&reviewer()).is_ok_and(|snapshot| snapshot.store() == store);
         let done = match is_whole && is_same {
             true => review.look_at_news(&engine),

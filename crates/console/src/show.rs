@@ -1,5 +1,5 @@
-//! How times, names, records and changes look, the same on every page. Stored text is cleaned here and escaped by the
-//! templates.
+//! The appearance of times, names, records and changes, the same on every page. Stored text is cleaned here
+//! and escaped by the templates.
 
 use jiff::Timestamp;
 use kenning_model::{Change, EntityType, Entry, Op, Record, Status, Transaction, clean};
@@ -7,26 +7,26 @@ use maud::{Markup, html};
 
 use crate::request::Ask;
 
-/// So much of a text stands in a list.
+/// The length of a text in a list.
 pub(crate) const EXCERPT_BYTES: usize = 280;
 const LABEL_BYTES: usize = 90;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// The beginning of a text on one line.
+/// The beginning of a text, on one line.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     let line = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() <= bytes_max {
         return line;
     }
     let end = line.floor_char_boundary(bytes_max);
-    // A word is cut only where a single word fills the line.
+    // A word is cut only if there is no space in the second half of the line.
     let end = line[..end].rfind(' ').filter(|at| *at > bytes_max / 2).unwrap_or(end);
     format!("{}…", &line[..end])
 }
 
-/// `1,234`
+/// A number with separators: `1,234`
 pub(crate) fn number(many: u64) -> String {
     let digits = many.to_string();
     let mut text = String::new();
@@ -39,7 +39,7 @@ pub(crate) fn number(many: u64) -> String {
     text
 }
 
-/// `1 entry`, `2 entries`
+/// A number with its noun: `1 entry`, `2 entries`
 pub(crate) fn counted(many: u64, one: &str) -> String {
     let noun = match (many, one.strip_suffix('y')) {
         (1, _) => one.to_owned(),
@@ -49,7 +49,7 @@ pub(crate) fn counted(many: u64, one: &str) -> String {
     format!("{} {noun}", number(many))
 }
 
-/// `3 h ago`; the whole time stands in the title.
+/// A time as its distance from now: `3 h ago`; the whole time is in the title.
 pub(crate) fn ago(ask: &Ask<'_>, time: Timestamp) -> Markup {
     let seconds = ask.now.as_second() - time.as_second();
     let text = match seconds {
@@ -63,7 +63,7 @@ pub(crate) fn ago(ask: &Ask<'_>, time: Timestamp) -> Markup {
     html! { time datetime=(time.to_string()) title=(moment(time)) { (text) } }
 }
 
-/// `2026-01-01 12:00 UTC`
+/// A time as `2026-01-01 12:00 UTC`
 pub(crate) fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
@@ -81,7 +81,7 @@ pub(crate) fn transaction_link(ask: &Ask<'_>, tx: kenning_model::TxId) -> Markup
     html! { a.tx href=(ask.to(&format!("/tx/{tx}"))) { "#" (tx) } }
 }
 
-/// What an entry is called: its topic, or else its first words.
+/// The label of an entry: its topic, or else its first words.
 pub(crate) fn entry_label(entry: &Entry) -> String {
     let topic = cut(&entry.topic, LABEL_BYTES);
     if topic.is_empty() { cut(&entry.content, LABEL_BYTES) } else { topic }
@@ -100,7 +100,7 @@ pub(crate) fn label(record: &Record) -> String {
     }
 }
 
-/// The page of a record, where it has one.
+/// The path of a record's page, if it has one.
 pub(crate) fn record_path(entity_type: EntityType, id: kenning_model::Id, record: &Record) -> Option<String> {
     match entity_type {
         EntityType::Entry => Some(format!("/entry/{id}")),
@@ -112,7 +112,7 @@ pub(crate) fn record_path(entity_type: EntityType, id: kenning_model::Id, record
     }
 }
 
-/// The address of a record, keeping the moment that is looked back to.
+/// The address of a record, which keeps the chosen transaction.
 pub(crate) fn record_link(
     ask: &Ask<'_>,
     entity_type: EntityType,
@@ -129,7 +129,7 @@ pub(crate) fn record_link(
     })
 }
 
-/// `created`, `changed`, `deleted`
+/// The verb for a change: `created`, `changed`, `deleted`
 pub(crate) fn verb(op: Op) -> &'static str {
     match op {
         Op::Create => "created",
@@ -147,7 +147,7 @@ pub(crate) fn badge(op: Op) -> Markup {
     html! { span class=(format!("op {}", op.as_str())) title=(verb(op)) { span aria-hidden="true" { (sign) } span.hidden { (verb(op)) } } }
 }
 
-/// One line for a change: what was done to what.
+/// One line for a change: the operation and the record.
 pub(crate) fn change_line(ask: &Ask<'_>, change: &Change) -> Markup {
     let record = change.after.as_ref().or(change.before.as_ref().map(|before| &before.record));
     html! {
@@ -163,7 +163,7 @@ pub(crate) fn change_line(ask: &Ask<'_>, change: &Change) -> Markup {
     }
 }
 
-/// One transaction as lists show it.
+/// One transaction as an item of a list.
 pub(crate) fn transaction_item(ask: &Ask<'_>, tx: &Transaction, can_select: bool) -> Markup {
     let more = tx.left_out;
     html! {
@@ -187,7 +187,7 @@ pub(crate) fn transaction_item(ask: &Ask<'_>, tx: &Transaction, can_select: bool
     }
 }
 
-/// Whether an entry is given to agents at a time, and if not, why.
+/// The reason why an entry is hidden from agents at a given time; `None` if it is not.
 pub(crate) fn hidden_why(entry: &Entry, at: Timestamp) -> Option<String> {
     if entry.status == Status::Suppressed {
         return Some("suppressed".to_owned());
@@ -203,7 +203,7 @@ pub(crate) fn tags(ask: &Ask<'_>, tags: &[String]) -> Markup {
     html! { @for tag in tags { " " a.tag href=(ask.link("/search", [("tag", tag.as_str())])) { (clean(tag)) } } }
 }
 
-/// An entry as lists show it. `terms` are marked in the text.
+/// An entry as an item of a list. `terms` are marked in the text.
 pub(crate) fn entry_item(
     ask: &Ask<'_>,
     id: kenning_model::Id,
@@ -229,9 +229,9 @@ pub(crate) fn entry_item(
     }
 }
 
-/// A text in which the words of these terms stand out. A term is the stem of a word.
+/// A text in which the words with these terms are marked. A term is the stem of a word.
 pub(crate) fn marked(text: &str, terms: &[String]) -> Markup {
-    // `policies` has the stem `polici`, which `policy` does not begin with.
+    // `policies` has the stem `polici`, but `policy` does not begin with it, so a final `i` is dropped.
     let stems: Vec<&str> = terms.iter().map(|term| term.strip_suffix('i').unwrap_or(term)).collect();
     let is_meant = |word: &str| {
         let word = word.to_lowercase();
@@ -249,7 +249,7 @@ pub(crate) fn marked(text: &str, terms: &[String]) -> Markup {
     html! { @for (piece, is_meant) in pieces { @if is_meant { mark { (piece) } } @else { (piece) } } }
 }
 
-/// A page's place among others of a list, with links to its neighbours.
+/// Links to the pages of a list before and after this one.
 pub(crate) fn pager(ask: &Ask<'_>, path: &str, kept: &[(&str, &str)], page: u64, has_more: bool) -> Markup {
     let to = |page: u64| {
         let number = page.to_string();
@@ -266,7 +266,7 @@ pub(crate) fn pager(ask: &Ask<'_>, path: &str, kept: &[(&str, &str)], page: u64,
     }
 }
 
-/// A form of one button that does something.
+/// A form with a single button that performs an action.
 pub(crate) fn button(
     ask: &Ask<'_>,
     action: &str,
@@ -283,7 +283,7 @@ pub(crate) fn button(
     }
 }
 
-/// What every form sends: the token that other sites do not know, and where to go back to.
+/// The fields of every form: the token that other sites do not know, and the address to return to.
 pub(crate) fn form_fields(ask: &Ask<'_>) -> Markup {
     html! {
         input type="hidden" name="token" value=(ask.visitor.form_token);

@@ -16,12 +16,12 @@ struct Sheet {
     questions: Vec<Specific>,
 }
 
-/// A question that is meant for few patterns.
+/// A question that only a few patterns answer.
 #[derive(Clone, Deserialize)]
 pub struct Specific {
     pub question: String,
     pub ids: Vec<String>,
-    /// Kept back until the end, so that nothing is fitted to it.
+    /// Whether the question is kept back until the end, so that nothing is fitted to it.
     #[serde(default)]
     pub unseen: bool,
 }
@@ -33,16 +33,16 @@ impl Specific {
     }
 }
 
-/// What a question got from `search_patterns`.
+/// The reply of `search_patterns` to a question.
 pub struct Found {
     pub question: String,
     pub is_too_broad: bool,
-    /// A right pattern is among the first three.
+    /// Whether a right pattern is among the first three.
     pub is_right: bool,
     pub first: Vec<String>,
 }
 
-/// Takes a catalogue in and asks the questions.
+/// Ingests a catalogue and asks the questions.
 pub fn ask_catalogue(tree: &Path, questions: &[Specific], embedder: Embedder) -> anyhow::Result<Vec<Found>> {
     let library = Library::of_kind(embedder, DocumentKind::Pattern);
     for file in files_below(tree)? {
@@ -54,7 +54,8 @@ pub fn ask_catalogue(tree: &Path, questions: &[Specific], embedder: Embedder) ->
     for Specific { question, ids, .. } in questions {
         let reply = library.call("search_patterns", json!({"q": question}))?;
         let is_too_broad = reply.structured["kind"] == "needsInput:v1";
-        // Whatever the reply shows first: the matches, the best of too many, or what it suggests where nothing matches.
+        // The list that the reply shows: the matches, or the best of too many, or the suggestions if nothing
+        // matches.
         let places = ["/patterns/0", "/bestMatches/0", "/discovery/suggestions/0"];
         let shown = places.iter().find(|first| reply.structured.pointer(first).is_some());
         let listed = shown.and_then(|first| reply.structured.pointer(first.trim_end_matches("/0")));

@@ -1,4 +1,4 @@
-//! Whether what was said in long conversations is found, and stands in the text that a model reads.
+//! Measures whether facts from long conversations are found, and are in the text that a model reads.
 
 use std::path::Path;
 
@@ -34,15 +34,15 @@ struct Question {
     unseen: bool,
 }
 
-/// How a conversation is stored.
+/// The part of a conversation that becomes one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// An entry for so many turns; each but the first of a session follows the one before.
+    /// This many turns make an entry; each entry but the first of a session follows the one before it.
     Turns(usize),
     Session,
 }
 
-/// Of the questions, how many have their answer in the text of `query`, at two limits.
+/// The share of questions whose answer is in the text of `query`, at two limits.
 #[derive(Debug, Serialize)]
 pub struct ShownScores {
     pub questions: usize,

@@ -1,4 +1,5 @@
-//! The same questions, asked of documents: taken in as files, searched and quoted by the tools that agents call.
+//! The same questions, asked about documents: the texts are ingested as files, and searched and quoted by the
+//! tools that agents call.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ pub enum Files {
     Sections,
 }
 
-/// Takes the texts in as files, asks with `kb.search` and `kb.retrieve_evidence` as they are by default, and judges
-/// the answers.
+/// Ingests the texts as files, asks with `kb.search` and `kb.retrieve_evidence` with their defaults, and
+/// judges the replies.
 pub fn evaluate_documents(set: &Set, embedder: Embedder, files: Files) -> anyhow::Result<Scores> {
     let library = Library::new(embedder);
     let names: HashMap<&str, String> =
@@ -66,7 +67,7 @@ fn search(library: &Library, asked: &Asked) -> anyhow::Result<Reply> {
     library.call("kb.search", json!({"query": asked.text, "top_k": DEPTH, "page_size": DEPTH}))
 }
 
-/// Each file under its name, with its text.
+/// The text of each file, by its name.
 fn contents(texts: &[Text], files: Files) -> BTreeMap<String, String> {
     let mut contents: BTreeMap<String, String> = BTreeMap::new();
     for text in texts {
@@ -84,12 +85,12 @@ fn contents(texts: &[Text], files: Files) -> BTreeMap<String, String> {
     contents
 }
 
-/// A text with a heading is Markdown, one without is plain.
+/// The name of a text's file: a text with a heading is Markdown, one without is plain.
 fn name(text: &Text, files: Files) -> String {
     let whole = match (text.title.as_str(), text.id.split_once(':')) {
         _ if files == Files::Each => text.group(),
         _ if text.doc.is_some() => text.group(),
-        // Parts that have no title of their own are named after the document and where they begin in it.
+        // Parts without a title of their own are named after the document and their position in it.
         ("", Some((document, _))) => document,
         ("", None) => text.group(),
         (title, _) => title,

@@ -1,5 +1,5 @@
-//! How well search finds what it should: labelled questions over labelled texts, asked of the same engine that the
-//! tools ask.
+//! Measures how well search finds what it should: labelled questions about labelled texts, asked of the
+//! engine that the tools use.
 
 mod catalogue;
 mod conversations;
@@ -28,14 +28,14 @@ pub use questions::{Figures, Got, Labelled, ask_tree};
 pub use recall::{HookScores, Organisation, RecallScores, evaluate_recall, evaluate_recall_hook};
 pub use set::{Asked, Set, Text};
 
-/// How many hits a question is judged by.
+/// The number of hits by which a question is judged.
 const DEPTH: usize = 10;
 const STORED_AT_ONCE: usize = 500;
-/// From how many texts is quoted, and how much.
+/// The number of texts that may be quoted from, and the number of quotes.
 const QUOTED: usize = 5;
 const QUOTES: usize = 6;
 
-/// Stores the texts, asks the questions, and judges the answers.
+/// Stores the texts, asks the questions, and judges the replies.
 pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::Result<Scores> {
     let store = TempStore::in_memory();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources()).with_embedder(embedder);
@@ -64,7 +64,7 @@ pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::R
         let mut ranking: Vec<&str> = Vec::new();
         for id in found {
             let group = groups.get(&id).copied().context("every hit is a text of the set")?;
-            // A document counts once, by its best passage.
+            // A document counts once, at the rank of its best passage.
             if !ranking.contains(&group) {
                 ranking.push(group);
             }
@@ -79,7 +79,7 @@ pub fn evaluate(set: &Set, embedder: Embedder, with_evidence: bool) -> anyhow::R
     Ok(Scores::of(&judged))
 }
 
-/// Who asks and writes.
+/// The principal that asks and writes.
 fn owner() -> Principal {
     Principal::owner("eval", "eval")
 }
@@ -93,7 +93,7 @@ fn put(engine: &Engine, texts: &[Text], scopes: &mut Scopes) -> anyhow::Result<V
     Ok(done.tx.changes.iter().map(|change| change.id).collect())
 }
 
-/// Whether the sentences that would be quoted have the answer in them.
+/// Whether the quoted sentences contain the answer.
 fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<bool> {
     let found = search(engine, asked, scopes)?;
     let entries: Vec<&Entry> =
@@ -109,7 +109,7 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
     Ok(measure::answers(&texts, &asked.answers))
 }
 
-/// Some more than are judged, since several may belong to one document.
+/// The ids of the hits. There are more than are judged, because several may belong to one document.
 fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec<Id>> {
     let found = search(engine, asked, scopes)?;
     Ok(found.hits.into_iter().map(|hit| hit.stored.id).collect())
@@ -131,7 +131,7 @@ fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<
     Ok(snapshot.search(&question, 0..5 * DEPTH as u64)?)
 }
 
-/// The names of a set's scopes as numbers.
+/// The names of a set's scopes, with numbers.
 #[derive(Default)]
 struct Scopes(HashMap<String, ScopeId>);
 

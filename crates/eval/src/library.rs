@@ -1,4 +1,5 @@
-//! A store that documents are taken into as `kenning ingest` does, and asked with the tools that agents call.
+//! A store into which documents are ingested as by `kenning ingest`; it is searched with the tools that
+//! agents call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -40,7 +41,7 @@ impl Library {
         }
     }
 
-    /// One file, in the format that its name says.
+    /// Ingests one file, in the format that its name tells.
     pub fn take_in(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let format = Format::of(Path::new(path)).with_context(|| format!("{path} is no document"))?;
         let prepared = self.intake.prepare(path, format, text.as_bytes().to_vec(), &|_| None, None)?;
@@ -57,7 +58,7 @@ impl Library {
         Ok(reply)
     }
 
-    /// What a hook says beside a prompt to a session that was told nothing yet.
+    /// The briefing of a hook beside a prompt, for a session that was given nothing yet.
     pub fn beside_prompt(&self, scope: &str, prompt: &str) -> anyhow::Result<Briefing> {
         let caller = Caller { scope: scope.to_owned(), has_graph: false, ..self.caller.clone() };
         briefing::prompt(&self.engine, &caller, prompt, &AlreadyGiven::default())
@@ -73,7 +74,7 @@ impl Library {
         }
     }
 
-    /// The paths of the documents that these results or quotes are from, in their order.
+    /// The paths of the documents that these results or quotes are from, in the same order.
     pub fn paths(&self, found: &Value) -> anyhow::Result<Vec<String>> {
         let snapshot = self.engine.snapshot(&self.caller.principal)?;
         let mut known: HashMap<Id, String> = HashMap::new();
@@ -102,7 +103,7 @@ pub fn text_of(reply: &Reply) -> &str {
     first.map_or("", |block| if let Block::Text(text) = block { text } else { "" })
 }
 
-/// The sentences of a reply that quotes.
+/// The quoted sentences of a reply.
 pub fn quoted(reply: &Reply) -> Vec<&str> {
     let quotes = reply.structured["quotes"].as_array().into_iter().flatten();
     quotes.filter_map(|quote| quote["quote"].as_str()).collect()

@@ -1,4 +1,4 @@
-//! What an answer is worth.
+//! Scores of replies.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use crate::microseconds;
 
-/// One question's answer, judged.
+/// The judged reply to one question.
 pub struct Judged {
     ndcg: f64,
     recall_5: f64,
     recall_10: f64,
     reciprocal_rank: f64,
     took: Duration,
-    /// None where it was not looked at.
+    /// `None` if this was not measured.
     pub answered: Option<bool>,
 }
 
@@ -40,7 +40,7 @@ impl Judged {
     }
 }
 
-/// A mean and the bounds in which it stays for 95 % of redrawn question sets.
+/// A mean, with the bounds that contain it for 95 % of resampled sets of questions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub mean: f64,
@@ -48,7 +48,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The means over a set. Named as in the published tables.
+/// The means over a set, with the names of the published tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
     #[serde(rename = "ndcg@10")]
@@ -60,7 +60,7 @@ pub struct Scores {
     pub mrr: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// Whether the answer is in the quoted sentences; not measured without evidence.
+    /// The share of questions whose answer is in the quoted sentences; not measured without evidence.
     pub evidence: Option<f64>,
     #[serde(skip)]
     pub ndcg_interval: Interval,
@@ -86,14 +86,15 @@ impl Scores {
     }
 }
 
-/// Of the questions with known answers, how many were answered by what was quoted.
+/// The share of questions whose answer was quoted, of those with known answers.
 fn evidence(judged: &[Judged]) -> Option<f64> {
     let answered: Vec<f64> =
         judged.iter().filter_map(|one| one.answered).map(|yes| f64::from(u8::from(yes))).collect();
     (!answered.is_empty()).then(|| mean(&answered))
 }
 
-/// Whether a quote has an answer in it, or half of the five-word sequences of one that is longer than a quote.
+/// Whether a quote contains an answer; for an answer longer than a quote, half of its sequences of five words
+/// are enough.
 pub fn answers(quotes: &[&str], answers: &[String]) -> bool {
     let folded = |text: &str| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     let quotes: Vec<String> = quotes.iter().map(|quote| folded(quote)).collect();
@@ -109,7 +110,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Means of questions drawn again, with repetition; the same draws every time.
+/// The mean, and the bounds of the means of questions that are drawn again with repetition. The draws are
+/// always the same.
 fn bootstrap(values: &[f64]) -> Interval {
     const DRAWS: usize = 2000;
     let many = values.len().max(1);

@@ -1,4 +1,5 @@
-//! Questions about real trees of documentation, each with a pattern that a good answer matches, asked as an agent asks.
+//! Questions about real trees of documentation, each with a pattern that a good answer matches, asked as an
+//! agent would ask.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,15 @@ use crate::set::lines;
 #[derive(Clone, Deserialize)]
 pub struct Labelled {
     pub question: String,
-    /// A regular expression that the answer matches, whatever the case of its letters; none for what is off topic.
+    /// A regular expression that the answer matches without regard to case; `None` for a question that is off
+    /// topic.
     #[serde(default)]
     pub pattern: Option<String>,
     pub tree: String,
-    /// Kept back until the end, so that nothing is fitted to it.
+    /// Whether the question is kept back until the end, so that nothing is fitted to it.
     #[serde(default)]
     pub unseen: bool,
-    /// The tree does not answer it, and the reply should say so.
+    /// Whether the tree does not answer the question, so that the reply should say so.
     #[serde(default)]
     pub off_topic: bool,
 }
@@ -41,21 +43,23 @@ pub struct Figures {
     pub questions: usize,
     pub off_topic: usize,
     pub in_quotes: f64,
-    /// In the quotes or in what stands around the best of them, which is a second call.
+    /// The share with the answer in the quotes, or in the text around the best quote, which takes a second
+    /// call.
     pub in_two_calls: f64,
-    /// Of all questions, those whose first hit of `kb.search` has no preview.
+    /// The share of all questions for which the first hit of `kb.search` has no preview.
     pub empty_first_hits: f64,
     pub text_tokens_p50: usize,
-    /// Of the questions that the tree does not answer, those whose reply says so.
+    /// The share of the off-topic questions for which the reply expresses doubt.
     pub off_topic_told: f64,
-    /// Of the questions whose answer was quoted, those whose reply doubts it.
+    /// The share of the answered questions for which the reply expresses doubt all the same.
     pub answered_doubted: f64,
-    /// Hits of wide searches that only the graph led to, and how many of them have the answer.
+    /// The number of hits of wide searches that only the graph led to, and the number of them that contain
+    /// the answer.
     pub graph_hits: usize,
     pub graph_hits_answer: usize,
 }
 
-/// What one question got.
+/// The judged reply to one question.
 pub struct Got {
     pub question: String,
     pub is_off_topic: bool,
@@ -68,16 +72,16 @@ pub struct Got {
     pub text: String,
 }
 
-/// How many hits are asked for to see what the graph adds.
+/// The number of hits requested to see what the graph adds.
 const WIDE: usize = 10;
 
-/// Takes a tree in and asks the questions.
+/// Ingests a tree and asks the questions.
 pub fn ask_tree(tree: &Path, questions: &[Labelled], embedder: Embedder) -> anyhow::Result<Vec<Got>> {
     let library = Library::new(embedder);
     for file in files_below(tree)? {
         let path = file.strip_prefix(tree)?.to_string_lossy().replace('\\', "/");
         let bytes = fs::read(&file).with_context(|| format!("{} can't be read", file.display()))?;
-        // As with `kenning ingest`, one file that can't be taken in does not keep the others out.
+        // As with `kenning ingest`, a file that can't be ingested does not keep the others out.
         if let Err(error) = library.take_in(&path, &String::from_utf8_lossy(&bytes)) {
             eprintln!("{path}: {error}");
         }
@@ -107,7 +111,7 @@ fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
         in_two_calls,
         is_doubted: reply.structured.get("doubt").is_some(),
         is_empty_first: first["preview"].as_str().is_some_and(|preview| preview.trim().is_empty()),
-        // Nothing answers what is off topic.
+        // Nothing answers a question that is off topic.
         graph_hits: if labelled.off_topic { 0 } else { over_graph.len() },
         graph_hits_answer: over_graph.iter().filter(|text| is_in(text)).count(),
         text: text_of(&reply),
@@ -128,7 +132,7 @@ fn answer(pattern: &str) -> anyhow::Result<Regex> {
         .with_context(|| format!("`{pattern}` is no regular expression"))
 }
 
-/// What a host that shows only text shows.
+/// The text that a host without structured content shows.
 fn text_of(reply: &Reply) -> String {
     let text = |block: &Block| match block {
         Block::Text(text) | Block::Markdown(text) | Block::Plain(text) | Block::Hint(text) => {
@@ -139,7 +143,7 @@ fn text_of(reply: &Reply) -> String {
     reply.blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
-/// Every file that is a document by its name, in the order of their paths.
+/// All files whose names are those of documents, in the order of their paths.
 pub(crate) fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let entries =

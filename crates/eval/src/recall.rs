@@ -1,5 +1,5 @@
-//! Whether an agent gets the rules that its task needs: the organisations of `crates/eval/recall`, asked with the tools that
-//! agents call.
+//! Measures whether an agent gets the rules that its task needs: the organisations of `crates/eval/recall`,
+//! queried with the tools that agents call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -48,7 +48,7 @@ pub struct Rule {
 #[derive(Deserialize)]
 struct Task {
     scope: String,
-    /// What the person has typed.
+    /// The text that the person has typed.
     request: String,
     queries: Vec<String>,
     feature: String,
@@ -76,7 +76,7 @@ struct OffTopic {
     unseen: bool,
 }
 
-/// Whether a task that is about nothing here shares words with what is.
+/// Whether a task that is unrelated to the stored rules has words in common with them.
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Shares {
@@ -84,7 +84,7 @@ enum Shares {
     Some,
 }
 
-/// How a query is asked: as it is, or with the name of the feature that is being built.
+/// The form of a query: unchanged, or with the name of the feature that is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Plain,
@@ -119,21 +119,21 @@ impl Form {
     }
 }
 
-/// The figures of one organisation, of the part that is asked for.
+/// The figures of one organisation, for the seen or the unseen part of its tasks.
 #[derive(Debug, Default, Serialize)]
 pub struct RecallScores {
     pub tasks: usize,
-    /// Of the rules that tasks must get, how many come, by the form of the queries.
+    /// The share of the required rules that tasks get, by the form of the queries.
     pub recall: BTreeMap<&'static str, f64>,
     /// The median of the tokens of a reply, in the text and in the structured channel.
     pub text_tokens_p50: usize,
     pub structured_tokens_p50: usize,
     pub questions: usize,
-    /// Of the questions without a common word, how many have the rule among the first five of `query`.
+    /// The share of the questions without a common word that have the rule among the first five of `query`.
     pub first_five: f64,
-    /// The same in what `get_task_context` gives.
+    /// The same share for `get_task_context`.
     pub in_context: f64,
-    /// Of the tasks about nothing here, how many get nothing; those without and with common words.
+    /// The shares of unrelated tasks that get nothing: of those without and with common words.
     pub silent_none: f64,
     pub silent_some: f64,
     /// Each rule that a task lacks in the plain form, with the task's queries.
@@ -153,8 +153,8 @@ impl Organisation {
     }
 }
 
-/// Stores the rules, asks for every task and question, and counts what comes. `others` is how many entries other namespaces
-/// have: nothing in the figures may depend on it.
+/// Stores the rules, asks for every task and question, and counts the rules in the replies. `others` is the
+/// number of entries in other namespaces; no figure may depend on it.
 pub fn evaluate_recall(
     organisation: &Organisation,
     unseen: bool,
@@ -211,20 +211,21 @@ pub fn evaluate_recall(
     Ok(scores)
 }
 
-/// What a hook gives without a call of the agent, on the part that is asked for.
+/// The figures of a hook, without a call of the agent, for the seen or the unseen part of the tasks.
 #[derive(Debug, Default, Serialize)]
 pub struct HookScores {
     pub tasks: usize,
-    /// Of the rules that tasks must get, how many come beside the request as it was typed,
+    /// The share of the required rules that come beside the request as it was typed,
     pub by_request: f64,
     /// beside the queries of the task as one prompt,
     pub by_queries: f64,
-    /// and beside the request with what it needs written out, as in a prompt of some length.
+    /// and beside the request followed by the queries, as in a longer prompt.
     pub by_both: f64,
-    /// The median of the characters that are said.
+    /// The median of the characters of a briefing.
     pub chars_p50: usize,
     pub chars_max: usize,
-    /// Of the prompts about nothing here, how many are met with silence; those without and with common words.
+    /// The number of unrelated prompts, and the shares of them that get an empty briefing: of those without
+    /// and with common words.
     pub off_topic: usize,
     pub silent_none: f64,
     pub silent_some: f64,
@@ -232,7 +233,7 @@ pub struct HookScores {
     pub missed: Vec<String>,
 }
 
-/// As `evaluate_recall`, but with nothing that an agent does: a prompt alone.
+/// As `evaluate_recall`, but without any action of an agent: the prompt alone.
 pub fn evaluate_recall_hook(organisation: &Organisation, unseen: bool) -> anyhow::Result<HookScores> {
     let store = Stored::new(organisation, 0)?;
     let mut scores = HookScores::default();
@@ -304,7 +305,7 @@ impl Stored {
         for rule in &organisation.rules {
             let context = [&rule.context].into_iter().chain(&rule.tags).map(String::as_str);
             let context: Vec<&str> = context.filter(|text| !text.is_empty()).collect();
-            // The tool wants search words; a point is none.
+            // The tool requires search words; a full stop has none.
             let context = if context.is_empty() { ".".to_owned() } else { context.join(" ") };
             let mut arguments = json!({"content": rule.content, "context": context, "scope": rule.scope});
             if !rule.topic.is_empty() {
@@ -320,7 +321,7 @@ impl Stored {
         Ok(stored)
     }
 
-    /// Entries of another namespace, made of the words of this one in another order.
+    /// Adds entries in another namespace, made of the words of this one in another order.
     fn fill_others(&self, organisation: &Organisation, many: usize) -> anyhow::Result<()> {
         if many == 0 {
             return Ok(());
@@ -348,7 +349,7 @@ impl Stored {
         rules.map(String::as_str).collect()
     }
 
-    /// The rules that a reply of `get_task_context` shows.
+    /// The rules in a reply of `get_task_context`.
     fn rules_in(&self, structured: &Value) -> HashSet<&str> {
         let scopes = structured.as_object().into_iter().flatten().filter(|(key, _)| key.contains(':'));
         let ids = scopes.flat_map(|(_, entries)| entries.as_object().into_iter().flatten()).map(|(id, _)| id);

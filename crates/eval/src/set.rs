@@ -1,4 +1,4 @@
-//! A labelled set in the form that BEIR made common: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`.
+//! A labelled set in the common form of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Text {
     pub text: String,
     #[serde(default)]
     pub scope: String,
-    /// The document that this is a part of; judged as one.
+    /// The document that this text is a part of; all its parts are judged as one.
     #[serde(default)]
     pub doc: Option<String>,
 }
@@ -37,13 +37,13 @@ pub struct Asked {
     #[serde(rename = "_id")]
     pub id: String,
     pub text: String,
-    /// Where it is asked; everywhere if it does not say.
+    /// The scope in which the question is asked; without one it is asked in all scopes.
     #[serde(default)]
     pub scope: Option<String>,
-    /// What a good answer quotes.
+    /// The texts that a good answer quotes.
     #[serde(default)]
     pub answers: Vec<String>,
-    /// What should be found, and how good each is.
+    /// The texts that should be found, with their grades.
     #[serde(skip)]
     pub relevant: HashMap<String, f64>,
 }

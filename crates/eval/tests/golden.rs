@@ -1,5 +1,5 @@
-//! Questions about documentation: Kenning's own, section by section as entries; and that, with the handbook of another
-//! product, as documents through the tools.
+//! Questions about documentation: about Kenning's own, with its sections as entries; and about that and the
+//! handbook of another product, as documents through the tools.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ const PAGES: [&str; 7] = [
 const RECALL_5_MIN: f64 = 0.9;
 const NDCG_MIN: f64 = 0.7;
 
-/// Pages of `tests/handbook`.
+/// The pages of `tests/handbook`.
 const HANDBOOK: [&str; 7] = [
     "install.md",
     "configuration.md",
@@ -32,14 +32,14 @@ const HANDBOOK: [&str; 7] = [
 ];
 const ANSWERED_MIN: f64 = 0.9;
 const FIRST_MIN: f64 = 0.75;
-/// Of all calls for one question together.
+/// The bound for the tokens of all calls for one question together.
 const TOKENS_MAX: usize = 2_000;
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The sections of a page, each under the name of its heading.
+/// The sections of a page, each with its heading as the title.
 fn sections(page: &str) -> Vec<Text> {
     let text = read(&Path::new("../..").join(page));
     let mut sections: Vec<Text> = Vec::new();
@@ -76,7 +76,7 @@ fn questions_about_kenning_find_the_section_that_answers() {
     assert!(scores.ndcg >= NDCG_MIN, "nDCG@10 is {:.3}", scores.ndcg);
 }
 
-/// Everything that questions are asked of, taken in as files.
+/// All documents that the questions are about, ingested as files.
 fn library() -> Library {
     let library = Library::new(Embedder::default());
     let own = PAGES.iter().map(|page| (Path::new("../..").join(page), page.to_string()));
@@ -88,7 +88,7 @@ fn library() -> Library {
     library
 }
 
-/// What a question got, and what that cost.
+/// The judged replies to a question, and their cost.
 struct Got {
     in_quotes: bool,
     in_two_calls: bool,
@@ -96,7 +96,7 @@ struct Got {
     tokens: usize,
 }
 
-/// Quotes; and where they lack the answer, what stands around the best of them, as an agent would ask on.
+/// Asks for quotes; if they lack the answer, also for the text around the best of them, as an agent would.
 fn ask(library: &Library, question: &str, path: &str, answer: &str) -> Got {
     let tokens = |structured: &Value| structured.to_string().len().div_ceil(4);
     let answer = [answer.to_owned()];

@@ -1,5 +1,5 @@
-//! Whether tasks get the rules that they need, on the part of the labelled organisations that may be looked at: `--
-//! --nocapture` prints the figures.
+//! Checks that tasks get the rules that they need, on the seen part of the labelled organisations;
+//! `-- --nocapture` prints the figures.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use kenning_eval::{Organisation, RecallScores, evaluate_recall, evaluate_recall_hook};
 use kenning_retrieval::lex;
 
-/// Of the rules that tasks must get, so many come, however the queries are put.
+/// The smallest share of the required rules that tasks must get, in every form of the queries.
 const RECALL_MIN: f64 = 0.93;
-/// Of the questions without a common word, so many have their rule among the first five.
+/// The smallest share of the questions without a common word that must have their rule among the first five.
 const FIRST_FIVE_MIN: f64 = 0.65;
-/// Of the tasks about nothing here that share no word with what is, so many get nothing.
+/// The smallest share of the unrelated tasks without a common word that must get nothing.
 const SILENT_MIN: f64 = 0.8;
 
 fn organisation(name: &str) -> Organisation {
@@ -47,9 +47,10 @@ fn tasks_get_the_rules_that_they_need() {
     assert!(first_five >= FIRST_FIVE_MIN, "{first_five:.3} of {questions} questions find their rule");
 }
 
-/// Of the rules that tasks must get, so many come beside the task's queries as a prompt, without a call of the agent,
+/// The smallest share of the required rules that must come beside the task's queries as a prompt, without a
+/// call of the agent,
 const HOOK_RECALL_MIN: f64 = 0.85;
-/// and of the prompts about nothing here that share no word with what is, so many are met with silence.
+/// and the smallest share of the unrelated prompts without a common word that must get an empty briefing.
 const HOOK_SILENT_MIN: f64 = 0.95;
 
 #[test]
@@ -64,7 +65,7 @@ fn a_prompt_alone_brings_the_rules_and_nothing_else_brings_any() {
     }
 }
 
-/// What others have stored in another namespace changes nothing.
+/// Entries in another namespace change no figure.
 #[test]
 fn what_others_have_stored_changes_no_figure() {
     let (alone, beside) = (scores("ferrant", 0), scores("ferrant", 1_000));
@@ -76,8 +77,8 @@ fn what_others_have_stored_changes_no_figure() {
     assert_eq!(beside.silent_some, alone.silent_some);
 }
 
-/// A question that has a word of its rule would measure how words are found, and not how meaning is. Some questions are to be
-/// looked at by nobody, so only the rule and the words are told.
+/// A question with a word of its rule would measure how words are found, and not how meaning is. Nobody may
+/// look at some of the questions, so the failure shows only the rule and the words.
 #[test]
 fn no_question_has_a_word_of_the_rule_that_it_needs() {
     let mut shared = Vec::new();

@@ -1,5 +1,5 @@
-//! What every backend promises, one function each. A backend is tested by running the list, each on an empty
-//! store of its own.
+//! The contract of backends, as one function per rule. A backend is tested by running all of them, each on an
+//! empty store of its own.
 
 mod counts;
 mod documents;
@@ -126,7 +126,7 @@ pub fn ids_are_dense_and_in_commit_order(backend: &dyn Backend) {
     }
 }
 
-/// Takes the next number inside the write transaction, as `Storage` does.
+/// Takes the next transaction number inside the write transaction, as `Storage` does.
 fn append_next(backend: &dyn Backend, writer: u64, number: u64) -> TxId {
     let mut pending = backend.begin().expect("a write begins");
     let id = pending.reader().head().expect("a head").next();
@@ -175,7 +175,7 @@ pub fn a_pending_write_is_seen_by_itself_alone(backend: &dyn Backend) {
     let outside = reader(backend);
     assert_eq!(outside.head().expect("a head"), TxId::EMPTY);
     pending.commit().expect("it is committed");
-    // A reader that was there before sees what was acknowledged since.
+    // A reader that was made before the commit sees what was acknowledged since.
     assert_eq!(outside.head().expect("a head"), TxId(1));
 }
 
@@ -204,7 +204,7 @@ pub fn an_undo_stands_until_it_is_undone(backend: &dyn Backend) {
 
 pub fn listings_come_newest_first_in_pages(backend: &dyn Backend) {
     const MANY: u64 = 7;
-    // Two changes a transaction: within one, the later change is the newer.
+    // Each transaction has two changes; of the two, the later one is the newer.
     for tx in 1..=MANY {
         let both = [2 * tx, 2 * tx + 1].map(|number| created(number, Record::Entry(entry("t", HERE, 1))));
         commit(backend, &[transaction(tx, both.to_vec())]);
@@ -343,7 +343,7 @@ pub fn changes_come_in_pages(backend: &dyn Backend) {
     let mut from = Some(Position::before(TxId(1)));
     while let Some(position) = from {
         let page = reader.changes(&[EntityType::Entry], position, TxId(4), 2).expect("a page of the log");
-        // The page is in hand, so the store can be asked about what is on it, and written to.
+        // The page owns its changes, so the store can be queried and written to meanwhile.
         for change in &page.changes {
             let stored = reader.record(change.entity_type, change.id, change.tx).expect("an answer");
             assert_eq!(stored.map(|stored| stored.record), change.after);
@@ -486,8 +486,8 @@ pub fn who_waits_is_told_of_a_commit(backend: &dyn Backend) {
     });
 }
 
-/// A create, an update, a triple, a delete, its undo, and the undo of that; a namespace with two scopes, one of which is
-/// renamed, and the end of all three.
+/// A history with a create, an update, a triple, a delete, the undo of it, and the undo of that; and a
+/// namespace with two scopes, one of which is renamed, and the deletion of all three.
 fn mixed_history() -> Vec<Transaction> {
     let first = entry("Deploys", HERE, 1);
     let second = Entry { content: "Canary.".to_owned(), ..entry("Deploys", ELSEWHERE, 2) };
@@ -520,7 +520,7 @@ fn mixed_history() -> Vec<Transaction> {
     ]
 }
 
-/// Everything that can be asked as of one transaction.
+/// The answers to all questions as of one transaction.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     transactions: Vec<Transaction>,

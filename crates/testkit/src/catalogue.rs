@@ -1,21 +1,22 @@
-//! A catalogue of patterns as people write them: every field and every name that a field may have, in files of which some
-//! lack something and some are broken. What becomes of each is known here and not found out by reading it.
+//! A catalogue of patterns as people write them: every field under every name that it may have; some files
+//! lack fields and some are broken. The expected result for each file is generated with it, not found by
+//! parsing it.
 
 use crate::corpus::{Chance, text};
 
 pub struct PatternFile {
-    /// Below the catalogue.
+    /// The path within the catalogue.
     pub path: String,
     pub bytes: Vec<u8>,
     pub fate: Fate,
 }
 
-/// What becomes of a file.
+/// The expected result of ingesting a file.
 pub enum Fate {
     Pattern(Box<Expected>),
-    /// It is taken in, and is no pattern.
+    /// The file is ingested, but it is not a pattern.
     Document,
-    /// It can't be read.
+    /// The file can't be read.
     Refused,
 }
 
@@ -29,7 +30,7 @@ pub struct Expected {
     pub related: Vec<String>,
     pub use_when: Option<String>,
     pub avoid_when: Option<String>,
-    /// Languages of its fences.
+    /// The languages of the code fences.
     pub examples: Vec<Option<&'static str>>,
     pub warnings: Vec<String>,
 }
@@ -49,10 +50,10 @@ const CATEGORIES: [&str; 12] = [
     "storage",
 ];
 const LANGUAGES: [Option<&str>; 5] = [Some("ts"), Some("rust"), Some("python"), Some("c++"), None];
-/// One file in so many is as no author wants it.
+/// One file in this many is unusual or broken.
 const ODD_ONE_IN: usize = 25;
 
-/// The files of a catalogue of so many.
+/// The files of a catalogue with this many files.
 pub fn catalogue(many: usize) -> impl Iterator<Item = PatternFile> {
     (0..many).map(file)
 }
@@ -76,7 +77,7 @@ fn odd(number: usize, name: &str, bytes: &[u8], fate: Fate) -> PatternFile {
     PatternFile { path: format!("odd/{name}-{number}.md"), bytes: bytes.to_vec(), fate }
 }
 
-/// A file in the making.
+/// A file that is being generated.
 struct Draft {
     chance: Chance,
     front: Vec<String>,
@@ -136,7 +137,7 @@ impl Draft {
         self.front.push(format!("{field}: {value}"));
     }
 
-    /// The id and the category, which the name and the folder may stand in for. Gives the folder.
+    /// Sets the id and the category, which the file name and the folder may replace. Returns the folder.
     fn named(&mut self, number: usize, name: &str, category: &str) -> String {
         match self.chance.between((0, 9)) {
             0 => self.expected.warnings.push(format!("it has no id; `{name}` stands in for it")),
@@ -177,7 +178,7 @@ impl Draft {
                 self.expected.title = title.to_owned();
             }
             3 => {
-                // No good YAML, but everybody can see what it means.
+                // This is not valid YAML, but its meaning is clear.
                 self.expected.title = format!("Note: {title}");
                 let line = self.front.iter().map(|field| field.lines().count()).sum::<usize>() + 2;
                 self.set("title", &format!("Note: {title}"));

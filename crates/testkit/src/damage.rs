@@ -1,4 +1,5 @@
-//! A closed store as bytes, and where in them each value of each row is, so that a test can damage it.
+//! The file of a closed store, and the offsets of each value of each row in it, so that a test can damage the
+//! value.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +16,13 @@ use crate::TempStore;
 pub struct Table {
     pub name: String,
     pub columns: Vec<String>,
-    /// Of every row, in the order of the key.
+    /// The values of every row, in the order of the key.
     pub rows: Vec<Vec<Value>>,
 }
 
 /// One value of one row, as offsets into the file.
 pub struct Value {
-    /// The byte that says of what type and how long it is. All there is of a NULL, a 0 and a 1.
+    /// The offset of the byte with the value's type and length. NULL, 0 and 1 have no other bytes.
     pub type_at: usize,
     pub bytes_at: Vec<usize>,
 }
@@ -30,7 +31,8 @@ pub struct Value {
 pub fn closed_store() -> Vec<u8> {
     let store = TempStore::new();
     fill(&store.storage());
-    // The last connection has taken everything into the main file and removed the log beside it.
+    // When the last connection closes, SQLite moves everything into the main file and removes the write-ahead
+    // log.
     assert!(!store.path().join(format!("{STORE_FILE}-wal")).exists(), "the log is in the main file");
     fs::read(store.path().join(STORE_FILE)).expect("the store is read")
 }
@@ -143,7 +145,7 @@ fn fill(storage: &Storage) {
     }
 }
 
-/// Every table of the store with its rows, from a walk over the pages of the file.
+/// Every table of the store with its rows, found by a walk over the pages of the file.
 pub fn tables(path: &Path) -> Vec<Table> {
     let conn = Connection::open(path).expect("the store opens");
     let mut roots = conn
@@ -166,7 +168,8 @@ pub fn tables(path: &Path) -> Vec<Table> {
     roots.into_iter().map(table).collect()
 }
 
-/// The file format of SQLite, as far as tables without a rowid need it: their rows are the cells of an index tree.
+/// The part of SQLite's file format that is needed for tables without a rowid: their rows are the cells of an
+/// index tree.
 struct Pages(Vec<u8>);
 
 const LEAF: u8 = 0x0a;
@@ -181,7 +184,7 @@ impl Pages {
         self.0[at..at + bytes].iter().fold(0, |number, byte| number << 8 | *byte as usize)
     }
 
-    /// The number at an offset of a payload or of the file, and how many bytes it takes.
+    /// The varint at an offset of a payload or of the file, and the number of bytes that it takes.
     fn varint(&self, at: impl Fn(usize) -> usize) -> (usize, usize) {
         let mut number = 0;
         for length in 1..=8 {
@@ -234,10 +237,10 @@ impl Pages {
         values
     }
 
-    /// Where each byte of a cell's payload is: the beginning in the cell, the rest on overflow pages.
+    /// The offset of each byte of a cell's payload: the beginning is in the cell, the rest on overflow pages.
     fn payload(&self, cell: usize) -> Vec<usize> {
         let (total, length) = self.varint(|byte| cell + byte);
-        // The end of each page is its checksum.
+        // The last bytes of each page are its checksum.
         let usable = self.size() - self.number(20, 1);
         let local_max = (usable - 12) * 64 / 255 - 23;
         let local_min = (usable - 12) * 32 / 255 - 23;

@@ -1,9 +1,10 @@
-//! A disk that fails on demand, and what is left of it when the power goes.
+//! A disk that fails on demand, and its content after a power failure.
 //!
-//! SQLite's default file system is wrapped in one that counts every operation which changes a watched directory,
-//! can fail any of them, and keeps a journal from which the disk after a power cut at any operation is built. It
-//! becomes the default of the process, so the product opens its files as it always does. Directories that nobody
-//! watches are passed through. Shared memory is passed through too: a power cut takes all of it.
+//! SQLite's default file system is wrapped in one that counts every operation that changes a watched
+//! directory, can let any of them fail, and keeps a journal. From the journal, the disk after a power failure
+//! at any operation can be built. The wrapper becomes the default of the process, so the product opens its
+//! files as always. Directories that are not watched are passed through, and so is shared memory, because a
+//! power failure loses all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -17,10 +18,10 @@ use tempfile::TempDir;
 
 use crate::scrambled;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes either whole or not at all.
 const SECTOR: usize = 512;
 
-/// A watched directory, until it is dropped.
+/// A directory that is watched until this value is dropped.
 pub struct Faults {
     dir: PathBuf,
     watched: Arc<Mutex<Watched>>,
@@ -28,11 +29,11 @@ pub struct Faults {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whatever changes the disk reports an I/O error.
+    /// Every operation that changes the disk reports an I/O error.
     Io,
-    /// What needs space finds none.
+    /// Every operation that needs space finds none.
     Full,
-    /// Writes arrive, and the sync after them fails.
+    /// Writes succeed, and the sync after them fails.
     Sync,
 }
 
@@ -44,13 +45,13 @@ pub enum Lasts {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// The first operation to fail, counted from 0 since the directory is watched.
+    /// The first operation to fail, counted from 0 since the start of the watch.
     pub at: usize,
     pub kind: Kind,
     pub lasts: Lasts,
 }
 
-/// One change of the disk, as it really happened.
+/// One change of the disk that took place.
 #[derive(Clone, Debug)]
 pub enum Operation {
     Create {
@@ -65,12 +66,13 @@ pub enum Operation {
         file: Arc<str>,
         size: usize,
     },
-    /// `directory`: SQLite syncs the directory of a new journal together with its first content.
+    /// `directory` is set for the first sync of a new journal, because SQLite syncs its directory at the same
+    /// time.
     Sync {
         file: Arc<str>,
         directory: bool,
     },
-    /// What was not synced by now will never be: the kernel reports such a loss once and then forgets it.
+    /// Data that was not synced before this is lost: the kernel reports such a loss once and then forgets it.
     FailedSync {
         file: Arc<str>,
     },
@@ -86,13 +88,13 @@ struct Watched {
     failed: bool,
     count: usize,
     journal: Vec<Operation>,
-    /// The files that were there when they were first opened, with their content.
+    /// The files that existed when they were first opened, with their content.
     found: BTreeMap<Arc<str>, Vec<u8>>,
     known: BTreeSet<Arc<str>>,
 }
 
 impl Faults {
-    /// Counts from now on what happens in the directory, which no connection may have open yet.
+    /// Starts to count the operations in this directory. No connection may have opened it yet.
     pub fn watch(dir: &Path) -> Faults {
         install();
         let dir = dir.canonicalize().expect("the watched directory is there");
@@ -101,7 +103,7 @@ impl Faults {
         Faults { dir, watched }
     }
 
-    /// How many operations have changed the disk.
+    /// The number of operations that changed the disk.
     pub fn count(&self) -> usize {
         locked(&self.watched).count
     }
@@ -156,7 +158,8 @@ impl Operation {
 }
 
 impl Watched {
-    /// Counts the operation and writes down what of it happens; the code of its failure if it is to fail.
+    /// Counts the operation and adds its effect to the journal; returns the error code if the operation has
+    /// to fail.
     fn admit(&mut self, operation: Operation) -> Result<(), c_int> {
         let at = self.count;
         self.count += 1;
@@ -171,7 +174,7 @@ impl Watched {
         self.failed = true;
         let code = operation.failure(fault.kind);
         match operation {
-            // A failed write leaves its beginning behind, as a full disk does.
+            // A failed write leaves its first half on the disk, as a full disk does.
             Operation::Write { file, offset, mut bytes } => {
                 bytes.truncate(bytes.len() / 2);
                 self.journal.push(Operation::Write { file, offset, bytes });
@@ -183,11 +186,12 @@ impl Watched {
     }
 }
 
-/// The disk below the cache of the operating system: what is certainly on it, and what may be.
+/// The disk below the cache of the operating system: the data that is certainly on it, and the data that may
+/// be.
 #[derive(Clone, Default)]
 pub struct Disk {
     files: Vec<Contents>,
-    /// The directory as running programs see it, and as it was last synced.
+    /// The directory as running programs see it, and its state at the last sync.
     names: BTreeMap<Arc<str>, usize>,
     synced_names: BTreeMap<Arc<str>, usize>,
 }
@@ -243,11 +247,12 @@ impl Disk {
         }
     }
 
-    /// What the disk holds if the power goes now. Each sector that was not synced has any of the states it went
-    /// through, each name that was not synced is as before or as after; `seed` decides.
+    /// The content of the disk if the power fails now. Each sector that was not synced has any one of the
+    /// states that it went through, and each name that was not synced is in the state before or after its
+    /// change; `seed` decides.
     pub fn after_power_loss(&self, seed: u64) -> BTreeMap<Arc<str>, Vec<u8>> {
         let mut random = Random(seed);
-        // Some cuts lose nearly everything that was not synced, some nearly nothing.
+        // Some power failures lose nearly everything that was not synced, others nearly nothing.
         let lost_percent = [10, 50, 90][random.below(3) as usize];
         let mut image = BTreeMap::new();
         let names: BTreeSet<&Arc<str>> = self.names.keys().chain(self.synced_names.keys()).collect();
@@ -273,12 +278,13 @@ impl Disk {
     }
 }
 
-/// A directory in memory where the machine has one, since thousands of stores are made in it.
+/// A temporary directory in memory if the machine has such a place, because thousands of stores are made in
+/// it.
 pub fn scratch_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
 
-/// Puts an image where it can be opened, in place of the one before.
+/// Writes an image into a directory, in place of the files that are there.
 pub fn write_image(image: &BTreeMap<Arc<str>, Vec<u8>>, dir: &Path) -> io::Result<()> {
     for old in fs::read_dir(dir)? {
         fs::remove_file(old?.path())?;
@@ -292,7 +298,7 @@ pub fn write_image(image: &BTreeMap<Arc<str>, Vec<u8>>, dir: &Path) -> io::Resul
 impl Contents {
     fn after_power_loss(&self, random: &mut Random, lost_percent: u64) -> Vec<u8> {
         let mut bytes = self.synced.clone();
-        // A sector that missed one write can't have a later one: the cache holds one state of it.
+        // A sector that missed one write can't get a later one, because the cache has only one state of it.
         let mut stale = BTreeSet::new();
         for patch in &self.pending {
             match patch {
@@ -332,7 +338,7 @@ fn put(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     contents[offset..end].copy_from_slice(bytes);
 }
 
-/// The same numbers from the same seed, on every machine.
+/// Pseudo-random numbers, the same for the same seed on every machine.
 struct Random(u64);
 
 impl Random {
@@ -353,12 +359,12 @@ fn directories() -> &'static Directories {
     &DIRECTORIES
 }
 
-/// A test that fails while it holds one of these leaves it whole, and the other tests go on.
+/// A test that fails while it holds one of these locks leaves the value sound, so other tests can go on.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The watched directory of a path, and the file's name in it.
+/// The watched directory of a path, and the name of the file in it.
 fn watched(path: *const c_char) -> Option<(Arc<Mutex<Watched>>, Arc<str>)> {
     if path.is_null() {
         return None;
@@ -379,7 +385,7 @@ struct File {
 struct Handle {
     watched: Arc<Mutex<Watched>>,
     name: Arc<str>,
-    /// The next sync is the first of a new journal.
+    /// Whether the next sync is the first of a new journal.
     syncs_directory: bool,
 }
 
@@ -450,7 +456,7 @@ unsafe extern "C" fn open(
     }
 }
 
-/// Opening changes the disk only if it creates the file.
+/// Counts the opening of a file as a change only if it creates the file.
 fn admit_open(
     watched: &Mutex<Watched>,
     name: &Arc<str>,
@@ -477,7 +483,7 @@ fn admit_open(
 unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, path: *const c_char, syncs_directory: c_int) -> c_int {
     if let Some((watched, file)) = watched(path) {
         let mut watched = locked(&watched);
-        // SQLite also deletes what may not be there.
+        // SQLite also deletes files that may not exist.
         if watched.known.contains(&file) {
             let operation = Operation::Delete { file: file.clone(), directory: syncs_directory != 0 };
             if let Err(code) = watched.admit(operation) {
@@ -534,7 +540,7 @@ passed_on! {
     shm_unmap is xShmUnmap(delete: c_int) -> c_int;
 }
 
-/// Version 2: without memory-mapped pages, which would be written past us.
+/// Version 2 has no memory-mapped pages, whose writes would not pass through this file system.
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 2,
     xClose: Some(close),
@@ -601,7 +607,8 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int 
     let operation = Operation::Sync { file: handle.name.clone(), directory: handle.syncs_directory };
     let admitted = locked(&handle.watched).admit(operation);
     match admitted {
-        // The journal is the disk here: to sync the real one as well would only take its time.
+        // The journal takes the place of the disk, so the real file is not synced, which would only cost
+        // time.
         Ok(()) => {
             handle.syncs_directory = false;
             ffi::SQLITE_OK

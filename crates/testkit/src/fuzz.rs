@@ -1,18 +1,19 @@
-//! Feeds a decoder what nobody would write: good examples, damaged at random. A run is decided by its seed alone.
+//! Feeds a decoder with inputs that nobody would write: valid examples with random damage. The seed alone
+//! determines a run.
 //!
 //! `SEED=7` repeats a run, `FUZZ_SECONDS=600` makes it last that long; `scripts/fuzz` does so for every target.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// So many inputs are tried where nobody says for how long.
+/// The number of inputs, if no duration is given.
 const CASES: u64 = 3_000;
-/// An input is no longer than this.
+/// The largest input.
 const BYTES_MAX: usize = 4096;
-/// No input may take longer. It is long because tests run unoptimised and beside each other.
+/// The longest time for one input. It is generous because tests run without optimisation and in parallel.
 const CASE_MAX: Duration = Duration::from_secs(5);
 
-/// Calls `target` with damaged examples. Panics, with the seed and the input, if the target does or is slow.
+/// Calls `target` with damaged examples. Panics with the seed and the input if `target` panics or is slow.
 pub fn run(name: &str, examples: &[impl AsRef<[u8]>], target: impl Fn(&[u8])) {
     let examples: Vec<&[u8]> = examples.iter().map(AsRef::as_ref).collect();
     let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -41,7 +42,7 @@ pub fn run(name: &str, examples: &[impl AsRef<[u8]>], target: impl Fn(&[u8])) {
     println!("{name}: seed {seed}, {cases} cases in {:.1?}, the slowest {slowest:.1?}", since.elapsed());
 }
 
-/// Xorshift: small, and the same everywhere.
+/// Xorshift: a small generator with the same numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -53,7 +54,7 @@ impl Random {
     }
 }
 
-/// What parsers stumble over.
+/// Byte sequences that often confuse parsers.
 const ODDITIES: [&[u8]; 24] = [
     b"\n",
     b"\r\n",

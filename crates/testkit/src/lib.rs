@@ -1,5 +1,5 @@
-//! What only tests need: stores in temporary directories, a fixed clock, ids that come in the same order every
-//! time, the promises of a backend, a disk that fails on demand, and texts and clocks to measure with.
+//! Helpers for tests: stores in temporary directories, a fixed clock, ids in a fixed order, the contract of
+//! backends, a disk that fails on demand, and texts and clocks for measurements.
 
 pub mod backend;
 pub mod catalogue;
@@ -21,7 +21,8 @@ use kenning_model::{Id, Principal, ScopeId, ScopeName};
 use kenning_storage::{DatabaseUrl, Location, NewNamespace, NewScope, Request, Storage, Write};
 use tempfile::TempDir;
 
-/// A clock that starts on 1 January 2026 and moves one second at each look, and ids drawn from a fixed sequence.
+/// A clock that starts on 1 January 2026 and moves by one second each time it is read, and ids from a fixed
+/// sequence.
 pub fn fixed_sources() -> Sources {
     let looks = AtomicU64::new(0);
     let drawn = AtomicU64::new(0);
@@ -33,7 +34,7 @@ pub fn fixed_sources() -> Sources {
     }
 }
 
-/// Who owns the stores of tests.
+/// The owner of the stores of tests.
 pub fn owner() -> Principal {
     Principal::owner("testkit", "testkit")
 }
@@ -42,7 +43,7 @@ pub fn fixed_start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a good moment")
 }
 
-/// Takes files in for all scopes.
+/// The settings for ingesting files into the scope that all others see.
 pub fn intake(source: &str) -> Intake {
     Intake {
         principal: owner().into(),
@@ -54,12 +55,12 @@ pub fn intake(source: &str) -> Intake {
     }
 }
 
-/// Takes one file in, in the format that its name says.
+/// Ingests one file, in the format that its name tells.
 pub fn take_in(engine: &Engine, source: &str, path: &str, text: &str) {
     take_in_with(engine, &intake(source), path, text);
 }
 
-/// The same, as a pattern of a catalogue.
+/// As `take_in`, as a pattern of a catalogue.
 pub fn take_in_pattern(engine: &Engine, source: &str, path: &str, text: &str) {
     take_in_with(engine, &Intake { kind: DocumentKind::Pattern, ..intake(source) }, path, text);
 }
@@ -91,7 +92,7 @@ pub fn make_scopes(engine: &Engine, last: u32) {
     }
 }
 
-/// SplitMix64: far apart for neighbours, the same on every machine.
+/// SplitMix64: neighbouring numbers give very different results, which are the same on every machine.
 pub fn scrambled(number: u64) -> u64 {
     let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,17 +100,18 @@ pub fn scrambled(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The database on which tests run instead of the embedded store, if `KENNING_TEST_DATABASE` asks for one: `scripts/with-postgres`
-/// makes it. Every test directory has a store of its own there, which goes with the database.
+/// The database on which tests run instead of the embedded store, if `KENNING_TEST_DATABASE` names one;
+/// `scripts/with-postgres` makes it. Every test directory has a store of its own there, which is dropped with
+/// the database.
 pub fn test_database(dir: &Path) -> Option<DatabaseUrl> {
     let url = std::env::var("KENNING_TEST_DATABASE").ok()?;
     let name = dir.to_string_lossy().bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-    // The end of a temporary directory's name is what makes it another.
+    // Names of temporary directories differ at their end, so the end becomes the store's name.
     let name = format!("test-{}", &name[name.len().saturating_sub(40)..]);
     Some(DatabaseUrl::parse(&url).and_then(|url| url.with_store(&name)).expect("a good test database"))
 }
 
-/// A directory that is removed with the value.
+/// A directory for a store; it is removed when the value is dropped.
 pub struct TempStore {
     dir: TempDir,
 }
@@ -120,7 +122,8 @@ impl TempStore {
         TempStore { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// In memory where the system has a place for that: for tests that write much and pull no plug.
+    /// A store in memory, if the system has a place for that. For tests that write much and simulate no power
+    /// failure.
     pub fn in_memory() -> TempStore {
         let dir = match Path::new("/dev/shm").is_dir() {
             true => tempfile::tempdir_in("/dev/shm"),
@@ -133,13 +136,13 @@ impl TempStore {
         self.dir.path()
     }
 
-    /// The directory, or the test database.
+    /// The location of the store: the directory, or the test database.
     pub fn location(&self) -> Location {
         let dir = || Location::Directory(self.path().to_owned());
         test_database(self.path()).map_or_else(dir, Location::Database)
     }
 
-    /// An engine with the fixed sources. A second one on the same store stands for a second process.
+    /// An engine with the fixed sources. A second one on the same store represents a second process.
     pub fn engine(&self) -> Engine {
         self.engine_with(fixed_sources())
     }

@@ -1,9 +1,9 @@
-//! Medians and ratios, as benchmarks print them.
+//! Medians and ratios in the form in which benchmarks print them.
 #![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 
-/// Asks once for warmth, then once for the time; gives the median in microseconds.
+/// Calls `ask` for each number once to warm up and once to measure; returns the median time in microseconds.
 pub fn p50(name: &str, many: usize, mut ask: impl FnMut(usize)) -> f64 {
     (0..many).for_each(&mut ask);
     let mut times: Vec<f64> = (0..many)

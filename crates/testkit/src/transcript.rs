@@ -1,4 +1,4 @@
-//! Transcripts: calls and the replies they get, as files that people read.
+//! Transcripts: files that people read, with calls and the replies to them.
 //!
 //! ```text
 //! # undo
@@ -10,10 +10,11 @@
 //! ! NOT_FOUND (fix the arguments and call again): there is no transaction 9; the newest is 1
 //! ```
 //!
-//! A line that begins with `## ` and stands right before a call says what follows.
+//! A line that begins with `## ` and stands directly before a call is a heading for that call.
 //!
-//! A line that begins with `> ` is a call, `>= ` one whose structured reply is shown instead of the text, and
-//! `! ` marks an error. `@bob` calls as somebody else. `<cursor 1>` stands for the first cursor that came back.
+//! A line that begins with `> ` is a call. `>= ` is a call whose structured reply is shown instead of the
+//! text, and `! ` marks an error. `@bob` calls as another actor. `<cursor 1>` stands for the first cursor in
+//! a reply.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,24 +25,24 @@ use serde_json::{Map, Value};
 pub const DEFAULT_ACTOR: &str = "alice";
 
 pub struct Transcript {
-    /// Everything before the first call.
+    /// The text before the first call.
     pub head: String,
     pub calls: Vec<Call>,
 }
 
 pub struct Call {
-    /// What stands before it, if anything.
+    /// The heading before the call, if there is one.
     pub prose: String,
     pub actor: String,
     pub structured: bool,
     pub tool: String,
-    /// The line as it stands, from the tool's name on.
+    /// The line as it is written, from the tool's name on.
     pub line: String,
     pub arguments: String,
     pub expected: String,
 }
 
-/// Whoever can be asked to call a tool.
+/// Calls tools for a transcript.
 pub trait Player {
     fn call(&mut self, actor: &str, tool: &str, arguments: Map<String, Value>) -> Reply;
 }
@@ -68,7 +69,7 @@ impl Transcript {
         Transcript { head, calls }
     }
 
-    /// Plays the calls in order and gives what each got.
+    /// Plays the calls in order and returns the reply to each.
     pub fn play(&self, player: &mut dyn Player) -> Vec<Played> {
         let mut cursors: Vec<String> = Vec::new();
         let mut ids: HashMap<String, String> = HashMap::new();
@@ -95,7 +96,8 @@ impl Transcript {
             for (number, cursor) in (1..).zip(&cursors) {
                 shown = shown.replace(cursor, &format!("<cursor {number}>"));
             }
-            // Ids of a real process are random: the first time one shows, it is paired with the written one.
+            // A real process makes random ids: when an id first occurs in a reply, it is paired with the id
+            // in the file.
             for (written, actual) in ids_in(&call.expected).into_iter().zip(ids_in(&shown)) {
                 ids.entry(written).or_insert(actual);
             }
@@ -104,7 +106,7 @@ impl Transcript {
         played
     }
 
-    /// The file as it would have to be for the replies that came.
+    /// The file with the expected replies replaced by the actual ones.
     pub fn rewritten(&self, played: &[Played]) -> String {
         let mut text = self.head.clone();
         for (call, played) in self.calls.iter().zip(played) {
@@ -118,14 +120,14 @@ impl Transcript {
 
 pub struct Played {
     pub reply: Reply,
-    /// The reply as a transcript shows it.
+    /// The reply in the form of a transcript.
     pub shown: String,
-    /// Written ids and the actual ones, so far.
+    /// The ids in the file with the actual ids, as far as they are known.
     ids: HashMap<String, String>,
 }
 
 impl Played {
-    /// The same reply, ids and times aside.
+    /// Whether the reply is the expected one, apart from ids and times.
     pub fn is_like(&self, call: &Call) -> bool {
         let mut expected = masked(&call.expected);
         for (written, actual) in &self.ids {
@@ -156,7 +158,7 @@ fn parse_call(line: &str) -> Option<Call> {
     })
 }
 
-/// Words that have the form of an id, in the order in which they first stand.
+/// The words that have the form of an id, in the order of their first occurrence.
 fn ids_in(text: &str) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
@@ -167,13 +169,13 @@ fn ids_in(text: &str) -> Vec<String> {
     ids
 }
 
-/// A handle is three ids in one.
+/// A handle has the length of three ids.
 fn is_id_or_handle(word: &str) -> bool {
     let parts = word.as_bytes().chunks(10).filter_map(|part| std::str::from_utf8(part).ok());
     [10, 30].contains(&word.len()) && parts.filter_map(kenning_model::Id::parse).count() == word.len() / 10
 }
 
-/// Moments such as `2026-01-01T00:01:00Z` differ from run to run.
+/// Replaces times such as `2026-01-01T00:01:00Z`, which differ from run to run.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;

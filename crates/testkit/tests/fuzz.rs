@@ -1,4 +1,5 @@
-//! Decoders of what comes from outside bear anything: no panic, no hang, and what they make of it can be made again.
+//! Decoders of external input must accept anything: they do not panic or hang, and a decoded value can be
+//! encoded and decoded again.
 
 use jiff::Timestamp;
 use kenning_documents::{Format, parse, pattern};
@@ -6,7 +7,7 @@ use kenning_model::TxId;
 use kenning_presentation::cursor::Cursor;
 use kenning_testkit::fuzz::run;
 
-/// Cuts whatever is text, twice: the same text gives the same sections.
+/// Parses the input as text twice: the same text has to give the same sections.
 fn cut(name: &str, format: Format, examples: &[&str]) {
     run(name, examples, |input| {
         let text = String::from_utf8_lossy(input);

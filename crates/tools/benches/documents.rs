@@ -1,4 +1,4 @@
-//! What the tools over documents cost beside the bare search of the same sections.
+//! The cost of the tools over documents, compared with the bare search of the same sections.
 //!
 //! `cargo bench -p kenning-tools --bench documents`
 #![allow(clippy::print_stdout)]

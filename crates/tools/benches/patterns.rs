@@ -1,4 +1,4 @@
-//! What `search_patterns` costs beside the bare search of the same texts.
+//! The cost of `search_patterns`, compared with the bare search of the same texts.
 //!
 //! `cargo bench -p kenning-tools --bench patterns`
 #![allow(clippy::print_stdout)]
@@ -89,7 +89,7 @@ fn measure(many: usize) {
     });
 }
 
-/// How many of the files are patterns.
+/// Loads patterns, and the same texts as entries; returns how many of the files are patterns.
 fn load(many: usize, patterns: &Engine, texts: &Engine) -> usize {
     let intake = Intake { kind: DocumentKind::Pattern, ..intake("catalogue") };
     let mut files = 0;

@@ -1,4 +1,5 @@
-//! What scopes cost: the context of a task beside a single search, and changes of the tree in a small and a large store.
+//! The cost of scopes: the context of a task compared with a single search, and changes of the tree of scopes
+//! in a small and in a large store.
 //!
 //! `cargo bench -p kenning-tools --bench scopes`
 #![allow(clippy::print_stdout)]
@@ -40,7 +41,7 @@ fn main() {
     ratio("rename with 100,000 entries ÷ with 1,000", renames[1], renames[0], 1.5);
 }
 
-/// The scopes of one namespace, level below level; each has a parent on the level above, some have two.
+/// The scopes of one namespace, level below level. Each has a parent on the level above, and some have two.
 struct Tree {
     lowest: Vec<String>,
 }
@@ -49,7 +50,7 @@ impl Tree {
     fn make(engine: &Engine) -> Tree {
         let about = || "for a benchmark".to_owned();
         commit(engine, Write::CreateNamespace(NewNamespace { name: "org".into(), description: about() }));
-        // Number 1 is built in and 2 is the namespace's default.
+        // Scope number 1 is built in, and 2 is the default of the namespace.
         let each = (SCOPES - 2).div_ceil(DEPTH);
         let name = |level: usize, at: usize| ScopeName::new("org", &format!("s{level}-{at}"));
         for number in 0..SCOPES - 2 {
@@ -76,7 +77,8 @@ fn load(engine: &Engine, many: usize) {
     }
 }
 
-/// Five queries at once beside one search, both through the tools, from scopes at the bottom of the tree.
+/// Compares five queries at once with one search, both through the tools, from scopes at the bottom of the
+/// tree.
 fn context(engine: &Engine, tree: &Tree) {
     let asked = questions(ASKED + QUERIES);
     let scope = |number: usize| &tree.lowest[number % tree.lowest.len()];
@@ -99,7 +101,7 @@ fn context(engine: &Engine, tree: &Tree) {
     });
 }
 
-/// Back and forth, each a durable transaction.
+/// Renames the namespace back and forth; each rename is a durable transaction.
 fn rename(engine: &Engine) -> f64 {
     let names = ["org", "renamed"];
     p50("rename of the namespace", RENAMES, |n| {

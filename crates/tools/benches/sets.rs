@@ -1,4 +1,4 @@
-//! What a result set costs the reply that names it, and whoever reads it.
+//! The cost of a result set for the reply that names it, and for its readers.
 //!
 //! `cargo bench -p kenning-tools --bench sets`
 #![allow(clippy::print_stdout)]

@@ -1,5 +1,5 @@
-//! Arguments on their way in: bounded types that say their bounds in the schema, and messages that a model can
-//! act on.
+//! The types of tool arguments, which have bounds and state them in the schema, and error messages for wrong
+//! arguments that a model can act on.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,14 +24,14 @@ pub const TERM_BYTES_MAX: usize = 1024;
 pub const NAME_BYTES_MAX: usize = 256;
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// A text with something in it, of at most so many bytes.
+/// A text of at most `BYTES_MAX` bytes that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<const BYTES_MAX: usize>(pub String);
 
 impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Text<BYTES_MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Given(text) = Given::<BYTES_MAX>::deserialize(deserializer)?;
-        // What shows as nothing is nothing.
+        // A text that shows nothing (spaces, control characters) counts as empty.
         if clean(&text).trim().is_empty() {
             return Err(de::Error::custom("must not be empty"));
         }
@@ -49,7 +49,7 @@ impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
     }
 }
 
-/// A text of at most so many bytes that may be empty, which is as good as none.
+/// A text of at most `BYTES_MAX` bytes; an empty text means the same as an absent argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given<const BYTES_MAX: usize>(pub String);
 
@@ -74,7 +74,7 @@ impl<const BYTES_MAX: usize> JsonSchema for Given<BYTES_MAX> {
     }
 }
 
-/// So many texts, each of at most so many bytes.
+/// A list of `MIN` to `MAX` texts, each of at most `BYTES_MAX` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Texts<const MIN: usize, const MAX: usize, const BYTES_MAX: usize>(pub Vec<String>);
 
@@ -83,7 +83,7 @@ pub type Ids = Texts<1, 50, NAME_BYTES_MAX>;
 pub type Parents = Texts<0, 32, NAME_BYTES_MAX>;
 pub type Queries = Texts<1, 15, TERM_BYTES_MAX>;
 
-/// Ids of entries.
+/// The ids of entries.
 pub type EntryIds = Texts<1, 50, NAME_BYTES_MAX>;
 
 impl<'de, const MIN: usize, const MAX: usize, const BYTES_MAX: usize> Deserialize<'de>
@@ -113,7 +113,7 @@ impl<const MIN: usize, const MAX: usize, const BYTES_MAX: usize> JsonSchema for 
     }
 }
 
-/// The sizes of task that an entry is meant for, each once.
+/// The sizes of task that an entry is meant for, without duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizes(pub Vec<TaskSize>);
 
@@ -147,7 +147,7 @@ impl JsonSchema for Sizes {
     }
 }
 
-/// What a namespace is called.
+/// The name of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
 
@@ -200,7 +200,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
                 Err(E::custom(format!("{number} is not a whole number from {MIN} to {MAX}")))
             }
 
-            // Some clients write every number as a float, and JSON Schema takes 20.0 for an integer.
+            // Some clients write every number as a float, and JSON Schema accepts 20.0 as an integer.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
                 match number.fract() == 0.0 && (0.0..=9e15).contains(&number) {
                     true => self.visit_u64(number as u64),
@@ -226,12 +226,12 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Whole<MIN, MAX> {
     }
 }
 
-/// The largest number that the store can hold; far beyond any transaction.
+/// The largest number that the store can hold. No log gets that long.
 pub const TX_MAX: u64 = i64::MAX as u64;
 /// The number of a transaction.
 pub type Tx = Whole<0, TX_MAX>;
 
-/// How sure the author is.
+/// How sure the author of an entry or a triple is, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Confidence(pub f64);
 
@@ -255,7 +255,7 @@ impl JsonSchema for Confidence {
     }
 }
 
-/// A moment with its offset.
+/// A point in time, given as a timestamp with its UTC offset or as a date alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment(pub Timestamp);
 
@@ -273,7 +273,7 @@ impl<'de> Deserialize<'de> for Moment {
     }
 }
 
-/// A date alone is the beginning of its day in UTC.
+/// Reads a date without a time as the beginning of that day in UTC.
 fn day(text: &str) -> Option<Timestamp> {
     let date: jiff::civil::Date = text.parse().ok()?;
     Some(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
@@ -289,7 +289,7 @@ impl JsonSchema for Moment {
     }
 }
 
-/// An id of another form is unknown like any other.
+/// Parses an id. A text that is not in the form of an id is refused in the same way as an unknown id.
 pub(crate) fn parse_id(entity_type: EntityType, text: &str) -> Result<Id, Stop> {
     Id::parse(text).ok_or_else(|| unknown_id(entity_type, text))
 }
@@ -317,10 +317,10 @@ pub(crate) fn parse<T: DeserializeOwned>(
     }
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
-        // It may quote the argument, which can be anything of any length.
+        // The error of serde may quote the argument, which can be any text of any length.
         let message = cut(&clean(&error.into_inner().to_string()), MESSAGE_BYTES_MAX);
         let message = message.replace("expected f64", "expected a number").replace("a sequence", "a list");
-        // Serde names the type of our code.
+        // Serde names our Rust type here, which means nothing to a caller.
         let message = match message.split_once("expected struct ") {
             Some((before, _)) => format!("{before}expected an object"),
             None => message,

@@ -1,4 +1,4 @@
-//! The table of error codes, and why a call stops.
+//! The table of error codes, and `Stop`, the reason why a call fails.
 
 use kenning_model::{ScopeName, TxId};
 use kenning_presentation::{Block, Format, Reply, cursor::CursorError, text};
@@ -61,7 +61,7 @@ impl Code {
         matches!(self, Code::RateLimited | Code::Timeout | Code::BackendUnavailable)
     }
 
-    /// What a model is to do about it, as the text says.
+    /// The instruction to the model in the text of an error reply.
     pub fn next_step(self) -> &'static str {
         match self {
             Code::InvalidArgument
@@ -76,7 +76,7 @@ impl Code {
         }
     }
 
-    /// How kb and graph spell it: they have six codes.
+    /// The code that kb and graph tools report instead; these families have only six codes.
     pub fn in_documents(self) -> Code {
         match self {
             Code::Conflict | Code::ReadOnly | Code::NotFound => Code::InvalidArgument,
@@ -86,7 +86,7 @@ impl Code {
         }
     }
 
-    /// How patterns spell it in `toolError:v1`.
+    /// The type that pattern tools report in `toolError:v1`.
     pub fn in_patterns(self) -> &'static str {
         match self {
             Code::InvalidArgument
@@ -101,7 +101,7 @@ impl Code {
         }
     }
 
-    /// What it means, for `docs/errors.md`.
+    /// The meaning of the code, for `docs/errors.md`.
     pub fn about(self) -> &'static str {
         match self {
             Code::InvalidArgument => "An argument is missing, unknown, of the wrong type or over its cap.",
@@ -122,16 +122,16 @@ impl Code {
     }
 }
 
-/// Why a call ends without its result.
+/// The reason why a call ends without its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stop {
     pub code: Code,
-    /// What was asked, what is true, what to do next.
+    /// Says what was requested, why that is not possible, and what to do next.
     pub message: String,
     pub details: Value,
 }
 
-/// Among the details: the store could not be read.
+/// The key in `details` that marks a failure to read the store because it is damaged.
 const DAMAGED: &str = "damaged";
 
 impl Stop {
@@ -152,7 +152,7 @@ impl Stop {
         self
     }
 
-    /// As the family of the tool spells it, in the format that the call asked for.
+    /// The error as a reply in the form of the tool's family, in the format that the call requested.
     pub fn reply_of(self, family: Family, format: Format) -> Reply {
         match (family, self.code) {
             (Family::Memory | Family::Knowledge, _) => self.reply(),
@@ -166,7 +166,7 @@ impl Stop {
         }
     }
 
-    /// The error in both channels; hosts show the model one or the other.
+    /// The error as text and as structured content, because a host shows the model only one of the two.
     pub fn reply(&self) -> Reply {
         let code = self.code.as_str();
         let next = self.code.next_step();
@@ -304,7 +304,7 @@ impl From<Error> for Stop {
                 format!("the store is damaged: {what}; run `kenning verify`, and `kenning restore` if it says so"),
             )
             .with(DAMAGED, json!(true)),
-            // What went wrong inside is for the log of the process, not for an agent.
+            // The internal cause is for the log of the process, not for an agent.
             Error::Bug { .. } => Stop::new(Code::InternalError, "Kenning has failed at this; its log says where"),
         }
     }
@@ -341,7 +341,7 @@ fn unknown_scope(scope: &ScopeName, missing: Missing) -> Stop {
     Stop::new(Code::NotFound, message)
 }
 
-/// `1 triple`, `2 triples`.
+/// A number with its noun: `1 triple`, `2 triples`.
 pub(crate) fn counted(many: usize, noun: &str) -> String {
     match (many, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),

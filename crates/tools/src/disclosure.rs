@@ -1,5 +1,5 @@
-//! What a caller may be told of what others wrote. Every reply and every refusal that speaks of a transaction or of an
-//! id asks here, so that a new right is one change in one place.
+//! Decides which facts about the writes of others a caller may be told. Every reply and every refusal that
+//! mentions a transaction or an id asks this module, so that a new permission is one change in one place.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +12,12 @@ use crate::arguments::unknown_id;
 use crate::tool::sight;
 use crate::{Code, Context, Stop};
 
-/// So many transactions of one id, the newest, are looked at for one of the caller's own.
+/// To find out whether the caller ever wrote a record, only this many of its newest transactions are
+/// examined.
 const OWN_LOOKED_AT: usize = 64;
 
-/// So many names are kept of a session; more would only be kept by a client that guesses.
+/// The largest number of scope names that are kept for a session. Only a client that guesses names would
+/// exceed it.
 const NAMED_MAX: usize = 256;
 
 /// The scopes that a session has named in its calls.
@@ -35,14 +37,15 @@ impl NamedScopes {
     }
 }
 
-/// The records that may be told of: those in some scopes, and those that belong to no scope.
+/// The records that a caller may be told about: those in certain scopes, and those that belong to no scope.
 pub(crate) struct Disclosure {
-    /// None for a person who looks at the whole history.
+    /// `None` for a person who looks at the whole history.
     sight: Option<Sight>,
 }
 
 impl Disclosure {
-    /// What one scope sees. A scope that is gone sees nothing, but what took it away can be undone.
+    /// The records that one scope sees. A deleted scope sees nothing, but its deletion is still told, so that
+    /// it can be undone.
     pub(crate) fn of_scope(ctx: &Context<'_>, snapshot: &Snapshot<'_>, named: Option<&str>) -> Disclosure {
         if ctx.caller.has_whole_history {
             return Disclosure { sight: None };
@@ -51,7 +54,8 @@ impl Disclosure {
         Disclosure { sight: Some(seen.unwrap_or_else(|_| snapshot.sight_of(Vec::new()))) }
     }
 
-    /// What the caller's scope sees, and the scopes that the session has named: whoever has named a scope knows of it.
+    /// The records that the caller's scope sees, and those that the scopes named in this session see: a
+    /// caller that has named a scope knows about it.
     fn of_session(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Disclosure {
         let mut disclosure = Disclosure::of_scope(ctx, snapshot, None);
         let named = ctx.caller.named_scopes.all();
@@ -64,19 +68,21 @@ impl Disclosure {
         self.sight.as_ref().is_none_or(|sight| sight.sees_record(record))
     }
 
-    /// Whether both sides of a change may be told.
+    /// Whether the caller may be told about both sides of a change.
     pub(crate) fn tells(&self, change: &Change) -> bool {
         let mut sides = change.before.iter().map(|before| &before.record).chain(&change.after);
         sides.all(|record| self.tells_record(record))
     }
 }
 
-/// Whether this caller made the transaction. The actor is a claimed name and decides nothing.
+/// Whether this caller made the transaction. That is decided by the origin and not by the actor, because the
+/// actor is only a claimed name.
 pub(crate) fn is_own(ctx: &Context<'_>, snapshot: &Snapshot<'_>, tx: TxId) -> Result<bool, Error> {
     Ok(snapshot.origin_of(tx)?.as_deref() == Some(&ctx.caller.principal.origin))
 }
 
-/// A refusal, without what the caller may not know: an id out of sight is refused as one that does not exist.
+/// Turns an error into a refusal without anything that the caller may not know: an id that is out of sight is
+/// refused like an id that does not exist.
 pub(crate) fn refusal(ctx: &Context<'_>, error: Error) -> Stop {
     match untold(ctx, &error) {
         Ok(Some(stop)) => stop,
@@ -102,7 +108,8 @@ fn untold(ctx: &Context<'_>, error: &Error) -> Result<Option<Stop>, Error> {
     Ok(None)
 }
 
-/// Whether a refusal may speak of a record: it is in sight, in a scope that the session has named, or its own.
+/// Whether a refusal may mention a record: the record is in sight, or in a scope that the session has named,
+/// or the caller itself once wrote it.
 pub(crate) fn is_told(ctx: &Context<'_>, snapshot: &Snapshot<'_>, stored: &Stored) -> Result<bool, Error> {
     if Disclosure::of_session(ctx, snapshot).tells_record(&stored.record) {
         return Ok(true);
@@ -116,7 +123,8 @@ pub(crate) fn is_told(ctx: &Context<'_>, snapshot: &Snapshot<'_>, stored: &Store
     Ok(false)
 }
 
-/// What is said of somebody else's transaction that changed nothing in sight: neither the actor nor anything else of it.
+/// The refusal to undo somebody else's transaction that changed nothing in sight: it tells neither the actor
+/// nor any other detail.
 fn stranger(ctx: &Context<'_>, tx: TxId) -> Result<Option<Stop>, Error> {
     let snapshot = ctx.snapshot()?;
     let disclosure = Disclosure::of_session(ctx, &snapshot);

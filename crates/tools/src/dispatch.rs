@@ -1,4 +1,4 @@
-//! The one way in: every call of every edge passes here.
+//! The single entry point for tool calls: the calls of every transport pass through `dispatch`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,31 +11,31 @@ use sha2::{Digest, Sha256};
 use crate::arguments::NAME_BYTES_MAX;
 use crate::{Caller, Code, Context, Definition, Stop, definitions, lenient};
 
-/// The argument that every writing tool takes besides its own.
+/// The argument that every writing tool takes in addition to its own.
 pub const KEY: &str = "idempotency_key";
 
-/// The argument that says where a call looks or writes.
+/// The argument that names the scope in which a call reads or writes.
 const SCOPE: &str = "scope";
 
-/// The argument that goes on with a list.
+/// The argument with which a call asks for the next page of a list.
 const CURSOR: &str = "cursor";
 
-/// The argument that says how a reply is dressed.
+/// The argument that chooses the format of a reply.
 const FORMAT: &str = "format";
 
-/// What the server was started to allow.
+/// Whether the server was started to allow writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     ReadWrite,
     ReadOnly,
 }
 
-/// The tool of this name; `kb.search` and `kb_search` are one.
+/// Finds a tool by its name; `kb.search` and `kb_search` are the same tool.
 pub fn find(name: &str) -> Option<&'static Definition> {
     definitions().iter().find(|tool| tool.name == name || tool.name.replace('.', "_") == name)
 }
 
-/// Runs a tool. Whatever happens inside, there is a reply.
+/// Runs a tool. It always returns a reply, also after an error or a panic.
 pub fn dispatch(
     engine: &Engine,
     caller: &Caller,
@@ -46,7 +46,8 @@ pub fn dispatch(
     call(Call { engine, caller, access, tool, has_answered: false }, arguments)
 }
 
-/// Runs a tool again after people were asked for what its first reply needed. Their answer has arguments of the tool.
+/// Runs a tool again after people have answered the question in its first reply. Their answer contains
+/// arguments of the tool.
 pub fn dispatch_answered(
     engine: &Engine,
     caller: &Caller,
@@ -55,12 +56,12 @@ pub fn dispatch_answered(
     mut arguments: Map<String, Value>,
     answer: Map<String, Value>,
 ) -> Reply {
-    // An empty field of a form is none.
+    // An empty field of a form counts as an absent argument.
     arguments.extend(answer.into_iter().filter(|(_, value)| value.as_str() != Some("")));
     call(Call { engine, caller, access, tool, has_answered: true }, arguments)
 }
 
-/// The format that a call asks for, also where its other arguments are wrong.
+/// The format that a call requests; it is read even if the other arguments are invalid.
 pub fn asked_format(arguments: &Map<String, Value>) -> Format {
     arguments.get(FORMAT).and_then(Value::as_str).and_then(Format::parse).unwrap_or_default()
 }
@@ -84,7 +85,7 @@ fn call(call: Call<'_>, arguments: Map<String, Value>) -> Reply {
             Err(Stop::new(Code::InternalError, message).with("outcome", json!("unknown")))
         })
     };
-    // Nobody knows how far a write came, so it is not made again by itself.
+    // It is not known how much of a failed write was done, so only reads are repeated automatically.
     let again = (!tool.effect.writes()).then(|| arguments.clone());
     let mut done = guarded(arguments);
     if done.as_ref().is_err_and(Stop::is_damage)
@@ -117,7 +118,8 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Reply, Stop>
     let key = match key {
         None | Some(Value::Null) => None,
         Some(Value::String(key)) if !key.trim().is_empty() && key.len() <= NAME_BYTES_MAX => {
-            // What names no scope goes to the caller's, so it is another call from elsewhere.
+            // A call that names no scope writes to the caller's scope, so the same arguments from another
+            // scope are another call.
             let names_scope = arguments.get(SCOPE).is_some_and(|scope| !scope.is_null());
             let scope = (known.contains(&SCOPE) && !names_scope).then_some(caller.scope.as_str());
             Some((key, digest(tool.name, scope, &arguments)))
@@ -146,7 +148,8 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Reply, Stop>
     Ok(reply)
 }
 
-/// Two calls are the same when tool and arguments are, whatever their order and whether nulls are written out.
+/// A digest that is equal for two calls with the same tool and arguments, whatever the order of the arguments
+/// and whether or not nulls are written out.
 fn digest(tool: &str, scope: Option<&str>, arguments: &Map<String, Value>) -> String {
     let set: std::collections::BTreeMap<_, _> =
         arguments.iter().filter(|(_, value)| !value.is_null()).collect();

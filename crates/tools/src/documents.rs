@@ -1,4 +1,4 @@
-//! What the tools over documents share: the scope object, and the labels of sections that it asks for.
+//! What the tools over documents share: the `scope` argument, and the labels of sections that it selects.
 
 use std::borrow::Cow;
 
@@ -21,14 +21,14 @@ type Names = Texts<0, NAMES_MAX, NAME_BYTES_MAX>;
     expecting = "an object such as {\"doc_tags\": [\"api\"]}; documents are read from the scope that the server was started in"
 )]
 pub(crate) struct Scope {
-    /// The namespace of the server.
+    /// The name of the server's namespace.
     project_id: Option<Text<NAME_BYTES_MAX>>,
     environment: Option<Text<NAME_BYTES_MAX>>,
     doc_tags: Option<Names>,
     repositories: Option<Names>,
 }
 
-/// Twelve tools take it, so it is described in few words.
+/// The schema is written by hand to keep it short, because twelve tools repeat it.
 impl JsonSchema for Scope {
     fn schema_name() -> Cow<'static, str> {
         "DocumentScope".into()
@@ -44,7 +44,7 @@ impl JsonSchema for Scope {
 }
 
 impl Scope {
-    /// What the server's own scope sees, unless another project was meant.
+    /// Refuses a `project_id` that is not the namespace of the server.
     pub(crate) fn check(&self, ctx: &Context<'_>) -> Result<(), Stop> {
         let own = ctx.scope_name(None)?.namespace;
         match &self.project_id {
@@ -59,7 +59,7 @@ impl Scope {
         }
     }
 
-    /// What sections must have; an empty list holds for all.
+    /// The labels that sections must have; an empty list accepts every section.
     pub(crate) fn labels(&self) -> Vec<(SectionLabel, Vec<String>)> {
         let list = |texts: &Option<Names>| texts.as_ref().map(|texts| texts.0.clone()).unwrap_or_default();
         vec![
@@ -70,7 +70,7 @@ impl Scope {
     }
 }
 
-/// What a section is told apart by.
+/// The labels of a section by which a search can be narrowed.
 pub(crate) struct Labels<'a> {
     pub(crate) doc_tag: &'a str,
     pub(crate) repository: Option<&'a str>,
@@ -86,7 +86,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Of each list one must hold; the same as the index finds.
+    /// Whether the section has one of the values in each list that is not empty. The index uses the same
+    /// rule.
     pub(crate) fn fit(&self, only: &[(SectionLabel, Vec<String>)]) -> bool {
         only.iter().filter(|(_, values)| !values.is_empty()).all(|(label, values)| {
             let own = match label {

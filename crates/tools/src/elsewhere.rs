@@ -1,4 +1,4 @@
-//! Where else something is known, for replies that found little.
+//! Other places that have matches for a query, for replies that found little.
 
 use kenning_engine::{Sight, Snapshot};
 use kenning_model::{ScopeId, ScopeName, Timestamp};
@@ -8,7 +8,8 @@ use crate::code::counted;
 
 const SCOPES_MAX: usize = 8;
 
-/// Matches in other scopes of the namespace, in documents and in the graph: `("acme:billing", "2 entries")`.
+/// The numbers of matches in other scopes of the namespace, in documents and in the graph:
+/// `("acme:billing", "2 entries")`.
 pub(crate) fn elsewhere(
     snapshot: &Snapshot<'_>,
     sight: &Sight,

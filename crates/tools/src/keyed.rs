@@ -1,4 +1,4 @@
-//! Objects whose keys are data, in the order in which they are to be read.
+//! Objects whose keys are data, in the order in which a reader should see them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Keyed<T, K: Key>(pub Vec<(String, T)>, PhantomData<K>);
 
-/// What the keys look like.
+/// The form of the keys.
 pub(crate) trait Key {
     const NAME: &'static str;
     const PATTERN: &'static str;

@@ -1,6 +1,7 @@
-//! Arguments as models send them. What can only mean one thing is taken for it, going by the tool's own schema:
+//! Repairs arguments in the form in which models send them. A value that can mean only one thing by the
+//! tool's schema is converted:
 //!
-//! | sent | where the schema has | taken for |
+//! | sent | schema type | converted to |
 //! |---|---|---|
 //! | `"5"` | a number | `5` |
 //! | `"True"` | a truth value | `true` |
@@ -9,14 +10,15 @@
 //! | `"[\"ops\"]"`, `"{\"id\": 1}"` | a list, an object | the list, the object |
 //! | `""` | anything optional | no argument |
 //!
-//! An empty id stays as it is and is refused: without its `tx_id`, an `undo` would take back something else. So does
-//! whatever an `update*` sets, because `""` may be meant to clear it.
+//! An empty id is not converted but refused: without its `tx_id`, an `undo` would take back another
+//! transaction. An empty field of an `update*` tool is refused too, because `""` may be meant to clear the
+//! field.
 
 use serde_json::{Map, Value};
 
 use crate::Stop;
 
-/// Which empty texts are no arguments.
+/// The meaning of an empty text for an optional argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Empty {
     Absent,
@@ -24,7 +26,7 @@ pub(crate) enum Empty {
     Ambiguous,
 }
 
-/// Brings the fields of an object into the form that its schema asks for, as far as there is one way to do so.
+/// Converts the fields of an object to the types in its schema, as far as each conversion is unambiguous.
 pub(crate) fn settle(
     fields: &mut Map<String, Value>,
     schema: &Map<String, Value>,
@@ -69,7 +71,7 @@ fn settle_value(value: &mut Value, schema: &Value) -> Result<(), Stop> {
     }
 }
 
-/// What a text stands for where the schema wants something else than this text.
+/// The value that a text stands for, if the schema asks for a type that this text is not.
 fn meant(text: &str, schema: &Value) -> Option<Value> {
     if let Some(values) = schema["enum"].as_array() {
         let is_it =
@@ -96,7 +98,7 @@ fn meant(text: &str, schema: &Value) -> Option<Value> {
     }
 }
 
-/// `id`, `ids`, `tx_id`, `passage_ids`, and the id of an entry that another follows.
+/// Whether a name is that of an argument with ids: `id`, `ids`, `tx_id`, `passage_ids`, and `follows`.
 fn is_id(name: &str) -> bool {
     let last = name.rsplit('_').next().unwrap_or(name);
     matches!(last, "id" | "ids" | "follows")

@@ -1,4 +1,4 @@
-//! Everything an agent can call, one file per tool. Knows no protocol: MCP and `kenning call` both come in through
+//! All tools, one file per tool. This crate knows no protocol: MCP and `kenning call` both enter through
 //! `dispatch`.
 
 mod arguments;

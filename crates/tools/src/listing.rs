@@ -1,4 +1,5 @@
-//! Lists: a limit, a cursor that pins the transaction, and a page that ends early rather than grow too large.
+//! Lists: a limit, a cursor that keeps the transaction number, and pages that end early so that they do not
+//! grow too large.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::Stop;
 use crate::sets::{Attached, Pinned};
 
-/// A listing under way: which rows to read, and as of when.
+/// A list that is being read: the range of rows, and the snapshot from which they are read.
 pub struct Listing<'a> {
     engine: &'a Engine,
     pub snapshot: Snapshot<'a>,
@@ -35,13 +36,14 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// With the set that has all rows.
+    /// Adds the result set that has all rows.
     pub(crate) fn with(self, set: Option<Attached>) -> List<T> {
         List { set, ..self }
     }
 }
 
-/// A cursor is of use only to the principal that it was given to. The owner's are as they always were.
+/// Adds the subject to the name of a listing, so that a cursor is valid only for the principal that got it.
+/// The owner's cursors have no subject, so that older ones stay valid.
 fn of_subject(principal: &Principal, name: String) -> String {
     match principal.is_owner() {
         true => name,
@@ -50,7 +52,7 @@ fn of_subject(principal: &Principal, name: String) -> String {
 }
 
 impl<'a> Listing<'a> {
-    /// `name` says what is listed, arguments included: a cursor goes on only where it came from.
+    /// `name` identifies the list, including its arguments, so a cursor is valid only for the same list.
     pub fn begin(
         engine: &'a Engine,
         principal: &Principal,
@@ -71,7 +73,7 @@ impl<'a> Listing<'a> {
         Ok(Listing { engine, snapshot: engine.snapshot_at(principal, at)?, asked_at, name, offset, limit })
     }
 
-    /// The rows of a set that are wanted, as of when it was made.
+    /// A listing of some rows of a result set, as of the time when the set was made.
     pub(crate) fn pinned(
         engine: &'a Engine,
         principal: &Principal,
@@ -87,13 +89,13 @@ impl<'a> Listing<'a> {
         self.offset..self.offset + self.limit
     }
 
-    /// Those of all that are on the page.
+    /// The items on this page, out of all items.
     pub(crate) fn page_of<'b, T>(&self, all: &'b [T]) -> impl Iterator<Item = &'b T> + use<'b, T> {
         let Range { start, end } = self.rows();
         all.iter().skip(start as usize).take((end - start) as usize)
     }
 
-    /// Closes the page after the rows that are really shown.
+    /// Ends the page after the rows that it shows, and makes the cursor for the next page.
     pub fn end<T>(&self, items: Vec<T>, total_count: u64) -> Result<List<T>, Stop> {
         let offset = self.offset + items.len() as u64;
         let at = self.snapshot.at();

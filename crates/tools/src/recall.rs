@@ -1,8 +1,9 @@
-//! The recall log: which entries and sections were given to whom, when, by which tool or hook. It has ids and never what
-//! stands under them, lives in a file of its own beside the store, and can be deleted at any time.
+//! The recall log: which entries and sections were given to whom, when, by which tool or hook. It stores ids
+//! and never their content. It is a separate file beside the store and can be deleted at any time.
 //!
-//! Hooks keep in the same file what they must know from one process to the next: what a session was given already, up
-//! to which transaction it has seen the store, and how the last run for each host went.
+//! Hooks keep in the same file the state that they need from one process to the next: the ids that a session
+//! was given already, the transaction up to which it has seen the store, and the outcome of the last run for
+//! each host.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,25 +18,25 @@ use mcp_dual_response::rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 
-/// In the data directory.
+/// The file in the data directory.
 pub const RECALL_FILE: &str = "recall.db";
-/// What is older is removed,
+/// Older calls are removed,
 const KEPT_FOR: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// and so is what comes before the newest of this many calls, some 20 MB.
+/// and so are all but the newest of this many calls, which take about 20 MB.
 const CALLS_MAX: u64 = 100_000;
-/// The file is pruned once for so many calls.
+/// The file is pruned once per this many calls.
 const PRUNED_EVERY: u64 = 1_000;
-/// What hooks know about a session is removed when nothing came from it for so long.
+/// The state of hooks for a session is removed after nothing came from the session for this long.
 const SESSION_KEPT_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// A call gives at most this many ids worth noting.
+/// Of one call, at most this many ids are recorded.
 const IDS_MAX: usize = 200;
 const NAME_BYTES_MAX: usize = 100;
-/// A server waits this long for another process, in the background.
+/// A server waits this long for another process to release the file; it does so in the background.
 const BUSY_MAX: Duration = Duration::from_secs(2);
-/// So many calls wait to be written; further ones are not noted.
+/// At most this many calls wait to be written; further ones are not recorded.
 const WAITING_MAX: usize = 1_024;
 
-/// Why the file did not answer.
+/// The reason why the file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("another process has locked the recall log")]
@@ -55,15 +56,15 @@ impl From<mcp_dual_response::rusqlite::Error> for Error {
     }
 }
 
-/// What one call or hook gave.
+/// The ids that one call or hook gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     pub at: Timestamp,
-    /// As `Caller::session` or `session_of` name it.
+    /// The name from `Caller::session` or `session_of`.
     pub session: String,
-    /// The client's name, or the host's.
+    /// The name of the client or of the host.
     pub client: String,
-    /// The tool, the resource or the hook.
+    /// The name of the tool, the resource or the hook.
     pub by: String,
     pub scope: String,
     pub ids: Vec<Id>,
@@ -77,28 +78,29 @@ pub struct RecallSession {
     pub first: Timestamp,
     pub last: Timestamp,
     pub calls: u64,
-    /// How many different ids it was given.
+    /// The number of different ids that it was given.
     pub ids: u64,
 }
 
-/// What hooks know about a session of a host.
+/// The state that hooks keep about a session of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookSession {
-    /// A name for the project, which tells nothing about it; empty where there is none.
+    /// A key for the project that reveals nothing about it; empty if there is no project.
     pub project: String,
     pub scope: String,
-    /// The newest transaction when it began, and when a hook last answered it.
+    /// `began_tx` is the newest transaction when the session began, `seen_tx` that when a hook last answered
+    /// it.
     pub began_tx: TxId,
     pub seen_tx: TxId,
     pub prompts: u64,
     pub seen_at: Timestamp,
 }
 
-/// How a run of a hook ended.
+/// The outcome of a hook's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookOutcome {
     Said,
-    /// There was nothing to say.
+    /// There was nothing to report.
     Silent,
     Failed,
     /// The deadline passed.
@@ -123,7 +125,7 @@ impl HookOutcome {
     }
 }
 
-/// The last run of a hook for a host and an event, and the last that failed.
+/// The last run of a hook for a host and an event, and the last failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRun {
     pub host: String,
@@ -139,7 +141,7 @@ pub struct HookRun {
     pub failure: Option<String>,
 }
 
-/// What is to be noted about a run.
+/// A run that is to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRunNote<'a> {
     pub host: &'a str,
@@ -150,7 +152,7 @@ pub struct HookRunNote<'a> {
     pub failure: Option<&'static str>,
 }
 
-/// The file, open.
+/// The open file.
 pub struct RecallLog {
     connection: Mutex<Connection>,
 }
@@ -185,22 +187,25 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
     PRAGMA user_version = 1;";
 
-/// The version of the tables. A file of another version is begun anew: nothing in it is worth a migration.
+/// The version of the tables. A new file has version 0 and gets the tables when it is opened; a reader ignores
+/// a file of another version.
 const VERSION: i64 = 1;
 
-/// A name for a session of a host that is no way back to what the host calls it, which may be anything and of any length.
+/// A name for a session of a host, from which the host's own name can't be derived; that name may have any
+/// content and length.
 pub fn session_of(host_session: &str) -> String {
     use sha2::{Digest, Sha256};
     data_encoding::HEXLOWER.encode(&Sha256::digest(format!("host session {host_session}"))[..16])
 }
 
 impl RecallLog {
-    /// The log of a data directory, made if it is not there. One that can't be read is put aside and begun anew.
+    /// Opens the log of a data directory, or creates it. A file that can't be read is renamed, and a new one
+    /// is begun.
     pub fn open(dir: &Path) -> Result<RecallLog, Error> {
         RecallLog::open_within(dir, BUSY_MAX)
     }
 
-    /// The same for who waits no longer than this for another process.
+    /// As `open`, with a bound on the wait for another process.
     pub fn open_within(dir: &Path, busy_max: Duration) -> Result<RecallLog, Error> {
         let file = dir.join(RECALL_FILE);
         let opened = connect(&file, busy_max).or_else(|error| match error {
@@ -217,7 +222,7 @@ impl RecallLog {
         Ok(RecallLog { connection: Mutex::new(opened) })
     }
 
-    /// The log of a data directory for a reader, who makes none where there is none.
+    /// The log of a data directory for a reader; `None` if there is none, since a reader does not create it.
     pub fn existing(dir: &Path) -> Option<RecallLog> {
         let file = dir.join(RECALL_FILE);
         let connection = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_WRITE).ok()?;
@@ -230,7 +235,7 @@ impl RecallLog {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a call gave.
+    /// Records the ids that a call gave.
     pub fn note(&self, given: &Given) -> Result<(), Error> {
         let mut connection = self.connection();
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -239,14 +244,14 @@ impl RecallLog {
         Ok(())
     }
 
-    /// The newest calls that gave this, newest first.
+    /// The newest calls that gave this id, newest first.
     pub fn of_entry(&self, id: Id, limit: usize) -> Result<Vec<Given>, Error> {
         let sql = "SELECT number, at, session, client, by, scope FROM call WHERE number IN
             (SELECT call FROM given WHERE id = ?1 ORDER BY call DESC LIMIT ?2) ORDER BY number DESC";
         self.given(sql, params![id.to_string(), limit])
     }
 
-    /// What a session was given, newest first.
+    /// The calls of a session that gave something, newest first.
     pub fn of_session(&self, session: &str) -> Result<Vec<Given>, Error> {
         let sql =
             "SELECT number, at, session, client, by, scope FROM call WHERE session = ?1 ORDER BY number DESC";
@@ -275,7 +280,7 @@ impl RecallLog {
         Ok(sessions.collect::<Result<_, _>>()?)
     }
 
-    /// Those of these ids that nobody was given, as far back as the log goes.
+    /// Those of these ids that were never given, as far back as the log goes.
     pub fn never_given(&self, ids: &[Id]) -> Result<Vec<Id>, Error> {
         let connection = self.connection();
         let mut statement = connection.prepare("SELECT 1 FROM given WHERE id = ?1 LIMIT 1")?;
@@ -288,7 +293,7 @@ impl RecallLog {
         Ok(never)
     }
 
-    /// Since when there are notes; none where nothing was noted.
+    /// The time of the oldest recorded call; `None` if there is none.
     pub fn since(&self) -> Result<Option<Timestamp>, Error> {
         let at: Option<i64> =
             self.connection().query_row("SELECT min(at) FROM call", [], |row| row.get(0))?;
@@ -316,7 +321,7 @@ impl RecallLog {
         Ok(given)
     }
 
-    // What hooks keep.
+    // The state of hooks.
 
     pub fn hook_session(&self, session: &str) -> Result<Option<HookSession>, Error> {
         let sql =
@@ -337,7 +342,7 @@ impl RecallLog {
         Ok(found.optional()?)
     }
 
-    /// What a session was given, each id with the hash of the content that it had then.
+    /// The ids that a session was given, each with the hash of the content that was shown.
     pub fn hook_given(&self, session: &str) -> Result<HashSet<(Id, u64)>, Error> {
         let connection = self.connection();
         let mut statement = connection.prepare("SELECT id, hash FROM hook_given WHERE session = ?1")?;
@@ -351,7 +356,8 @@ impl RecallLog {
         Ok(given)
     }
 
-    /// Notes in one step what a hook said, and to whom. `forgets` drops what the session was given before: the host has.
+    /// Records in one transaction what a hook gave to a session. `forgets` first removes what the session was
+    /// given before, because the host has lost that part of its conversation.
     pub fn note_hook(
         &self,
         session: &str,
@@ -392,7 +398,7 @@ impl RecallLog {
         Ok(())
     }
 
-    /// Notes how a run went.
+    /// Records the outcome of a run.
     pub fn note_run(&self, run: &HookRunNote<'_>) -> Result<(), Error> {
         let failed = run.failure.map(|_| run.at.as_millisecond());
         self.connection().execute(
@@ -414,7 +420,7 @@ impl RecallLog {
         Ok(())
     }
 
-    /// By host and event, the latest first.
+    /// The runs by host and event, the latest first.
     pub fn hook_runs(&self) -> Result<Vec<HookRun>, Error> {
         let connection = self.connection();
         let mut statement = connection.prepare(
@@ -486,7 +492,7 @@ fn insert(tx: &Transaction<'_>, given: &Given) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the file within its bounds.
+/// Removes old rows, to keep the file within its bounds.
 fn prune(tx: &Transaction<'_>, now: Timestamp, newest: i64) -> Result<(), Error> {
     let before = |age: SignedDuration| now.checked_sub(age).unwrap_or(now).as_millisecond();
     let oldest = newest - CALLS_MAX.cast_signed();
@@ -497,11 +503,11 @@ fn prune(tx: &Transaction<'_>, now: Timestamp, newest: i64) -> Result<(), Error>
     Ok(())
 }
 
-/// What is lost with the power are notes, so nothing waits for the disk.
+/// Opens the file. A power failure may lose the newest notes, so no write waits for the disk.
 fn connect(file: &Path, busy_max: Duration) -> Result<Connection, Error> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);
-    // Nobody else's, like all that is in the data directory.
+    // Only the user may read the file, like all files in the data directory.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     drop(options.open(file)?);
@@ -516,7 +522,7 @@ fn connect(file: &Path, busy_max: Duration) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Writes notes behind the replies of a server.
+/// Writes the recall log of a server in the background, so that replies do not wait for it.
 pub struct Recorder {
     sender: Mutex<Option<SyncSender<Given>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -529,24 +535,24 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Notes go to the log of this directory, which is made with the first of them.
+    /// Starts a recorder for the log of this directory, which is created with the first note.
     pub fn start(dir: PathBuf) -> Arc<Recorder> {
         let (sender, notes) = sync_channel(WAITING_MAX);
-        // Without a thread nothing is noted, which no reply depends on.
+        // Without a thread nothing is recorded, but replies still work.
         let writer =
             std::thread::Builder::new().name("kenning-recall".into()).spawn(move || write(&dir, &notes)).ok();
         let sender = Mutex::new(writer.is_some().then_some(sender));
         Arc::new(Recorder { sender, writer: Mutex::new(writer) })
     }
 
-    /// Never waits: a note for which there is no room is not made.
+    /// Records a call without waiting: if the queue is full, the note is dropped.
     pub fn note(&self, given: Given) {
         if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = sender.try_send(given);
         }
     }
 
-    /// Writes what waits, before the process ends.
+    /// Writes the notes that are still waiting, before the process ends.
     pub fn close(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -603,7 +609,7 @@ mod tests {
         for note in &notes {
             log.note(note).expect("noted");
         }
-        // Another process reads the same.
+        // Another process reads the same content.
         let read = RecallLog::existing(dir.path()).expect("it is there");
         assert_eq!(read.of_entry(Id::from_bits(8), 10).expect("read"), [notes[1].clone(), notes[0].clone()]);
         assert_eq!(read.of_entry(Id::from_bits(8), 1).expect("read"), [notes[1].clone()]);

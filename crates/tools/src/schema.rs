@@ -1,5 +1,5 @@
-//! JSON Schemas as hosts like them: no references, no formats that validators warn of, nothing optional nullable
-//! on the way in, an object at the root.
+//! JSON Schemas in the form that hosts accept: without references, without formats that validators warn
+//! about, without null for optional arguments, and with an object at the root.
 
 use schemars::JsonSchema;
 use schemars::generate::{Contract, SchemaSettings};
@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{Family, patterns};
 
-/// Of the replies of kb and graph.
+/// The version of the replies of kb and graph tools.
 const DOCUMENTS_VERSION: u32 = 1;
 
-/// What a caller may send. Writing tools also take an idempotency key, which `dispatch` handles for all of them.
+/// The schema of the arguments. Writing tools also take an idempotency key, which `dispatch` handles for all
+/// of them.
 pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
     let mut schema = generate::<T>(Contract::Deserialize);
     schema.shift_remove("description");
@@ -21,7 +22,8 @@ pub(crate) fn input<T: JsonSchema>(writes: bool) -> Map<String, Value> {
             json!({"type": "string", "maxLength": crate::arguments::NAME_BYTES_MAX}),
         );
     }
-    // Objects inside refuse what they do not know too; saying so once is enough, and every byte is read by a model.
+    // Nested objects refuse unknown fields too, but stating that at the root is enough, since a model reads
+    // every byte.
     schema.values_mut().for_each(drop_closed);
     schema.insert("additionalProperties".to_owned(), json!(false));
     schema
@@ -38,9 +40,10 @@ fn drop_closed(schema: &mut Value) {
     }
 }
 
-/// An input schema as it is listed. What is left out holds all the same: unknown arguments and long texts are refused
-/// with a message that says so. Gemini's SDK refuses a whole list over one `additionalProperties`, and the caps and the
-/// idempotency key, which models do not set, would be read with every request.
+/// An input schema in the form that is listed to clients. The parts that are left out still apply: unknown
+/// arguments and long texts are refused with a message that says so. They are left out because Gemini's SDK
+/// refuses the whole list over one `additionalProperties`, and because models do not set the idempotency key
+/// and would read it and the caps with every request.
 pub(crate) fn listed(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut listed = schema.clone();
     listed.shift_remove("additionalProperties");
@@ -66,8 +69,8 @@ fn drop_lengths(schema: &mut Value) {
     }
 }
 
-/// An input schema as it is published for validators: null for an optional argument means that it is absent. Hosts get it
-/// without, since some refuse a type of two kinds.
+/// An input schema in the form that is published for validators: an optional argument may be null, which
+/// means that it is absent. Hosts get the schema without null, because some refuse a type with two kinds.
 pub(crate) fn with_null(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = schema.clone();
     let required: Vec<Value> = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -99,11 +102,12 @@ fn allow_null(schema: &mut Map<String, Value>) {
     }
 }
 
-/// What comes back: the tool's own output, which may be of several kinds, or the error that every tool may give.
+/// The schema of the reply: the tool's own output, which may be of several kinds, or the error that every
+/// tool may return.
 pub(crate) fn output<T: JsonSchema>(family: Family) -> Map<String, Value> {
     let mut schema = Map::new();
     if matches!(family, Family::Kb | Family::Graph | Family::Legacy) {
-        // Fields are only ever added to a version.
+        // A version only ever gets additional fields.
         schema.insert("$comment".to_owned(), json!(format!("version {DOCUMENTS_VERSION}")));
     }
     schema.insert("type".to_owned(), json!("object"));
@@ -156,11 +160,11 @@ fn generate<T: JsonSchema>(contract: Contract) -> Map<String, Value> {
 fn tidy(schema: &mut Value, input: bool) {
     match schema {
         Value::Object(object) => {
-            // A property may be called so too; then it is an object.
+            // A property may also be named `title`; then its value is an object.
             if object.get("title").is_some_and(Value::is_string) {
                 object.shift_remove("title");
             }
-            // AJV warns of `uint64` and its like on the user's terminal.
+            // AJV prints warnings about formats such as `uint64` on the user's terminal.
             if object.get("format").and_then(Value::as_str).is_some_and(|format| format != "date-time") {
                 object.shift_remove("format");
             }
@@ -177,11 +181,12 @@ fn tidy(schema: &mut Value, input: bool) {
                 }
                 _ => {}
             }
-            // `Option` of an enum names null among its values.
+            // The schema of an `Option` of an enum lists null among its values.
             if let (true, Some(Value::Array(values))) = (input, object.get_mut("enum")) {
                 values.retain(|value| !value.is_null());
             }
-            // `Option` of a type with a schema of its own: the null is dropped, the other branch takes its place.
+            // The schema of an `Option` of a type with its own schema: null is dropped, and the other branch
+            // takes the place of both.
             if input && let Some(Value::Array(branches)) = object.get("anyOf").cloned() {
                 let mut rest: Vec<Value> =
                     branches.into_iter().filter(|branch| branch != &json!({"type": "null"})).collect();
@@ -192,7 +197,7 @@ fn tidy(schema: &mut Value, input: bool) {
                     }
                 }
             }
-            // A reply has the fields that its schema names and no others.
+            // A reply has only the fields in its schema.
             if !input && object.contains_key("properties") {
                 object.shift_remove("unevaluatedProperties");
                 object.insert("additionalProperties".to_owned(), json!(false));

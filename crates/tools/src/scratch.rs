@@ -1,4 +1,5 @@
-//! Passages: sections that a search has found, kept for whoever searched, so that they can be read in bounded pieces.
+//! Passages: sections that a search has found, kept for the caller that searched, so that it can read them in
+//! bounded pieces.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +14,19 @@ use moka::sync::Cache;
 
 use crate::documents::Labels;
 
-/// How long a passage is kept after it was last read.
+/// A passage is kept for this long after it was last read.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 const HANDLES_MAX: u64 = 100_000;
 const TRACES_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// So many passages that had to give way are worth a warning.
+/// A warning is logged once per this many evicted passages.
 const WARN_EVERY: u64 = 1_000;
 
 pub struct Scratch {
     passages: Cache<(String, String), Arc<Passage>>,
-    /// By owner, section and version: what is found again has its handle already.
+    /// Handles by owner, section and version, so that a section that is found again keeps its handle.
     handles: Cache<(String, Id, u32), String>,
-    /// How searches came to their results.
+    /// The diagnostics of searches, as JSON.
     traces: Cache<(String, String), Arc<str>>,
     evicted: Arc<AtomicU64>,
 }
@@ -37,17 +38,17 @@ pub struct Passage {
     pub repository: Option<String>,
     pub environment: Option<String>,
     pub title: String,
-    /// Of its document, below what was taken in.
+    /// The path of its document, relative to the ingested directory.
     pub path: String,
     pub text: String,
-    /// When it was put here.
+    /// The time at which the passage was kept.
     pub created_at: Timestamp,
-    /// What of it was read last, or answers the search best, in bytes.
+    /// The byte range of the passage that was read last, or that answers the search best.
     window: Mutex<Range<usize>>,
 }
 
 impl Passage {
-    /// A section as it may be shown, of a document at this path.
+    /// A cleaned copy of a section from the document at this path.
     pub fn new(id: Id, section: &Section, path: &str, created_at: Timestamp) -> Passage {
         Passage {
             section_id: id.to_string(),
@@ -84,7 +85,8 @@ impl Default for Scratch {
             .max_capacity(BYTES_MAX)
             .weigher(|_, passage: &Arc<Passage>| u32::try_from(passage.text.len() + 256).unwrap_or(u32::MAX))
             .time_to_idle(KEPT)
-            // The other policy refuses what is new when it is full, and a handle would be dead when it is given out.
+            // The default policy refuses new items when the cache is full, so a handle could be dead before
+            // the caller gets it.
             .eviction_policy(EvictionPolicy::lru())
             .eviction_listener(move |_, _, cause| {
                 if cause == RemovalCause::Size {
@@ -112,13 +114,13 @@ impl std::fmt::Debug for Scratch {
 }
 
 impl Scratch {
-    /// What this version of a section is kept as already, for `owner`.
+    /// The handle and the passage of this version of a section, if it is kept for `owner` already.
     pub(crate) fn kept(&self, owner: &str, id: Id, version: u32) -> Option<(String, Arc<Passage>)> {
         let handle = self.handles.get(&(owner.to_owned(), id, version))?;
         Some((handle.clone(), self.get(owner, &handle)?))
     }
 
-    /// `owner` is who may read it; to anyone else it does not exist.
+    /// Keeps a passage for `owner`; for any other caller it does not exist.
     pub(crate) fn keep(
         &self,
         owner: &str,
@@ -140,12 +142,12 @@ impl Scratch {
         self.traces.insert((owner.to_owned(), handle.to_owned()), trace.into());
     }
 
-    /// How many passages had to give way before their time.
+    /// The number of passages that were evicted because of the size limit.
     pub fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// How a search came to its results, as JSON.
+    /// The diagnostics of a search, as JSON.
     pub fn trace(&self, owner: &str, handle: &str) -> Option<Arc<str>> {
         self.traces.get(&(owner.to_owned(), handle.to_owned()))
     }

@@ -1,5 +1,6 @@
-//! Result sets: all rows behind a reply that shows some of them. A set is a question, pinned at a transaction; its rows are
-//! asked for again whenever somebody reads them, so nothing is copied, and no page shifts while others write.
+//! Result sets: all rows behind a reply that shows some of them. A set is a call, pinned at a transaction.
+//! Its rows are computed again whenever they are read, so nothing is copied, and pages do not shift while
+//! others write.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,29 +27,31 @@ use crate::dispatch::find;
 use crate::tool::rerun;
 use crate::{Caller, Code, Stop};
 
-/// In the data directory. It is no part of the log: losing it only expires links.
+/// The file in the data directory. It is not part of the log: without it, links to result sets are no longer
+/// valid, and nothing else is lost.
 pub const SETS_FILE: &str = "rows.db";
 const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
-/// What a tool or a read of the resource returns at most.
+/// The largest reply of a tool or of a read of the resource.
 const PAGE_BYTES_MAX: usize = 56 * 1024;
-/// By a tool or as a resource, where a model reads them, and over HTTP, where programs do.
+/// The number of rows of a page by default, for models (as a tool or a resource) and for programs (over
+/// HTTP).
 const ROWS_DEFAULT: u64 = 20;
 const ROWS_DEFAULT_REST: u64 = 100;
 const ROWS_MAX: u64 = 1_000;
-/// More than this are not sorted: that takes all of them in memory.
+/// Larger sets are not sorted, because sorting needs all rows in memory.
 const SORTED_ROWS_MAX: usize = 100_000;
 const SORTED_BYTES_MAX: usize = 64 << 20;
-/// So much of sorted sets is kept, so that the next page need not sort again.
+/// The size of the cache of sorted sets, which saves sorting again for the next page.
 const SORTED_KEPT: u64 = 64 << 20;
 const SORTED_KEPT_FOR: Duration = Duration::from_secs(120);
-/// Of an id.
+/// The length of a set's id.
 const HANDLE_BYTES: usize = 30;
 const CLEANUP_EVERY: SignedDuration = SignedDuration::from_mins(1);
-/// A reply goes without its set rather than wait longer for another process.
+/// If another process locks the file for longer than this, the reply is sent without its set.
 const BUSY_MAX: Duration = Duration::from_millis(250);
 const MIME_TYPE: &str = "application/json";
 
-// What a reply says of the set behind it.
+// The part of a reply that describes the result set behind it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Attached {
     /// Where all rows are, if these are not all.
@@ -70,7 +73,7 @@ pub struct SetResource {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetMetadata {
     pub total_count: u64,
-    // This and the next are in `_meta` for clients that show a model everything.
+    // This field and the next one are in `_meta` for clients that show a model everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<SetColumn>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -95,7 +98,7 @@ impl SetColumn {
 }
 
 impl Attached {
-    /// The set as the text and the links of a reply name it.
+    /// The line and the link by which a reply names the set.
     pub(crate) fn reference(&self) -> SetReference {
         let Attached { resource, metadata } = self;
         let SetMetadata { total_count, expires_at, .. } = metadata;
@@ -114,7 +117,7 @@ impl Attached {
     }
 }
 
-/// Names and types of columns; the first column tells rows apart.
+/// The names and types of columns; the first column identifies a row.
 pub(crate) type Columns = &'static [(&'static str, &'static str)];
 
 /// The call that found the rows of a set, pinned at its transaction.
@@ -122,27 +125,28 @@ pub(crate) type Columns = &'static [(&'static str, &'static str)];
 pub(crate) struct PinnedCall {
     pub(crate) tool: String,
     pub(crate) arguments: Map<String, Value>,
-    /// The caller's own, for arguments that name none.
+    /// The caller's scope, used if the arguments name none.
     pub(crate) scope: String,
     pub(crate) has_whole_history: bool,
-    /// Whose rows these are: what they may see is shown, and nobody else can read the set.
+    /// The principal that made the call: rows are read with its rights, and other principals can't read the
+    /// set.
     pub(crate) principal: Principal,
     pub(crate) at: TxId,
-    /// Which log that is a transaction of; empty in sets of older versions.
+    /// The identity of the log that `at` belongs to; empty in sets of older versions.
     #[serde(default)]
     pub(crate) source: String,
-    /// When validity is judged.
+    /// The moment at which validity is judged.
     pub(crate) asked_at: Timestamp,
 }
 
 impl PinnedCall {
-    /// What stands for the log of a snapshot: the store, and the checksum of its transaction.
+    /// The identity of a snapshot's log: the store's id, and the checksum of the transaction.
     pub(crate) fn source(snapshot: &Snapshot<'_>) -> Result<String, kenning_engine::Error> {
         Ok(format!("{} {:08x}", snapshot.store(), snapshot.checksum()?))
     }
 }
 
-/// Which rows a call is made again for.
+/// The range of rows for which a call is made again.
 #[derive(Clone, Copy)]
 pub(crate) struct Pinned {
     pub(crate) at: TxId,
@@ -151,39 +155,40 @@ pub(crate) struct Pinned {
     pub(crate) limit: u64,
 }
 
-/// How the rows of a server on standard streams are read over HTTP on the same machine.
+/// The settings for reading the rows of a server on standard streams over HTTP on the same machine.
 #[derive(Clone, Debug)]
 pub struct SetsOverHttp {
-    /// What addresses begin with.
+    /// The beginning of the URLs.
     pub base_url: String,
-    /// Whose sets can be read: those of the server's own principal, since its readers are on its machine and know the id
-    /// of a set.
+    /// The principal whose sets can be read. It is the server's own principal, because readers are on the
+    /// same machine and know the id of a set.
     pub reader: Arc<Principal>,
 }
 
-/// The owner's sets belong to whoever knows their ids, which have 128 random bits; others' to them alone.
+/// Sets of the owner can be read by anyone who knows their ids, which have 128 random bits; sets of other
+/// principals only by these principals.
 fn set_owner(principal: &Principal) -> SetOwner {
     if principal.is_owner() { SetOwner::anonymous() } else { SetOwner::subject(&principal.subject) }
 }
 
-/// The sets of a store.
+/// The result sets of a store.
 pub struct ResultSets {
     engine: Arc<Engine>,
-    /// None keeps them in memory.
+    /// `None` keeps the sets in memory.
     file: Option<PathBuf>,
-    /// Where rows are served over HTTP.
+    /// The settings for serving rows over HTTP, if that is wanted.
     rest: Option<SetsOverHttp>,
     opened: OnceLock<Opened>,
 }
 
 struct Opened {
-    /// Is taken out only when the value is dropped.
+    /// `None` only while this value is being dropped.
     runtime: Option<Runtime>,
     store: Arc<dyn ResourceStore>,
     server: DualResponseServer,
-    /// With larger pages, for people.
+    /// The server for people and programs, with larger pages.
     rest: Option<DualResponseServer>,
-    /// By what was asked: a second page of a list has the set of the first.
+    /// Sets by their pinned call: the second page of a list has the same set as the first.
     known: Cache<String, Attached>,
     cleaned_at: Mutex<Option<Timestamp>>,
 }
@@ -193,12 +198,12 @@ impl ResultSets {
         ResultSets { engine, file, rest, opened: OnceLock::new() }
     }
 
-    /// The endpoints for rows, where there are any.
+    /// The HTTP endpoints for rows, if these are served.
     pub fn router(&self) -> Option<axum::Router> {
         Some(self.opened()?.rest.as_ref()?.router())
     }
 
-    /// The set behind a reply. Nothing waits for the disk.
+    /// Makes the set behind a reply, without waiting for the disk.
     pub(crate) fn attach(
         &self,
         call: &PinnedCall,
@@ -246,7 +251,7 @@ impl ResultSets {
         Some(attached)
     }
 
-    /// A page of a set, by its address.
+    /// A page of a set, by its URI.
     pub fn page(&self, principal: &Principal, uri: &str, query: &PageQuery) -> Result<Page, Stop> {
         let unknown = || {
             let message =
@@ -254,7 +259,8 @@ impl ResultSets {
             Stop::new(Code::NotFound, message).with("error", json!("not_found"))
         };
         let opened = self.opened().ok_or_else(unknown)?;
-        // Also what a reply names beside the address, and either with parameters behind it.
+        // The other forms in which a reply names a set, such as its URL or its id, are accepted too, also
+        // with query parameters.
         let named = uri.split(['?', '#']).next().unwrap_or(uri);
         let id = match named.strip_prefix("http") {
             Some(_) => named.rsplit('/').find(|part| part.len() == HANDLE_BYTES),
@@ -284,7 +290,7 @@ impl ResultSets {
         if let Some(opened) = self.opened.get() {
             return Some(opened);
         }
-        // Its file is beside the store.
+        // The file is in the store's directory, so the store is opened first.
         if self.file.is_some() {
             self.engine.storage().ok()?;
         }
@@ -331,7 +337,8 @@ impl Opened {
                 .build()
         };
         let rest = rest_options.map(rest).transpose()?;
-        // Last, since one that is dropped on the way would be waited for. The library waits for its stores; nobody else does.
+        // The runtime is made last, because dropping one after an error in between would block. Only calls of the
+        // library run on it.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let known = Cache::builder().max_capacity(1_000).time_to_live(Duration::from_secs(14 * 60)).build();
         Ok(Opened { runtime: Some(runtime), rest, store, server, known, cleaned_at: Mutex::default() })
@@ -354,7 +361,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // The server ends inside a runtime of its own, where none may be waited for.
+        // The server may end inside another runtime, where blocking on this one is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -367,7 +374,7 @@ impl std::fmt::Debug for ResultSets {
     }
 }
 
-/// The store in a file; where that can't be read it is put aside, since only links are in it.
+/// The store in a file. A file that can't be read is renamed and a new one is begun, since it only has links.
 fn durable(file: &Path) -> Arc<dyn ResourceStore> {
     let open = || -> Result<SqliteStore, BoxError> {
         Ok(SqliteStore::from_connection(connection(file)?)?.write_behind())
@@ -390,11 +397,11 @@ fn durable(file: &Path) -> Arc<dyn ResourceStore> {
     }
 }
 
-/// What is lost with the power is only links, so nothing waits for the disk.
+/// Opens the file. A power failure may lose links only, so no write waits for the disk.
 fn connection(file: &Path) -> Result<rusqlite::Connection, BoxError> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);
-    // Nobody else's, like all that is in the data directory.
+    // Only the user may read the file, like all files in the data directory.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     drop(options.open(file)?);
@@ -421,19 +428,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a call that found rows once does not find them again.
+/// The reason why a call that found rows before is refused now.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 struct Refused(Stop);
 
-/// Makes the call again that a set is behind.
+/// Computes the rows of a set by making its call again.
 #[derive(Clone)]
 struct Again {
     engine: Arc<Engine>,
     sorted: Cache<String, Sorted>,
 }
 
-/// All rows of a set, in an order.
+/// All rows of a set in a certain order.
 #[derive(Clone)]
 struct Sorted {
     rows: Arc<Vec<Row>>,
@@ -479,11 +486,12 @@ impl Executor for Again {
     }
 }
 
-/// The rows from `offset` on. A reply may have fewer than it was asked for, so it is asked again.
+/// The rows from `offset` on. One call may return fewer rows than requested, so it is repeated until there
+/// are enough.
 fn read(engine: &Arc<Engine>, call: &PinnedCall, offset: u64, limit: u64) -> Result<Vec<Row>, Stop> {
     let gone = || Stop::new(Code::InternalError, format!("there is no tool `{}` any more", call.tool));
     let tool = find(&call.tool).ok_or_else(gone)?;
-    // Another store's rows would be no answer to what was asked of this one.
+    // The transaction number would have another meaning in another store, so its rows would be wrong.
     let is_same = |snapshot: Snapshot<'_>| Ok(PinnedCall::source(&snapshot)? == call.source);
     if !engine.snapshot_at(&call.principal, Some(call.at)).and_then(is_same).unwrap_or(false) {
         let message = "the result set is of a store that is no longer there; make the call again";
@@ -537,7 +545,7 @@ fn read_sorted(
         sort_rows(&mut rows, &page.sort);
         Ok(Sorted { rows: Arc::new(rows), bytes })
     };
-    // Whoever asks for the same waits for the one who sorts.
+    // If several requests need the same sorted rows, one sorts and the others wait for it.
     let Sorted { rows, .. } = sorted.try_get_with(key, sort).map_err(|stop: Arc<Stop>| (*stop).clone())?;
     let at = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(rows.len());
     Ok(rows[at(page.offset)..at(page.offset.saturating_add(page.limit))].to_vec())

@@ -1,4 +1,4 @@
-//! What a tool is, and the table of all of them.
+//! The trait of tools, and the table of all tools.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,17 +25,19 @@ use crate::sets::{Attached, Columns, Pinned, PinnedCall, ResultSets};
 use crate::usage::Usage;
 use crate::{Code, Listing, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
 
-/// What the longest prefix of a host leaves of its 64 characters.
+/// Hosts limit a tool's name to 64 characters, including a prefix; with the longest prefix, this many are
+/// left.
 pub const TOOL_NAME_BYTES_MAX: usize = 40;
 
 pub trait Tool {
     const NAME: &'static str;
-    /// What the model reads: when to use it and when not, what comes back, what to call next, defaults and caps.
+    /// The description that the model reads: when to use the tool and when not, what it returns, what to call
+    /// next, defaults and caps.
     const ABOUT: &'static str;
     const EFFECT: Effect;
-    /// Whether its reply has room for a `note`: what the caller should know about the scope that was used.
+    /// Whether its reply has a field `note`, for remarks about the scope that was used.
     const HAS_NOTE: bool = false;
-    /// Whether a call may change what scopes there are, which other writes are prepared by.
+    /// Whether a call may change the set of scopes, on which the preparation of other writes depends.
     const CHANGES_SCOPES: bool = false;
     type Input: DeserializeOwned + JsonSchema;
     type Output: Serialize + JsonSchema;
@@ -47,13 +49,13 @@ pub trait Tool {
 pub(crate) trait ListTool: Tool {
     type Row: TableRow;
 
-    /// The rows of a set, when the call behind it is made again for a page of them.
+    /// The rows of a result set. The call behind the set is made again to get a page of them.
     fn rows(ctx: &Context<'_>, input: Self::Input) -> Result<Vec<Self::Row>, Stop>;
 }
 
-/// A row of a result set, whole.
+/// A row of a result set, with all its fields.
 pub(crate) trait TableRow: Serialize {
-    /// The fields in the order in which tables show them; the first tells rows apart.
+    /// The fields in the order in which tables show them; the first one identifies the row.
     const COLUMNS: Columns;
 }
 
@@ -61,9 +63,9 @@ pub(crate) trait TableRow: Serialize {
 pub enum Effect {
     Reads,
     Writes,
-    /// Writes, and a second call with the same arguments changes nothing more.
+    /// Writes; a second call with the same arguments changes nothing more.
     WritesOnce,
-    /// Takes something away, undoably.
+    /// Removes something; an undo brings it back.
     Removes,
 }
 
@@ -104,49 +106,52 @@ pub fn families() -> impl Iterator<Item = &'static str> {
     Family::ALL.into_iter().map(Family::as_str)
 }
 
-/// Who calls: decides the actor in the log, what is "own", and the scope when a call names none.
+/// The caller of a tool. It decides the actor in the log, which writes count as "own", and the scope of calls
+/// that name none.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub principal: Arc<Principal>,
     pub scope: String,
-    /// Whether anyone has said which scope; otherwise it is `global:default`.
+    /// Whether a scope is configured; if not, `scope` is `global:default`.
     pub has_scope: bool,
-    /// Whether this session has been told that nobody has; one reply that says so is enough.
+    /// Whether a reply of this session has already said that no scope is configured; once is enough.
     pub told_no_scope: Arc<AtomicBool>,
-    /// Why a write that names no scope is refused: the project names a scope that is not followed.
+    /// The error for a write that names no scope, if the project names a scope that is not followed.
     pub refusal: Option<Stop>,
-    /// The project that the caller works in, which may name the scopes that are made from it.
+    /// The project that the caller works in; it may name the scopes that are made from it.
     pub project: Arc<Project>,
-    /// What refusals may speak of besides what the scope sees.
+    /// The scopes whose records refusals may mention, besides those that the caller's scope sees.
     pub named_scopes: Arc<NamedScopes>,
-    /// Whether the history of every scope is shown that the principal may read, and not only of what the scope sees.
+    /// Whether the history shows every scope that the principal may read, and not only what the caller's
+    /// scope sees.
     pub has_whole_history: bool,
     /// Whether the graph may be used.
     pub has_graph: bool,
-    /// What was found for them and may be read piece by piece.
+    /// The passages that searches found for callers, to be read piece by piece.
     pub scratch: Arc<Scratch>,
-    /// The rows behind replies that show a part; none where nobody could read them.
+    /// The result sets behind replies; `None` if nobody could read them.
     pub sets: Option<Arc<ResultSets>>,
     pub usage: Arc<Usage>,
-    /// Where it is noted what was given; none where nobody wants that.
+    /// The recall log; `None` if it is switched off.
     pub recall: Option<Arc<Recorder>>,
-    /// Which blocks the client gets.
+    /// The kinds of content blocks that the client gets.
     pub content: Content,
     /// Whether the client's protocol revision has structured content and links to resources.
     pub has_structured: bool,
-    /// The place of this call among those that the client sent, where several may be under way at once.
+    /// The place of this call in the order in which the client sent its calls, if several may run at once.
     pub turn: Option<Arc<Ticket>>,
 }
 
 const ACTOR_BYTES_MAX: usize = 64;
 
 impl Caller {
-    /// A name for what belongs together, made from the origin and no way back to it; it opens nothing.
+    /// A name for the session, under which its passages and notes are kept. The origin can't be derived from
+    /// it, and it gives access to nothing.
     pub fn session(&self) -> String {
         data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.principal.origin))[..16])
     }
 
-    /// Notes what a tool or a resource has given. Nothing waits for it.
+    /// Records the ids that a tool or a resource has given, without waiting.
     pub fn note_given(&self, engine: &Engine, by: &str, scope: String, ids: Vec<Id>) {
         if let Some(recall) = self.recall.as_ref().filter(|_| !ids.is_empty()) {
             recall.note(Given {
@@ -160,17 +165,17 @@ impl Caller {
         }
     }
 
-    /// What the client can take.
+    /// The kinds of content that the client accepts.
     pub(crate) fn profile(&self) -> Profile {
         Profile { content: self.content, has_structured: self.has_structured }
     }
 
-    /// The owner of the store.
+    /// The owner of the store as a caller.
     pub fn new(actor: Option<&str>, origin: String, scope: String) -> Caller {
         Caller::of(&Principal::owner("", origin), actor, scope)
     }
 
-    /// A principal under the name that it gives itself. Without one, callers are `local`.
+    /// A principal as a caller, under the name that it gives itself; without one its name is `local`.
     pub fn of(principal: &Principal, actor: Option<&str>, scope: String) -> Caller {
         let actor = clean(actor.unwrap_or_default()).replace(['\n', '\t'], " ");
         let actor = match actor.trim() {
@@ -216,25 +221,25 @@ pub struct Context<'a> {
     pub(crate) tool: &'static str,
     /// The idempotency key of this call and the digest of its other arguments.
     pub(crate) key: Option<(String, String)>,
-    /// Whether people were asked already and some of the arguments are their answer.
+    /// Whether people were asked already, and some of the arguments are their answer.
     pub(crate) has_answered: bool,
-    /// The arguments as they came, for tools with sets.
+    /// The arguments as they came, for tools with result sets.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// The rows that are wanted, where the call behind a set is made again.
+    /// The range of rows to return, if the call is made again for a result set.
     pub(crate) page: Option<Pinned>,
-    /// What the reply is to say besides, each once.
+    /// Remarks that the reply has to contain, without duplicates.
     pub(crate) notes: RefCell<Vec<String>>,
     /// The entries and sections that the reply shows.
     pub(crate) given: RefCell<Vec<Id>>,
 }
 
 impl<'a> Context<'a> {
-    /// What the caller may see of the store now.
+    /// The store as the caller may see it now.
     pub(crate) fn snapshot(&self) -> Result<Snapshot<'a>, Error> {
         self.engine.snapshot(&self.caller.principal)
     }
 
-    /// A page of a list: where the cursor says, or where the rows of a set are wanted.
+    /// A page of a list: the one at the cursor, or the requested rows of a result set.
     pub(crate) fn listing(
         &self,
         name: String,
@@ -248,7 +253,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The set behind a page that does not show all rows. Arguments that only say which page are no part of it.
+    /// The result set behind a page that does not show all rows. Arguments that only select the page are not
+    /// part of the set.
     pub(crate) fn set<T: ListTool>(
         &self,
         listing: &Listing<'_>,
@@ -272,11 +278,11 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a write says that goes where everyone sees it because nobody said where it belongs.
+/// The note of a write that went to the scope that everyone sees, because no scope is configured.
 const NO_SCOPE_NOTE: &str = "No scope is configured, so this went to `global:default`, which every project sees. \
     Pass `scope`, or put the line `scope: NAMESPACE:SCOPE` into the project's CLAUDE.md or AGENTS.md.";
 
-/// What to do where a scope is still configured by the name that it had.
+/// The note for a scope that is configured under an earlier name.
 pub fn renamed_note(old: &str, new: &str) -> String {
     format!(
         "Scope `{old}` is called `{new}` now. The old name is followed, but change the line `scope: {old}` to `scope: {new}` \
@@ -284,12 +290,13 @@ pub fn renamed_note(old: &str, new: &str) -> String {
     )
 }
 
-/// What an argument of one of these names changes is which part of a list is shown, and how.
+/// Arguments that only change which part of a list is shown, and how.
 const PAGE_ARGUMENTS: [&str; 8] =
     ["limit", "cursor", "format", "limitCards", "includeProvenancePanel", "explain", "page_size", "detail"];
 
 impl Context<'_> {
-    /// The scope that a call names, or the caller's; one that was renamed by the name that it has now, which the reply says.
+    /// The scope that a call names, or else the caller's. If the scope was renamed, this is its present name,
+    /// and a note in the reply says so.
     pub fn scope_name(&self, named: Option<&str>) -> Result<ScopeName, Stop> {
         let text = named.unwrap_or(&self.caller.scope);
         let name = scope_name(text).map_err(|stop| self.name_scopes(text).unwrap_or(stop))?;
@@ -307,7 +314,7 @@ impl Context<'_> {
         Ok(now)
     }
 
-    /// What is wrong with the name of a namespace where a scope is meant, if it is one.
+    /// The error for a namespace in place of a scope; `None` if the text is not the name of a namespace.
     fn name_scopes(&self, text: &str) -> Option<Stop> {
         const NAMED_MAX: usize = 8;
         let tree = self.snapshot().ok()?.tree().ok()?;
@@ -319,7 +326,7 @@ impl Context<'_> {
         Some(Stop::invalid(format!("`scope`: `{text}` is a namespace; its scopes are {named}{more}")))
     }
 
-    /// The transaction that a call looks back to: one that it names, or the newest at or before a time.
+    /// The transaction that a call looks back to: the one that it names, or the newest at or before a time.
     pub(crate) fn as_of(&self, tx: Option<TxId>, moment: Option<Moment>) -> Result<Option<TxId>, Stop> {
         let Some(Moment(moment)) = moment else { return Ok(tx) };
         if tx.is_some() {
@@ -331,7 +338,7 @@ impl Context<'_> {
         Ok(Some(self.engine.newest_at(moment)?))
     }
 
-    /// Takes note that the reply shows these.
+    /// Records that the reply shows these entries or sections.
     pub(crate) fn gives(&self, ids: impl IntoIterator<Item = Id>) {
         self.given.borrow_mut().extend(ids);
     }
@@ -348,40 +355,42 @@ impl Context<'_> {
         self.scope_in(&self.snapshot()?, named)
     }
 
-    /// As `scope`, for a tool that has a snapshot for other questions too.
+    /// As `scope`, for a tool that already has a snapshot.
     pub(crate) fn scope_in(&self, snapshot: &Snapshot<'_>, named: Option<&str>) -> Result<ScopeId, Stop> {
         if let (None, Some(refusal)) = (named, &self.caller.refusal) {
             return Err(refusal.clone());
         }
         let name = self.scope_name(named)?;
-        // A call with an idempotency key gets the same reply every time, so its note does not go by what was said before.
+        // A call with an idempotency key gets the same reply every time, so its note does not depend on
+        // earlier replies.
         let is_told = self.key.is_none() && self.caller.told_no_scope.load(Ordering::Relaxed);
         if named.is_none() && !self.caller.has_scope && !is_told {
             self.note(NO_SCOPE_NOTE.to_owned());
         }
         match snapshot.scope(&name) {
-            // The first reply comes back, whatever has become of the scope since. Nothing can be written to this one.
+            // A repeated call gets its first reply, even if the scope was deleted since. Scope 0 is a
+            // placeholder to which nothing is written.
             Err(Error::UnknownScope { .. }) if self.is_repeated()? => Ok(ScopeId(0)),
             scope => Ok(scope?),
         }
     }
 
-    /// A scope that was made from a project may be named in that project's files.
+    /// Allows the project from which a scope was made to name it in its files.
     pub(crate) fn trust(&self, scope: &ScopeName) {
         if let Err(error) = self.caller.project.trust(self.engine, &self.caller.principal, scope) {
             tracing::warn!("that this project made `{scope}` can't be noted: {error}");
         }
     }
 
-    /// Whether this very call was made before, under the same key.
+    /// Whether this same call was made before, under the same key.
     pub(crate) fn is_repeated(&self) -> Result<bool, Stop> {
         let Some((key, digest)) = &self.key else { return Ok(false) };
         let known = self.engine.storage()?.reader()?.recall(&self.caller.principal.key_owner(), key)?;
         Ok(known.is_some_and(|known| known.tool == self.tool && known.digest == *digest))
     }
 
-    /// Commits, and makes the reply from what was committed. With an idempotency key that was seen before, the
-    /// first reply comes back and nothing is written.
+    /// Commits, and makes the reply from the committed transaction. With an idempotency key that was used
+    /// before, the first reply is returned and nothing is written.
     pub(crate) fn commit<O: Serialize + DeserializeOwned>(
         &self,
         write: Write,
@@ -409,12 +418,12 @@ impl Context<'_> {
     }
 }
 
-/// A scope's name as a call or an address gives it.
+/// Parses a scope's name from a call or a URI.
 pub fn scope_name(text: &str) -> Result<ScopeName, Stop> {
     scope_name_in("scope", text, |name| format!("`get_namespaces` lists the scopes of `{name}`"))
 }
 
-/// As `scope_name`, for an argument that is called otherwise. `meant` says what a single name may have been meant for.
+/// As `scope_name`, for an argument with another name. `meant` is the hint if the text is a single name.
 pub(crate) fn scope_name_in(
     argument: &str,
     text: &str,
@@ -431,12 +440,12 @@ pub(crate) fn scope_name_in(
     })
 }
 
-/// What the scope of this name sees.
+/// The sight of the scope with this name.
 pub fn sight(snapshot: &Snapshot<'_>, name: &ScopeName) -> Result<Sight, Stop> {
     Ok(snapshot.sight(snapshot.scope(name)?)?)
 }
 
-/// How many things of a type a transaction removed.
+/// The number of records of a type that a transaction removed.
 pub(crate) fn count_of(done: &Committed, entity_type: EntityType) -> usize {
     let is_gone = |change: &&Change| change.entity_type == entity_type && change.after.is_none();
     done.tx.changes.iter().filter(is_gone).count()
@@ -478,7 +487,7 @@ pub(crate) fn list_row<T: ListTool>() -> ToolRow {
 fn run<T: Tool>(ctx: &Context<'_>, arguments: Map<String, Value>, known: &[&str]) -> Result<Reply, Stop> {
     let answer = T::call(ctx, arguments::parse(arguments, known)?)?;
     let notes = ctx.notes.take();
-    // This is noted only now, because the note of a write that failed was not sent.
+    // This is recorded only now, because the note of a write that failed was not sent.
     if notes.iter().any(|note| note == NO_SCOPE_NOTE) {
         ctx.caller.told_no_scope.store(true, Ordering::Relaxed);
     }
@@ -499,7 +508,7 @@ fn run_rows<T: ListTool>(
     T::rows(ctx, arguments::parse(arguments, known)?)?.iter().map(fields).collect()
 }
 
-/// The schema of a tool's output, with the note that a reply may carry.
+/// The schema of a tool's output, with the note that a reply may have.
 fn output_schema<T: Tool>(family: Family) -> Map<String, Value> {
     let mut schema = schema::output::<T::Output>(family);
     if T::HAS_NOTE
@@ -511,7 +520,7 @@ fn output_schema<T: Tool>(family: Family) -> Map<String, Value> {
     schema
 }
 
-/// Makes a call again for some of its rows.
+/// Makes a call again to get some of its rows.
 pub(crate) fn rerun(
     engine: &Engine,
     caller: &Caller,
@@ -537,25 +546,25 @@ pub(crate) fn rerun(
     }
 }
 
-/// A tool as the edges list it.
+/// A tool in the form in which servers list it.
 pub struct Definition {
     pub name: &'static str,
     pub about: &'static str,
     pub effect: Effect,
     changes_scopes: bool,
     pub family: Family,
-    /// All that holds for the arguments.
+    /// The whole schema of the arguments.
     pub input_schema: Map<String, Value>,
-    /// What models and their SDKs get to see of it.
+    /// The shorter schema that models and their SDKs see.
     pub listed_schema: Arc<Map<String, Value>>,
     pub output_schema: Map<String, Value>,
     pub(crate) run: Run,
-    /// For tools with result sets.
+    /// The function that returns rows, for tools with result sets.
     pub(crate) rows: Option<RunRows>,
 }
 
 impl Definition {
-    /// For people: `get_task_context` is "Get task context", `kb.search` is "KB: search".
+    /// The title for people: `get_task_context` is "Get task context", `kb.search` is "KB: search".
     pub fn title(&self) -> String {
         let words = |name: &str| name.replace('_', " ");
         let capitalised = |text: String| {
@@ -569,17 +578,17 @@ impl Definition {
         }
     }
 
-    /// The schema of the arguments for who checks calls before they are sent.
+    /// The schema of the arguments for clients that check calls before they send them.
     pub fn published_schema(&self) -> Map<String, Value> {
         schema::with_null(&self.input_schema)
     }
 
-    /// What an empty text in an optional argument means.
+    /// The meaning of an empty text in an optional argument.
     pub(crate) fn empty(&self) -> Empty {
         if self.name.starts_with("update") { Empty::Ambiguous } else { Empty::Absent }
     }
 
-    /// What a call may do at the same time as others of its client.
+    /// Which calls of the same client may run at the same time as a call of this tool.
     pub fn call_kind(&self) -> CallKind {
         match (self.effect.writes(), self.changes_scopes) {
             (false, _) => CallKind::Read,
@@ -594,7 +603,7 @@ impl Definition {
     }
 }
 
-/// Every tool, in the order in which they are listed.
+/// All tools, in the order in which they are listed.
 pub fn definitions() -> &'static [Definition] {
     static DEFINITIONS: OnceLock<Vec<Definition>> = OnceLock::new();
     DEFINITIONS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What replies cost whoever reads them: said with each, and counted for each tool of a session.
+//! The cost of replies for their readers: reported with each reply, and counted for each tool of a session.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use kenning_presentation::Reply;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A token is four bytes.
+/// Estimated bytes per token.
 const TOKEN_BYTES: usize = 4;
 const USAGE: &str = "io.kenning/usage";
 
@@ -22,16 +22,16 @@ pub struct Counted {
     pub errors: u64,
     pub bytes_returned: u64,
     pub bytes_largest: u64,
-    /// Calls that went on from a cursor.
+    /// The number of calls that passed a cursor.
     pub cursors_taken: u64,
-    /// Replies that had more to show, or did not show all of a text.
+    /// The number of replies that had more to show, or that did not show a whole text.
     pub truncated: u64,
     pub duplicates_suppressed: u64,
 }
 
 impl Usage {
-    /// Adds to the reply what it costs, and counts it. The reply is as it will be sent; `has_structured` says whether that
-    /// is with the structured part.
+    /// Adds its size to the reply, and counts it. The reply is measured in the form in which it will be sent;
+    /// `has_structured` tells whether that includes the structured part.
     pub(crate) fn measure(
         &self,
         tool: &'static str,
@@ -64,7 +64,7 @@ impl Usage {
         counted.duplicates_suppressed += duplicates as u64;
     }
 
-    /// By tool, as far as any was called.
+    /// The counts of each tool that was called.
     pub fn counted(&self) -> BTreeMap<&'static str, Counted> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

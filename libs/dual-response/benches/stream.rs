@@ -1,8 +1,8 @@
-//! A million rows as NDJSON through the client, server and client each a process of its own: how fast, and in how much
-//! memory. Beside it, in the same run, a bare axum handler that streams the same bytes.
+//! Streams a million rows as NDJSON from a server process to a client process, and measures time and memory.
+//! For comparison, the same run measures a bare axum handler that streams the same bytes.
 //!
-//! `cargo bench -p mcp-dual-response --bench stream` prints a table; `docs/figures.md` keeps one. Without `--bench`, as
-//! `cargo test --benches` runs it, a thousand rows show that it works.
+//! `cargo bench -p mcp-dual-response --bench stream` prints a table; `docs/figures.md` has one. Without
+//! `--bench`, as `cargo test --benches` runs it, a thousand rows show that it works.
 
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher};
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 const ROWS: u64 = 1_000_000;
 const ROWS_OF_A_TRIAL: u64 = 1_000;
-/// Both servers send so many rows at a time.
+/// Both servers send this many rows at a time.
 const BATCH: u64 = 1_000;
 const RUNS: usize = 5;
 
@@ -44,7 +44,8 @@ fn main() -> Result<(), BoxError> {
     }
 }
 
-/// The library's way: rows as the query of a program would give them, in a type of its own or as maps.
+/// Serves rows with the library: rows as a program's query would return them, as a type of its own or as
+/// maps.
 async fn serve<T: Serialize + Send + 'static>(rows: u64, make: fn(u64) -> T) -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server =
@@ -60,7 +61,7 @@ async fn serve<T: Serialize + Send + 'static>(rows: u64, make: fn(u64) -> T) -> 
     Ok(axum::serve(listener, app).await?)
 }
 
-/// The bare way: the bytes themselves.
+/// Serves the same bytes without the library.
 async fn serve_bare(rows: u64) -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/bare", listener.local_addr()?);
@@ -112,7 +113,7 @@ fn write_row(out: &mut Vec<u8>, id: u64) {
     .expect("memory takes every byte");
 }
 
-/// Reads every row through the client and says how long it took.
+/// Reads every row through the client, and prints the time that this took.
 async fn fetch(result: &str) -> Result<(), BoxError> {
     let parsed = DualResponseClient::new()?.try_parse(&serde_json::from_str(result)?)?;
     let start = Instant::now();
@@ -125,7 +126,7 @@ async fn fetch(result: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Reads every byte and looks at none, to see how fast a server alone is.
+/// Reads every byte without parsing it, to measure the server alone.
 async fn drain(result: &str) -> Result<(), BoxError> {
     let start = Instant::now();
     let mut body = open(result).await?;
@@ -134,12 +135,12 @@ async fn drain(result: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Reads every byte, and says what they are.
+/// Reads every byte, and prints a digest of them.
 async fn digest(result: &str) -> Result<(), BoxError> {
     let mut body = open(result).await?;
     let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
     while let Some(chunk) = body.try_next().await? {
-        // One by one, since where the pieces are cut must not matter.
+        // Byte by byte, because the digest must not depend on where the stream is cut into pieces.
         chunk.iter().for_each(|byte| hasher.write_u8(*byte));
         bytes += chunk.len();
     }
@@ -154,7 +155,7 @@ async fn open(result: &str) -> Result<impl Stream<Item = reqwest::Result<Bytes>>
     Ok(Box::pin(request.send().await?.bytes_stream()))
 }
 
-/// The most memory that a process ever had, in KiB.
+/// The peak memory of a process, in KiB.
 fn peak(process: &str) -> Result<u64, BoxError> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line =
@@ -212,7 +213,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// A server process, ended with this value.
+/// A server process, which is killed when this value is dropped.
 struct Server {
     process: Child,
     result: String,
@@ -232,7 +233,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // The process may have ended already; then there is nothing to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! A REST server over made-up institutions: `cargo run --example axum_server`.
+//! A REST server over generated institutions: `cargo run --example axum_server`.
 //!
 //! Prints one line of JSON, the tool result that an MCP server would return for it, and serves until it is stopped.
 //! The address to listen on is the first argument; without one, a free port on loopback.
@@ -32,10 +32,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What a database would do: `SELECT … ORDER BY … LIMIT … OFFSET …`, with `page.order_by()` for the order.
+/// Does in memory what a database would do: `SELECT … ORDER BY … LIMIT … OFFSET …`, with `page.order_by()`
+/// for the order.
 async fn search(page: PageRequest) -> Result<Vec<Row>, Infallible> {
     let mut rows: Vec<Row> = (0..INSTITUTIONS).map(institution).collect();
-    // The least important first: each pass keeps the order of the one before among equals.
+    // Sorts by the least important field first: each stable sort keeps the earlier order among equal rows.
     for sort in page.sort.iter().rev() {
         let key = |row: &Row| (row[&sort.field].as_u64(), row[&sort.field].as_str().map(str::to_owned));
         match sort.order {

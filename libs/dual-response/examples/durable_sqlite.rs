@@ -12,7 +12,7 @@ use mcp_dual_response::{BoxError, Column, Row, Sort};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The query: its name and version are stored with its arguments, the closure is not.
+/// The query. The store keeps its name, its version and its arguments, but not its code.
 struct Institutions {
     database: PathBuf,
 }
@@ -30,7 +30,7 @@ impl Executor for Institutions {
 
     async fn execute(&self, args: &InState, page: PageRequest, _: &Principal) -> Result<Vec<Row>, BoxError> {
         let database = Connection::open(&self.database)?;
-        // Only names of columns get into `page.sort`, and `order_by` quotes them.
+        // `page.sort` only contains names of columns, and `order_by` quotes them.
         let sql = format!(
             "SELECT id, name, enrollment FROM institutions WHERE state = ?1 {} LIMIT ?2 OFFSET ?3",
             page.order_by()

@@ -1,4 +1,5 @@
-//! What a host does with a tool result: reads it from standard input, shows the sample, fetches the rest.
+//! A host that handles a tool result: it reads the result from standard input, shows the sample, and fetches
+//! the rest.
 //! `cargo run --example axum_server` prints such a result; `… | head -1 | cargo run --example host_client`.
 
 use futures_util::TryStreamExt;

@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     call.arguments = json!({"state": "NJ"}).as_object().cloned();
     let result = host.call_tool(call).await?;
 
-    // The model reads this; the person gets all of it.
+    // The model reads the sample; the person gets all rows.
     let parsed = DualResponseClient::new()?.parse_rmcp(&result).ok_or("not a dual response")?;
     println!("the model sees {} of {} rows", parsed.sample.len(), parsed.total_count);
     let all = parsed.fetch_all(BatchOptions::new()).await?;

@@ -1,5 +1,6 @@
-//! All rows of a result into a CSV file, a batch at a time: reads a tool result from standard input, writes to the
-//! file named by the first argument. `cargo run --example stream_to_csv --features csv rows.csv < result.json`
+//! Writes all rows of a result into a CSV file, one batch at a time: reads a tool result from standard input,
+//! and writes to the file named by the first argument.
+//! `cargo run --example stream_to_csv --features csv rows.csv < result.json`
 
 use std::io::Write;
 
@@ -19,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = Vec::new();
     csv::write_header(&mut out, &parsed.columns);
     let mut count = 0;
-    // One request, memory for one batch, and an error if the server stops before the end.
+    // This needs one request and memory for one batch, and fails if the server stops before the end.
     let mut batches = Box::pin(parsed.export(Vec::new()));
     while let Some(rows) = batches.try_next().await? {
         for row in &rows {

@@ -1,4 +1,4 @@
-//! Rows as comma-separated values after RFC 4180, safe to open in a spreadsheet.
+//! Rows as comma-separated values according to RFC 4180, safe to open in a spreadsheet.
 
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ pub fn write_row(out: &mut Vec<u8>, columns: &[Column], row: &Row) {
         match row.get(&column.name) {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => write_text(out, text),
-            // A number is never taken for a formula, and `-5` must stay one.
+            // Numbers are not guarded: a spreadsheet does not take them for formulas, and `-5` must stay a
+            // number.
             Some(Value::Bool(flag)) => out.extend_from_slice(if *flag { b"true" } else { b"false" }),
             Some(Value::Number(number)) => out.extend_from_slice(number.to_string().as_bytes()),
             Some(nested) => write_text(out, &nested.to_string()),
@@ -33,7 +34,7 @@ pub fn write_row(out: &mut Vec<u8>, columns: &[Column], row: &Row) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A cell that begins with one of these is a formula to a spreadsheet.
+/// A spreadsheet takes a cell that begins with one of these characters for a formula.
 const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 fn write_text(out: &mut Vec<u8>, text: &str) {

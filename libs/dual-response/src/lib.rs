@@ -26,5 +26,5 @@ pub use rmcp;
 pub use rusqlite;
 pub use wire::{Column, ColumnType, Order, Row, Sort};
 
-/// Any error of a caller's own code: a query, a store, a transport.
+/// Any error of the caller's own code: a query, a store or a transport.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -32,7 +32,7 @@ impl From<DualResponse> for CallToolResult {
 
 #[cfg(feature = "client")]
 impl crate::client::DualResponseClient {
-    /// Parses a tool result of rmcp; none if it is not a dual response.
+    /// Parses a tool result of rmcp; `None` if it is not a dual response.
     pub fn parse_rmcp(&self, result: &CallToolResult) -> Option<crate::client::ParsedDualResponse> {
         self.parse(&serde_json::to_value(result).ok()?)
     }

@@ -1,4 +1,4 @@
-//! What goes over the wire, as both sides spell it. Plain data: no I/O, no runtime.
+//! The data on the wire, shared by server and client. Plain data: no I/O, no runtime.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,30 +13,32 @@ pub const MIME_JSON: &str = "application/json";
 pub const MIME_NDJSON: &str = "application/x-ndjson";
 /// The MIME type of an export as comma-separated values.
 pub const MIME_CSV: &str = "text/csv";
-/// The key of `_meta` under which a tool result repeats where its rows are, for hosts that drop structured content.
+/// The key of `_meta` under which a tool result repeats the address of its rows, for hosts that drop
+/// structured content.
 pub const META_KEY: &str = "io.kenning/dual";
-/// What the structured content of a response says it is.
+/// The value of `kind` in the structured content of a response.
 pub const KIND: &str = "dualResponse:v1";
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Column {
-    /// The field of a row that it names.
+    /// The name of the field in a row.
     pub name: String,
-    /// What its values are.
+    /// The type of its values.
     #[serde(rename = "type", default)]
     pub kind: ColumnType,
     /// Whether rows may be sorted by it.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub sortable: bool,
-    /// Whether it tells rows apart; then it breaks ties of every sort, so that pages do not overlap.
+    /// Whether it identifies a row; then it orders rows that are equal in a sort, so that pages do not
+    /// overlap.
     #[serde(default, skip_serializing_if = "is_no")]
     pub key: bool,
 }
 
 impl Column {
-    /// A column of this name and type, open to sorting.
+    /// A sortable column with this name and type.
     pub fn new(name: impl Into<String>, kind: ColumnType) -> Self {
         Self { name: name.into(), kind, sortable: true, key: false }
     }
@@ -51,18 +53,18 @@ impl Column {
         Self::new(name, ColumnType::Number)
     }
 
-    /// The same column, closed to sorting.
+    /// The same column, not sortable.
     pub fn unsortable(self) -> Self {
         Self { sortable: false, ..self }
     }
 
-    /// The same column, as one that tells rows apart.
+    /// The same column as one that identifies a row.
     pub fn as_key(self) -> Self {
         Self { key: true, ..self }
     }
 }
 
-/// What the values of a column are.
+/// The type of the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
@@ -76,13 +78,13 @@ pub enum ColumnType {
     Integer,
     /// True or false.
     Boolean,
-    /// A day, as `2025-01-15`.
+    /// A day, such as `2025-01-15`.
     Date,
-    /// A moment, as `2025-01-15T10:30:00Z`.
+    /// A time, such as `2025-01-15T10:30:00Z`.
     DateTime,
     /// Arrays or objects.
     Json,
-    /// A type of the server's own.
+    /// A type that the server defines.
     Other(String),
 }
 
@@ -116,25 +118,25 @@ impl From<ColumnType> for String {
     }
 }
 
-/// By which field rows are ordered, and which way.
+/// A field to sort by, and the direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Sort {
-    /// A column's name.
+    /// The name of a column.
     pub field: String,
-    /// Which way.
+    /// The direction.
     #[serde(default)]
     pub order: Order,
 }
 
 impl Sort {
-    /// Smallest first.
+    /// Sorts the smallest values first.
     pub fn ascending(field: impl Into<String>) -> Self {
         Self { field: field.into(), order: Order::Asc }
     }
 
-    /// Largest first.
+    /// Sorts the largest values first.
     pub fn descending(field: impl Into<String>) -> Self {
         Self { field: field.into(), order: Order::Desc }
     }
@@ -152,7 +154,7 @@ pub enum Order {
     Desc,
 }
 
-/// The body of a POST: which rows are asked for. What is absent or null is the server's default.
+/// The body of a POST: the requested rows. For fields that are absent or null, the server uses its defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -160,10 +162,10 @@ pub struct PageQuery {
     /// The first row, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// How many rows at most.
+    /// The largest number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// In which order; several fields are taken one after the other.
+    /// The order of the rows; the first field is the most important one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub sort: Vec<Sort>,
 }
@@ -187,21 +189,21 @@ impl PageQuery {
 pub struct Page<T = Row> {
     /// The rows.
     pub data: Vec<T>,
-    /// How many rows there are in all.
+    /// The number of all rows.
     pub total_count: u64,
-    /// How many rows this page has.
+    /// The number of rows on this page.
     pub returned_count: u64,
     /// The first row of this page, counted from 0.
     pub offset: u64,
-    /// Whether rows follow.
+    /// Whether there are rows after this page.
     pub has_next: bool,
-    /// Where the next page begins; null at the end.
+    /// The beginning of the next page; null at the end.
     pub next_offset: Option<u64>,
 }
 
 impl<T> Page<T> {
-    /// The page that these rows make. An empty page has none after it, whatever the total says: a reader that follows
-    /// `next_offset` comes to an end even while rows vanish.
+    /// A page with these rows. After an empty page there is no next one, whatever the total is, so a reader
+    /// that follows `next_offset` comes to an end even while rows are deleted.
     pub fn new(data: Vec<T>, offset: u64, total_count: u64) -> Self {
         let returned_count = data.len() as u64;
         let end = offset.saturating_add(returned_count);
@@ -210,24 +212,24 @@ impl<T> Page<T> {
     }
 }
 
-/// The reply to a GET: what is known of a resource.
+/// The reply to a GET: the metadata of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Metadata {
-    /// Whether its rows can be read.
+    /// Whether the rows can be read.
     pub status: Status,
-    /// What it is called.
+    /// The name of the resource.
     #[serde(default)]
     pub name: String,
-    /// How many rows there are.
+    /// The number of all rows.
     pub total_count: u64,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<Column>,
-    /// When it was made.
+    /// The time at which the resource was made.
     pub created_at: Timestamp,
-    /// When it ends; null once it is pinned.
+    /// The time at which it expires; null if it is pinned.
     pub expires_at: Option<Timestamp>,
-    /// How often its rows were read.
+    /// The number of times that its rows were read.
     pub access_count: u64,
 }
 
@@ -235,20 +237,20 @@ pub struct Metadata {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pinned {
-    /// That it is pinned.
+    /// Always [`Status::Pinned`].
     pub status: Status,
-    /// Null, since it no longer ends.
+    /// Always null, because the resource no longer expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// How a resource stands.
+/// The state of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Status {
-    /// Its rows can be read.
+    /// The rows can be read.
     Ready,
-    /// It has just been pinned.
+    /// The resource has just been pinned.
     Pinned,
 }
 
@@ -256,11 +258,11 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
-    /// In one word: `not_found`, `expired`, ...
+    /// The kind of failure in one word: `not_found`, `expired`, ...
     pub error: String,
-    /// For a person.
+    /// The message for a person.
     pub message: String,
-    /// For a program; stable.
+    /// The code for a program; stable.
     #[serde(default)]
     pub code: String,
     /// Whether the same request may succeed later.
@@ -276,7 +278,7 @@ pub struct EndMarker {
     /// Always true.
     #[serde(rename = "_end")]
     pub end: bool,
-    /// How many rows came before it.
+    /// The number of rows before it.
     pub count: u64,
 }
 
@@ -292,7 +294,7 @@ fn is_no(flag: &bool) -> bool {
     !*flag
 }
 
-/// A sort is one object; several are an array; null is none.
+/// Accepts one sort as an object, several as an array, and null for none.
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! Pairs of entries that contradict each other or say the same, side by side; one click settles a pair.
+//! Pairs of entries that contradict or repeat each other, side by side; one click settles a pair.
 
 use kenning_model::{Entry, Id, TxId, clean};
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::review::{Kind, Progress, Waiting};
 use crate::show::{actor, ago, button, counted, entry_label, number, scope, tags, transaction_link};
 
 const PAGE: usize = 20;
-/// So many pairs are counted.
+/// The largest number of pairs that are counted.
 const COUNTED_MAX: usize = 500;
 
 pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {

@@ -1,4 +1,5 @@
-//! Documents: what was taken in, by source; a document with its sections, and what mentions them.
+//! Documents: the ingested documents by source; and one document with its sections and the documents that
+//! link to it.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,9 @@ use crate::markdown::rendered;
 use crate::request::{Ask, Page, Trouble};
 use crate::show::{ago, counted, cut, moment, number, scope};
 
-/// So many documents of a source are listed.
+/// The largest number of documents of a source in the list.
 const LISTED_MAX: usize = 500;
-/// So many bytes of a document are shown; a longer one is read by section.
+/// The largest part of a document that is shown; a longer one is read section by section.
 const SHOWN_BYTES_MAX: usize = 96 * 1024;
 const NEIGHBOURS_MAX: usize = 12;
 
@@ -69,7 +70,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// The documents by their directories.
+/// The documents grouped by directory.
 fn paths(ask: &Ask<'_>, documents: &[KnownDocument]) -> Markup {
     let mut by_directory: BTreeMap<&str, Vec<&KnownDocument>> = BTreeMap::new();
     for document in documents.iter().take(LISTED_MAX) {
@@ -169,7 +170,7 @@ fn outline(sections: &[Stored]) -> Markup {
     }
 }
 
-/// The names that the document speaks of, each leading to the graph.
+/// The names that the document mentions, each with a link to the graph.
 fn mentions(ask: &Ask<'_>, sections: &[Stored]) -> Markup {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for mention in
@@ -186,7 +187,7 @@ fn mentions(ask: &Ask<'_>, sections: &[Stored]) -> Markup {
     }
 }
 
-/// Sections elsewhere that link to this document.
+/// Sections of other documents that link to this document.
 fn neighbours(ask: &Ask<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>, Trouble> {
     if !ask.visitor.caller.has_graph {
         return Ok(Vec::new());
@@ -198,7 +199,7 @@ fn neighbours(ask: &Ask<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>,
         let mut found: Vec<Id> = Vec::new();
         let starts = own.iter().map(|id| Node::Section(*id)).chain([Node::Document(id)]);
         for start in starts.filter_map(|node| view.find(&node)) {
-            // Whether all of them were seen does not matter: the first few are shown.
+            // The walk may end early, because only the first few are shown.
             let _ = view.each(start, &mut |_, other| {
                 if let Node::Section(other) = view.node(other)
                     && !own.contains(other)

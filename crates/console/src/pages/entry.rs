@@ -1,4 +1,5 @@
-//! An entry: what it says, who wrote it and why, what it was before, and what does not agree with it.
+//! An entry: its text, its authors and their reasons, its earlier versions, and the entries that contradict
+//! or repeat it.
 
 use std::collections::BTreeSet;
 
@@ -16,21 +17,21 @@ use crate::review::{Kind, alike};
 use crate::show::{actor, ago, button, cut, entry_label, hidden_why, moment, scope, tags, transaction_link};
 use crate::{BASE, Console, Visitor, layout};
 
-/// So many of the newest versions are shown.
+/// The largest number of versions that are shown.
 const VERSIONS_MAX: usize = 30;
-/// So many of the calls that gave an entry are looked at, and shown.
+/// The largest number of calls that gave the entry: how many are read, and how many are shown.
 const GIVEN_MAX: usize = 60;
 const GIVEN_SHOWN_MAX: usize = 12;
-/// So many facts about the names in an entry.
+/// The largest number of facts about the names in an entry.
 const FACTS_MAX: usize = 12;
-/// A name in the graph has so many words at most, and so many runs of words are looked up.
+/// The largest number of words of one name, and the largest number of word sequences that are looked up.
 const NAME_WORDS_MAX: usize = 3;
 const NAMES_MAX: usize = 400;
 
 /// A version with the transaction that wrote it.
 struct EntryVersion {
     tx: Transaction,
-    /// None where the transaction deleted the entry.
+    /// `None` if the transaction deleted the entry.
     entry: Option<Entry>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     }
 }
 
-/// The versions of an entry as far as they may be seen, newest first.
+/// The versions of an entry that the visitor may see, newest first.
 fn versions(ask: &Ask<'_>, id: Id) -> Result<Vec<EntryVersion>, Trouble> {
     let mut ids = ask.snapshot.transactions_of(EntityType::Entry, id)?;
     ids.retain(|tx| *tx <= ask.snapshot.at());
@@ -61,13 +62,14 @@ fn versions(ask: &Ask<'_>, id: Id) -> Result<Vec<EntryVersion>, Trouble> {
         let Some(tx) = ask.snapshot.transaction(tx, ask.view(0))? else { continue };
         let then = ask.engine.snapshot_at(principal, Some(tx.id))?.entry(id)?;
         let entry = then.and_then(|stored| stored.record.as_entry().cloned());
-        // Where the entry moves between scopes that the visitor may not read, nothing happened for the visitor.
+        // If the entry moved from one scope out of sight to another, the visitor sees only one disappearance,
+        // so the second is dropped.
         if entry.is_none() && versions.last().is_some_and(|later: &EntryVersion| later.entry.is_none()) {
             versions.pop();
         }
         versions.push(EntryVersion { tx, entry });
     }
-    // An entry that came from a scope out of sight, or went there, has no version there for this visitor.
+    // An entry that came from a scope out of sight has no version before that for this visitor.
     while versions.last().is_some_and(|version| version.entry.is_none()) {
         versions.pop();
     }
@@ -174,7 +176,7 @@ fn provenance(ask: &Ask<'_>, stored: &Stored, entry: &Entry, versions: &[EntryVe
     }
 }
 
-/// A source is a link only if it is the address of a web page.
+/// The source of an entry. It is a link only if it is the address of a web page.
 fn source_link(source: &str) -> Markup {
     let source = clean(source);
     let is_address = (source.starts_with("https://") || source.starts_with("http://"))
@@ -182,7 +184,7 @@ fn source_link(source: &str) -> Markup {
     html! { @if is_address { a href=(source) rel="noopener noreferrer nofollow" { (source) } } @else { (source) } }
 }
 
-/// Entries that say something else of the same matter, or the same.
+/// The entries that contradict or repeat this one.
 fn others(ask: &Ask<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
     let pairs = alike(ask.engine, &ask.snapshot, id, entry)?;
     let ids: Vec<Id> = pairs.iter().map(|((one, other), _)| if *one == id { *other } else { *one }).collect();
@@ -214,7 +216,7 @@ fn others(ask: &Ask<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
     })
 }
 
-/// Each line of the text with the version that it is from.
+/// Each line of the text with the version that introduced it.
 fn lines(ask: &Ask<'_>, versions: &[EntryVersion]) -> Markup {
     let known: Vec<(&EntryVersion, &Entry)> =
         versions.iter().rev().filter_map(|version| Some((version, version.entry.as_ref()?))).collect();
@@ -275,7 +277,8 @@ fn history(ask: &Ask<'_>, id: Id, versions: &[EntryVersion]) -> Markup {
     }
 }
 
-/// To whom the entry was given, and when. Calls in scopes that the visitor may not read are not told of.
+/// The clients that the entry was given to, and the times. Calls in scopes that the visitor may not read are
+/// left out.
 fn given_to(ask: &Ask<'_>, id: Id) -> Markup {
     let given = ask.recalled(|log| log.of_entry(id, GIVEN_MAX)).unwrap_or_default();
     let given = given.iter().filter(|given| ask.knows_scope(&given.scope));
@@ -296,7 +299,7 @@ fn given_to(ask: &Ask<'_>, id: Id) -> Markup {
     }
 }
 
-/// What the graph says of the names in an entry.
+/// The facts of the graph about the names in an entry.
 fn facts(ask: &Ask<'_>, entry: &Entry) -> Result<Markup, Trouble> {
     if !ask.visitor.caller.has_graph {
         return Ok(html! {});
@@ -333,7 +336,7 @@ fn facts(ask: &Ask<'_>, entry: &Entry) -> Result<Markup, Trouble> {
     })
 }
 
-/// The runs of words of a text that may be names, as the graph spells them.
+/// The word sequences of a text that may be names, in the spelling of the graph.
 fn names(text: &str) -> BTreeSet<String> {
     let folded = fold(text);
     let is_around = |c: char| ",;:?!\"'()`*.".contains(c);
@@ -342,7 +345,7 @@ fn names(text: &str) -> BTreeSet<String> {
     runs.filter(|name| name.len() > 2).take(NAMES_MAX).collect()
 }
 
-/// What stands in the form: the entry, or what was sent and refused.
+/// The content of the edit form: the entry, or the fields that were sent and refused.
 struct Draft {
     id: String,
     topic: String,
@@ -419,7 +422,7 @@ fn edit_form(draft: &Draft, token: &str, back: &str, trouble: Option<&str>) -> M
     }
 }
 
-/// The form again with what was written in it, and why it was refused.
+/// The edit form with the refused fields, and the reason of the refusal.
 pub(crate) fn edit_again(
     console: &Console,
     visitor: &Visitor,
@@ -475,7 +478,7 @@ fn scope_choice(ask: &Ask<'_>, chosen: Option<String>) -> Markup {
     } } }
 }
 
-/// Asks before a delete, for those who come by a link.
+/// The confirmation page before a delete, for visitors who follow a link.
 pub(crate) fn show_delete(ask: &Ask<'_>) -> Result<Page, Trouble> {
     let id = parse(ask)?;
     let stored = ask.snapshot.entry(id)?.ok_or_else(|| unknown(ask.id))?;

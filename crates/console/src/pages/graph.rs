@@ -1,4 +1,4 @@
-//! Graph: names, what is said of them, and how two of them are connected. Drawn without a script.
+//! The graph: names, the facts about them, and the paths between two names. It is drawn without a script.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::request::{Ask, Page, Trouble};
 use crate::show::{button, counted, cut, scope};
 
 const NEIGHBOURS_MAX: usize = 200;
-/// So many stand in the drawing.
+/// The largest number of neighbours in the drawing.
 const DRAWN_MAX: usize = 16;
 const NAMES_MAX: usize = 120;
 const HOPS: u8 = 4;
@@ -22,7 +22,7 @@ const NODES_MAX: usize = 20_000;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
 
-/// Where a name leads.
+/// A neighbour of a name in the graph.
 struct Neighbour {
     relation: String,
     is_out: bool,
@@ -36,7 +36,7 @@ enum What {
     Document(Id),
 }
 
-/// Two nodes of a path with the relation between them, and whether it goes from the first to the second.
+/// Two nodes of a path, the relation between them, and whether it points from the first to the second.
 type MetEdge = (Option<What>, String, bool, Option<What>);
 
 struct Step {
@@ -73,7 +73,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// The names of the newest facts.
+/// The names in the newest facts, in alphabetical order.
 fn names(ask: &Ask<'_>) -> Result<Markup, Trouble> {
     let names = ask.snapshot.names_in_triples(&ask.everywhere())?;
     Ok(html! {
@@ -101,7 +101,7 @@ fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
     let found = ask.snapshot.graph(&sight, |view| {
         let mut found: Vec<Neighbour> = Vec::new();
         let Some(node) = view.find(&Node::Entity(fold(name))) else { return found };
-        // How the walk ended does not matter: what was met is shown.
+        // The walk may end early; the neighbours that it met are shown.
         let _ = view.each(node, &mut |edge: Edge, other: NodeRef| {
             if let Some(what) = what(&view, other) {
                 found.push(Neighbour {
@@ -154,7 +154,7 @@ fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
     })
 }
 
-/// What sections and documents are called, and which document a section is of.
+/// The titles of sections and documents, each with the document that it belongs to.
 type Labels = BTreeMap<Id, (String, Id)>;
 
 fn labels<'w>(ask: &Ask<'_>, all: impl Iterator<Item = &'w What>) -> Result<Labels, Trouble> {
@@ -200,7 +200,8 @@ fn address(ask: &Ask<'_>, what: &What, labels: &Labels) -> String {
     }
 }
 
-/// The name in the middle and its neighbours around it. All positions are attributes: a style would not be let through.
+/// The name in the middle with its neighbours around it. All positions are attributes, because the policy
+/// forbids inline styles.
 fn drawing(ask: &Ask<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> Markup {
     let drawn: Vec<&Neighbour> = found.iter().take(DRAWN_MAX).collect();
     let place = |at: usize| {
@@ -232,7 +233,7 @@ fn drawing(ask: &Ask<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> M
     }
 }
 
-/// The shortest ways from one name to another.
+/// The shortest paths from one name to another.
 fn between(ask: &Ask<'_>, name: &str, to: &str) -> Result<Markup, Trouble> {
     let sight = ask.everywhere();
     let mut met: Vec<What> = Vec::new();

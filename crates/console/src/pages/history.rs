@@ -1,5 +1,5 @@
-//! History: every transaction, newest first; one of them with what was before and after; and taking it back, with what that
-//! would do shown first.
+//! History: every transaction, newest first; one transaction with the versions before and after it; and undo,
+//! with a preview of its effect.
 
 use kenning_engine::Error;
 use kenning_model::{EntityType, Id, Record, Transaction, TxId, clean};
@@ -15,9 +15,9 @@ use crate::show::{
 
 const PAGE: u64 = 30;
 const CHANGES_MAX: usize = 4;
-/// Of one transaction so many changes are shown at a time.
+/// A page shows at most this many changes of one transaction.
 const SHOWN_MAX: usize = 100;
-/// So many transactions are looked through for those of one actor or tool.
+/// The largest number of transactions that are read to find those of one actor or tool.
 const LOOKED_AT_MAX: u64 = 5_000;
 const LOOKED_AT: u64 = 500;
 
@@ -71,7 +71,8 @@ struct Listed {
     has_more: bool,
 }
 
-/// Goes through the newest transactions for those that are meant, which no index knows.
+/// Reads the newest transactions and keeps those that `is_meant` accepts, since there is no index for actors
+/// and tools.
 fn looked_through(
     ask: &Ask<'_>,
     id: Option<Id>,
@@ -125,7 +126,7 @@ fn filters(ask: &Ask<'_>, kept: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// The transactions under the days on which they were made.
+/// The transactions grouped by the days on which they were made.
 fn days(ask: &Ask<'_>, found: &[Transaction]) -> Markup {
     let day = |tx: &Transaction| tx.at.strftime("%A, %-d %B %Y").to_string();
     html! {
@@ -198,7 +199,7 @@ fn changes(ask: &Ask<'_>, tx: &Transaction) -> Markup {
     }
 }
 
-/// What taking a transaction back would do. Nothing is written by looking.
+/// The preview of an undo. It writes nothing.
 pub(crate) fn show_undo(ask: &Ask<'_>) -> Result<Page, Trouble> {
     let tx = transaction(ask, parse(ask.id)?)?;
     let plan = plan(ask, tx.id);
@@ -230,14 +231,14 @@ pub(crate) fn show_undo(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// What the tool says that an undo would do, or why it can't be done.
+/// The tool's dry run of an undo, or the reason why it is impossible.
 fn plan(ask: &Ask<'_>, tx: TxId) -> Result<Value, Trouble> {
     let arguments = json!({"tx_id": tx.0, "any_actor": true, "dry_run": true});
     let Value::Object(arguments) = arguments else { return Err(Trouble::NotFound(String::new())) };
     ask.call("undo", arguments)
 }
 
-/// The changes of a transaction the other way round, from what is there now.
+/// The inverse of a transaction's changes.
 fn reversed(ask: &Ask<'_>, tx: &Transaction) -> Markup {
     html! {
         @for change in &tx.changes {
@@ -261,7 +262,7 @@ fn what_undo_does(before: Option<&Record>, after: Option<&Record>) -> &'static s
     }
 }
 
-/// What taking several back would do, before it is done.
+/// The preview of undoing several transactions.
 pub(crate) fn show_undo_many(ask: &Ask<'_>) -> Result<Page, Trouble> {
     let mut all: Vec<TxId> = ask.fields.all("tx").filter_map(|tx| tx.parse().ok()).collect();
     all.sort_unstable();

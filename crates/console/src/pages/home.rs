@@ -1,4 +1,4 @@
-//! Home: what there is, what changed lately and by whom, and what waits for somebody to decide.
+//! Home: the amount of content, the latest changes and their authors, and the pairs that wait for a decision.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,13 +11,13 @@ use crate::request::{Ask, Page, Trouble};
 use crate::review::{Kind, Progress};
 use crate::show::{actor, ago, counted, number, transaction_item};
 
-/// So many of the last transactions are counted by who made them; and so many are shown.
+/// The latest transactions: how many are counted by author, and how many are shown.
 const COUNTED_MAX: u64 = 300;
 const SHOWN_MAX: usize = 8;
 const CHANGES_MAX: usize = 3;
-/// So many pairs are counted.
+/// The largest number of pairs that are counted.
 const WAITING_MAX: usize = 100;
-/// So many scopes of a namespace stand open.
+/// A namespace with at most this many scopes is shown unfolded.
 const SCOPES_OPEN_MAX: usize = 12;
 
 const LATELY: SignedDuration = SignedDuration::from_hours(24);
@@ -93,7 +93,7 @@ fn totals(ask: &Ask<'_>, counts: &Counts) -> Markup {
     }
 }
 
-/// How much somebody did.
+/// The amount of an actor's work.
 #[derive(Default)]
 struct Deeds {
     transactions: u64,
@@ -198,7 +198,7 @@ fn tree(ask: &Ask<'_>, counts: &Counts) -> Markup {
     }
 }
 
-/// The scopes below a parent, each where its first parent is; a scope stands once.
+/// The scopes below a parent. A scope with several parents is shown only once, below its first one.
 fn branch(
     ask: &Ask<'_>,
     counts: &Counts,

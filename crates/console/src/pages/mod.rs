@@ -17,7 +17,7 @@ use crate::request::Show;
 
 pub(crate) const HOME: Show = home::show;
 
-/// The pages by the ends of their addresses.
+/// The pages by the paths of their addresses.
 pub(crate) const ALL: &[(&str, Show)] = &[
     ("", home::show),
     ("/search", search::show),

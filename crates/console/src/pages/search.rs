@@ -1,4 +1,4 @@
-//! Search: entries, documents and patterns for the same words, with what each can be narrowed by.
+//! Search: entries, documents and patterns for the same words, with filters for each kind.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use crate::request::{Ask, Page, Trouble};
 use crate::show::{EXCERPT_BYTES, ago, counted, cut, entry_item, marked, number, pager};
 
 const PAGE: usize = 20;
-/// So many of the best matches are looked at for what they have in common, and for what the index does not know.
+/// The best matches that are examined: with a filter that the index does not know, and to count the values of
+/// facets.
 const LOOKED_AT_MAX: u64 = 1_000;
 const LOOKED_AT_FOR_FACETS: u64 = 200;
-/// So many of each other kind stand beside the entries.
+/// The largest number of hits of each other kind that are shown beside the entries.
 const BESIDE_MAX: usize = 5;
-/// So many values of each facet.
+/// The largest number of values of each facet.
 const VALUES_MAX: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,7 @@ const KINDS: [(Kind, &str, &str); 4] = [
     (Kind::Patterns, "patterns", "Patterns"),
 ];
 
-/// What a search is narrowed by, in the order of the form.
+/// The filters of a search, in the order of the form.
 const FACETS: [(&str, &str); 4] =
     [("scope", "Scope"), ("tag", "Tag"), ("actor", "Written by"), ("source", "Source")];
 
@@ -89,16 +90,16 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// A field to narrow the search by: its name, its title, and its values with how many hits have each.
+/// A filter: its name, its title, and its values with the number of hits for each.
 type Facet = (&'static str, &'static str, Vec<(String, u64)>);
 
 struct Entries {
     shown: Vec<EntryHit>,
-    /// All that were looked at.
+    /// The number of all matches, or of those examined if `is_part` is set.
     total: u64,
-    /// Whether `total` is a part of all matches.
+    /// Whether there are more matches than were examined.
     is_part: bool,
-    /// Of each facet its commonest values.
+    /// The most frequent values of each facet.
     facets: Vec<Facet>,
     has_more: bool,
 }
@@ -129,7 +130,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The fields of this search with one of them changed, for a link.
+    /// A link to this search with some of its fields changed.
     fn with(&self, changed: &[(&str, &str)]) -> String {
         let names = ["q", "kind", "scope", "tag", "actor", "source", "days", "hidden"];
         let fields = names.map(|name| {
@@ -157,7 +158,7 @@ impl<'a> Search<'a> {
         let first = self.page * PAGE as u64;
         let looked_at =
             if is_narrow { LOOKED_AT_MAX } else { LOOKED_AT_FOR_FACETS.max(first + PAGE as u64 + 1) };
-        // Beyond what is looked at for facets a page is asked for by itself.
+        // Without a filter, a page beyond the range for facets makes this range longer.
         let found = ask.snapshot.search(&question, 0..looked_at)?;
         let all = found.total;
         let mut hits = found.hits;
@@ -356,7 +357,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Why something matched: the words, and how much words and meaning counted.
+/// The reason of a match: the matched words, and the scores for words and for meaning.
 fn why(why: Option<&Explanation>) -> Markup {
     let Some(why) = why else { return html! {} };
     html! {

@@ -1,4 +1,4 @@
-//! Sessions: who wrote what, from the log, and who was given what, from the log of recalls.
+//! Sessions: their writes, from the log, and what they were given, from the recall log.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use crate::request::{Ask, Page, Trouble};
 use crate::show::{actor, ago, counted, entry_label, moment, number, transaction_link};
 
-/// So many of the newest transactions are looked at.
+/// The number of newest transactions that are read.
 const LOOKED_AT: u64 = 2_000;
 const SHOWN_MAX: usize = 100;
-/// Sessions are told apart by so much of a hash: what they are really called is a credential's or a process's own.
+/// The number of bytes of a hash by which sessions are distinguished; their real names are secrets of a
+/// credential or a process.
 const NAME_BYTES: usize = 3;
 
-/// What one process or credential wrote under one name.
+/// The writes of one process or credential under one name.
 struct Session {
     name: String,
     actor: String,
@@ -30,14 +31,14 @@ struct Session {
 
 pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     match ask.fields.get("session") {
-        // Sessions are anybody's, so only the owner looks into one.
+        // Sessions of all principals are in the log, so only the owner may look into one.
         Some(session) if ask.visitor.caller.principal.is_owner() => show_session(ask, session),
         Some(_) => Err(Trouble::NotFound("There is no such session.".to_owned())),
         None => show_all(ask),
     }
 }
 
-/// What one session was given, newest first.
+/// The entries that one session was given, newest first.
 fn show_session(ask: &Ask<'_>, session: &str) -> Result<Page, Trouble> {
     let given = ask.recalled(|log| log.of_session(session)).unwrap_or_default();
     let Some(newest) = given.first() else {

@@ -1,4 +1,4 @@
-//! Settings: how the store is kept, who may come in, and what to do for backups and exports.
+//! Settings: where the store is kept, who has access, and the commands for backups and exports.
 
 use kenning_model::clean;
 use kenning_tools::{Access, definitions};
@@ -7,7 +7,7 @@ use maud::html;
 use crate::request::{Ask, Page, Trouble};
 use crate::show::{moment, number};
 
-/// What can be done on the terminal, and what for.
+/// Commands for the terminal, and their purposes.
 const COMMANDS: [(&str, &str); 6] = [
     ("kenning backup FILE", "copy the store while sessions go on"),
     ("kenning restore FILE", "put a backup in its place"),
@@ -17,7 +17,7 @@ const COMMANDS: [(&str, &str); 6] = [
     ("kenning token revoke ID", "end a key"),
 ];
 
-/// What a call may carry, as the contract has it.
+/// The limits of a call, as in the contract.
 const LIMITS: [(&str, &str); 5] = [
     ("Text of an entry", "32 KiB"),
     ("Topic", "512 bytes"),
@@ -64,7 +64,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// `acme: write, docs: read`
+/// The rights of the visitor as text: `acme: write, docs: read`
 fn rights(ask: &Ask<'_>) -> String {
     let principal = &ask.visitor.caller.principal;
     let named = ask.tree.namespaces().filter_map(|(id, namespace)| {

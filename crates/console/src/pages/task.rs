@@ -1,4 +1,5 @@
-//! Task: what an agent would be given for a task, in which order, within which budget, and what would be left out.
+//! Task: the entries that an agent would get for a task, in their order and within the budget, and those that
+//! would be left out.
 
 use kenning_model::clean;
 use maud::{Markup, html};
@@ -9,7 +10,7 @@ use crate::show::{counted, cut, number};
 
 const QUERIES_MAX: usize = 15;
 const TOKENS_DEFAULT: u64 = 4_000;
-/// As replies count them.
+/// The same factor by which replies count tokens.
 const BYTES_PER_TOKEN: usize = 4;
 
 pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
@@ -73,7 +74,7 @@ fn form(ask: &Ask<'_>, scope: &str, size: Option<&str>, tokens: u64) -> Markup {
 fn given(ask: &Ask<'_>, answer: &Value, tokens: u64) -> Markup {
     let empty = Map::new();
     let all = answer.as_object().unwrap_or(&empty);
-    // A scope has a colon in its name; what stands beside the scopes has none.
+    // The name of a scope has a colon; the keys beside the scopes have none.
     let scopes: Vec<(&String, &Map<String, Value>)> = all
         .iter()
         .filter(|(name, _)| name.contains(':'))
@@ -109,7 +110,7 @@ fn given(ask: &Ask<'_>, answer: &Value, tokens: u64) -> Markup {
     }
 }
 
-/// What stands beside the entries, with what it means.
+/// The keys of a reply beside the scopes, with their titles and meanings.
 const NOTES: &[(&str, &str, &str)] = &[
     ("left_out", "Left out or cut", "There was no room for these within the budget."),
     ("contradictions", "Likely contradictions", "Both were given; of two scopes the nearer holds."),

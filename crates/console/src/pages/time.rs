@@ -10,7 +10,7 @@ use crate::BASE;
 use crate::request::{Ask, Page, Trouble};
 use crate::show::{ago, moment};
 
-/// So many steps back are offered.
+/// The steps back in time that the page offers, in hours.
 const STEPS: [(i64, &str); 5] = [
     (1, "an hour ago"),
     (24, "a day ago"),
@@ -68,7 +68,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     )
 }
 
-/// The newest transaction at a time, and when it was made.
+/// The newest transaction at a given time, and the time at which it was made.
 fn at(ask: &Ask<'_>, text: &str) -> Result<(TxId, Option<jiff::Timestamp>), Trouble> {
     let wrong = || Trouble::Refused {
         code: "INVALID_ARGUMENT".to_owned(),

@@ -1,4 +1,4 @@
-//! What people do from a page: each is one transaction, and each can be undone from the reply.
+//! The actions of people on a page: each is one transaction, and each can be undone from the reply.
 
 use axum::http::StatusCode;
 use kenning_testkit::owner;
@@ -55,7 +55,7 @@ fn every_action_is_a_transaction_and_its_undo_brings_back_what_was() {
         {
             assert_eq!(after[field], before[field], "{action}: {field}");
         }
-        // The undo of the undo is offered too.
+        // Undoing the undo is offered too.
         assert!(site.get(undone.location()).text.contains("class=\"undo\""), "{action}");
     }
 }

@@ -1,4 +1,4 @@
-//! Stored text never becomes markup, in whatever field it stands and on whatever page it is shown.
+//! Stored text never becomes markup, whatever field contains it and whatever page shows it.
 
 use axum::http::StatusCode;
 use kenning_testkit::take_in;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::Site;
 
-/// What attackers write where they hope for markup. `PWN` marks what would be theirs.
+/// Texts by which attackers try to add markup. `PWN` marks the parts that would be theirs.
 const ATTACKS: [&str; 50] = [
     "<script>PWN(1)</script>",
     "<SCRIPT SRC=//evil.example/PWN.js></SCRIPT>",
@@ -60,9 +60,9 @@ const ATTACKS: [&str; 50] = [
     "&lt;script&gt;PWN(1)&lt;/script&gt; &#60;script&#62;",
 ];
 
-/// Markup that only stored text could have brought: the console has no such elements and attributes of its own.
+/// Markup in a page that must come from stored text, because the console has no such elements and attributes.
 fn brought(page: &str) -> Option<&str> {
-    // What stands between `<` and `>` in the page, which escaped text never does.
+    // Looks at everything between `<` and `>`; escaped text has no such characters.
     let mut rest = page;
     while let Some(start) = rest.find('<') {
         let tag = &rest[start..];
@@ -94,7 +94,7 @@ fn brought(page: &str) -> Option<&str> {
     None
 }
 
-/// The end of a tag: a `>` inside of a quoted value is none.
+/// The end of a tag. A `>` inside of a quoted value does not end it.
 fn tag_end(tag: &str) -> usize {
     let mut in_value = false;
     for (at, c) in tag.char_indices() {
@@ -145,7 +145,7 @@ fn fifty_injections_in_every_stored_field_never_become_markup() {
         site.call("relate", json!({"subject": attack, "predicate": attack, "object": format!("{attack} 2"), "source": attack, "scope": "acme:web"}));
         let name = format!("page-{number}.md");
         let text = format!("---\ntitle: {}\n---\n\n# {attack}\n\n{attack}\n\n`{attack}`\n", json!(attack));
-        // A file with a zero byte is no text and is not taken in.
+        // A file with a zero byte is not text and is not ingested.
         take_in(&site.engine, "attacks", &name, &text.replace('\0', ""));
     }
     site.call("create_scope", json!({"scope": "acme:attacked", "description": ATTACKS[0]}));
@@ -206,7 +206,7 @@ fn fifty_injections_in_every_stored_field_never_become_markup() {
         );
         assert_eq!(brought(&answer.text), None, "{path}");
     }
-    // The text itself is there, as text.
+    // The attack is shown as text.
     assert!(
         site.get(&format!("/console/entry/{}", ids[0])).text.contains("&lt;script&gt;PWN(1)&lt;/script&gt;")
     );

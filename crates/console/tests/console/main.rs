@@ -1,5 +1,5 @@
-//! The console as a browser meets it, without a network: every page, every action and its undo, what is refused, what stored
-//! text may not do, and what a principal does not see.
+//! The console as a browser uses it, but without a network: every page, every action and its undo, the
+//! refusals, the limits on stored text, and the limits of a principal.
 
 mod actions;
 mod injections;
@@ -22,7 +22,7 @@ use tower::ServiceExt;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A store with a bit of everything, and its console.
+/// A store with some content of every kind, and its console.
 struct Site {
     engine: Arc<Engine>,
     router: Router,
@@ -36,7 +36,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Where a browser goes next.
+    /// The address to which a browser is redirected.
     fn location(&self) -> &str {
         assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
         self.headers[header::LOCATION].to_str().expect("text")
@@ -81,7 +81,7 @@ impl Site {
         site
     }
 
-    /// A tool call as an agent makes it.
+    /// Calls a tool as an agent.
     fn call(&self, tool: &str, arguments: Value) -> Value {
         let caller = Caller::of(&owner(), Some("agent"), "global:default".to_owned());
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
@@ -104,7 +104,7 @@ impl Site {
         self.send(Request::get(path).extension(visitor).body(Body::empty()).expect("a request"))
     }
 
-    /// A form as a page sends it.
+    /// Sends a form as a page does.
     fn post(&self, action: &str, fields: &[(&str, &str)]) -> Answer {
         self.post_as(action, fields, visitor(&owner()))
     }
@@ -141,7 +141,7 @@ impl Site {
         })
     }
 
-    /// Someone who may do so much in one namespace.
+    /// A visitor with a right in one namespace only.
     fn confined(&self, namespace: &str, right: Right) -> Visitor {
         let snapshot = self.engine.snapshot(&owner()).expect("readable");
         let tree = snapshot.tree().expect("readable");
@@ -155,7 +155,7 @@ impl Site {
     }
 }
 
-/// The transaction that an answer speaks of.
+/// The transaction in the address of a redirect.
 fn done(answer: &Answer) -> &str {
     answer.location().split("done=").nth(1).expect("a transaction").split('#').next().expect("a number")
 }

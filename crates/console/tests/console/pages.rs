@@ -1,4 +1,4 @@
-//! Every page answers, says what it should, and keeps browsers from doing more with it.
+//! Every page is answered, has the right content, and has the headers that restrict browsers.
 
 use axum::http::StatusCode;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Who may not see something does not meet it on any page, and can't change it.
+//! A record that a visitor may not see is on no page, and the visitor can't change it.
 
 use axum::http::StatusCode;
 use kenning_model::Right;
@@ -41,7 +41,7 @@ fn what_is_out_of_sight_is_nowhere() {
         let answer = site.get_as(&format!("/console{path}"), guest());
         assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
         for text in ["Hidden", "secretive", hidden] {
-            // What was asked for stands in the form.
+            // The form repeats the search words of the visitor.
             let shown = answer.text.replace("value=\"hidden\"", "");
             assert!(!shown.contains(text), "{path} shows {text}: {}", answer.text);
         }

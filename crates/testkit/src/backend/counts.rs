@@ -1,5 +1,5 @@
-//! What every backend promises of numbers: each is how long the list is, as of every transaction, and lists are what the
-//! transactions say.
+//! The contract of backends for counts: each count is the length of the list as of every transaction, and the
+//! lists follow from the transactions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const SCOPES: [ScopeId; 3] = [ScopeId(1), ScopeId(2), ScopeId(7)];
 const PREDICATES: [&str; 2] = ["Runs on", "is"];
 const NAMESPACE: u64 = 90;
 
-/// Numbers that are drawn one after the other, always the same.
+/// A sequence of pseudo-random numbers that is always the same.
 struct Drawn(u64);
 
 impl Drawn {
@@ -32,7 +32,7 @@ pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
     let mut log = Log::new(backend);
     let mut written: Vec<Transaction> = Vec::new();
     for number in 1..=TRANSACTIONS {
-        // What an undo leaves that finds nothing to change.
+        // An undo that finds nothing to change leaves an empty transaction.
         if number % 20 == 0 {
             let empty = Transaction { undoes: vec![TxId(1)], ..transaction(number, Vec::new()) };
             commit(backend, std::slice::from_ref(&empty));
@@ -59,7 +59,7 @@ pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
     }
 }
 
-/// An entry under an even number, a triple under an odd one, anywhere.
+/// An entry for an even number, a triple for an odd one, in any scope.
 fn record(number: u64, drawn: &mut Drawn) -> Record {
     let scope = SCOPES[drawn.below(3) as usize];
     if number % 2 == 1 {
@@ -167,7 +167,7 @@ fn of_transactions(reader: &dyn Reader, written: &[Transaction], at: TxId) {
     }
 }
 
-/// Whether a transaction is one of those that are asked for, by its changes.
+/// Whether a query for transactions has to find this one, decided by its changes.
 fn concerns(tx: &Transaction, touched: &Touched<'_>) -> bool {
     let Touched { reach, entity_type, scopes, own, .. } = touched;
     if tx.changes.is_empty() {

@@ -1,4 +1,4 @@
-//! What is promised of documents.
+//! The contract of backends for documents.
 
 use kenning_model::{Document, Pattern, Record, ScopeId, Section, TxId};
 use kenning_storage::{Backend, DocumentKind, DocumentKinds, DocumentSource};
@@ -14,7 +14,7 @@ pub fn sources_are_what_their_newest_document_says(backend: &dyn Backend) {
     ]);
     log.write(&[(3, Some(document(ELSEWHERE, "docs", "a.md", "other")))]);
     log.write(&[(4, Some(document(HERE, "docs", "b.md", "new")))]);
-    // The newest is closed, and has been the newest all the same.
+    // The newest document is closed, but its facts still count as the newest.
     log.write(&[(4, None), (2, None)]);
     log.write(&[(1, None)]);
     let reader = reader(backend);

@@ -1,4 +1,4 @@
-//! What every backend promises of namespaces, of scopes, and of what is in them.
+//! The contract of backends for namespaces, scopes, and the records in them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -44,7 +44,7 @@ pub fn the_scope_that_had_a_name_last_is_found(backend: &dyn Backend) {
     log.write(&[(6, Some(scope(5, 4, "web", &[])))]);
     log.write(&[(4, None), (5, None), (6, None)]);
     log.write(&[(1, Some(namespace("emca")))]);
-    // Both names change at once, so `emca:site` is never there.
+    // Both names change in the same transaction, so there is never an `emca:site`.
     log.write(&[(1, Some(namespace("firm"))), (3, Some(scope(3, 1, "site", &[])))]);
     let once = |name: &str| {
         let once = reader(backend).scope_once_named(&scope_name(name)).expect("an answer");
@@ -267,12 +267,12 @@ pub fn transactions_are_found_by_scope(backend: &dyn Backend) {
     assert_eq!(found(None, Some(&[HERE]), (3, 6)), [4, 3], "the end of the range is not in it");
 }
 
-/// Writes one transaction after the other and knows what each of them found.
+/// Writes one transaction after another, and remembers the version before each change.
 pub(super) struct Log<'a> {
     backend: &'a dyn Backend,
     head: u64,
     versions: HashMap<Id, (u32, Option<Version>)>,
-    /// Who writes.
+    /// The origin of the transactions.
     pub(super) origin: &'static str,
 }
 
@@ -281,7 +281,7 @@ impl Log<'_> {
         Log { backend, head: 0, versions: HashMap::new(), origin: "here" }
     }
 
-    /// Somebody else has written the next transaction.
+    /// Skips a transaction number that other code has used.
     pub(super) fn skip(&mut self) {
         self.head += 1;
     }
@@ -290,7 +290,7 @@ impl Log<'_> {
         self.versions.get(&id(number)).is_some_and(|(_, live)| live.is_some())
     }
 
-    /// What each id becomes.
+    /// Writes a transaction in which each id gets this record, or is deleted if there is none.
     pub(super) fn write(&mut self, records: &[(u64, Option<Record>)]) -> Transaction {
         self.head += 1;
         let mut changes = Vec::new();

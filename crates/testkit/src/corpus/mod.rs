@@ -1,5 +1,5 @@
-//! Texts that are spread as real ones are: few words in many texts, most words in few; few large scopes, many small
-//! ones; and in each scope some words that are its own.
+//! Texts with the distribution of real ones: few words occur in many texts and most words in few; there are
+//! few large scopes and many small ones; and each scope has some words of its own.
 
 mod chance;
 mod questions;
@@ -13,13 +13,13 @@ pub use chance::Chance;
 pub use questions::{questions, visible};
 
 pub const SCOPES: usize = 1000;
-/// Makes the largest scope a tenth of all texts.
+/// With this offset the largest scope has a tenth of all texts.
 pub const SCOPE_OFFSET: f64 = 1.0;
 
 const WORDS: usize = 30_000;
-/// Puts the commonest word into a sixth of all texts.
+/// With this offset the most frequent word is in a sixth of all texts.
 const WORD_OFFSET: f64 = 60.0;
-/// How much of a text is of the words that its scope prefers, and how many those are.
+/// The share of a text's words that are chosen from the words of its scope, and the number of these words.
 const TOPICAL_SHARE: f64 = 0.3;
 const TOPICAL_WORDS: usize = 200;
 const TITLE_WORDS: (usize, usize) = (2, 6);
@@ -32,12 +32,13 @@ pub struct Text {
     pub scope: u32,
 }
 
-/// Made one by one as they are asked for: a million need not be in memory together.
+/// The texts are generated one by one when they are needed, so that a million of them need not be in memory
+/// together.
 pub fn corpus(many: usize) -> impl ExactSizeIterator<Item = Text> {
     (0..many).map(text)
 }
 
-/// The same text for a number, however large the corpus.
+/// The text with this number; it is the same however large the corpus is.
 pub fn text(number: usize) -> Text {
     let mut chance = Chance::new("text", number);
     let scope = chance.rank(SCOPES, SCOPE_OFFSET);
@@ -65,7 +66,7 @@ fn sentences(chance: &mut Chance, scope: usize, words: (usize, usize)) -> String
     text
 }
 
-/// Words that are one term each: endings of one word would add up to a word that is too common.
+/// Words with distinct terms: several endings of one word would make its term too frequent.
 fn word(chance: &mut Chance, scope: usize) -> &'static str {
     static VOCABULARY: LazyLock<Vec<&str>> = LazyLock::new(|| {
         let lines = include_str!("../../../retrieval/model/vocab.txt").lines();

@@ -1,4 +1,4 @@
-//! Questions that have an answer, and which scopes the one who asks may see.
+//! Questions that have an answer, and the scopes that the caller may see.
 
 use super::chance::{Chance, rank_share};
 use super::{SCOPE_OFFSET, SCOPES, text};
@@ -6,12 +6,12 @@ use super::{SCOPE_OFFSET, SCOPES, text};
 const WORDS: (usize, usize) = (3, 8);
 /// Questions are about the first texts, so that they have an answer in a corpus of any size.
 const ASKED_TEXTS: usize = 10_000;
-/// How a question begins and goes on; no index keeps these words.
+/// The words between the search words of a question; no index keeps them.
 const SMALL_WORDS: [&str; 8] = ["how", "the", "what", "is", "with", "for", "when", "does"];
-/// The most that one may see, as a multiple of what is seen on average.
+/// The largest share that a caller may see, as a multiple of the average share.
 const VISIBLE_MAX: f64 = 5.0;
 
-/// Questions of three to eight words that stand in one text, with small words before and between them.
+/// Questions with three to eight words of one text, and small words before and between them.
 pub fn questions(many: usize) -> Vec<String> {
     (0..many).map(question).collect()
 }
@@ -30,8 +30,8 @@ fn question(number: usize) -> String {
     words.join(" ")
 }
 
-/// Scopes that hold about this share of the texts on average over the questions; a single question may see one small
-/// scope or five times as much. A share of 1 is all of them.
+/// Scopes that contain about this share of all texts, averaged over the questions: a single question may see
+/// one small scope or five times the share. A share of 1 means all scopes.
 pub fn visible(question_number: usize, share: f64) -> Vec<u32> {
     if share >= 1.0 {
         return (0..SCOPES as u32).collect();

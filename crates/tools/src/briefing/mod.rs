@@ -1,5 +1,6 @@
-//! What a host tells a model before the model asks: at the start of a session, and beside a prompt. Facts and never
-//! orders, with ids, within a fixed number of characters; stored text is fenced as data.
+//! Briefings: texts that a host passes to a model without being asked, at the start of a session and beside a
+//! prompt. A briefing states facts with their ids and gives no orders, keeps to a fixed number of characters,
+//! and fences stored text as data.
 
 mod prompt;
 mod queries;
@@ -18,25 +19,27 @@ use crate::{Caller, Context, Stop};
 pub use prompt::{PROMPT_CHARS_MAX, prompt};
 pub use start::{LastSession, START_CHARS_MAX, Start, start};
 
-/// What a host is to pass on.
+/// The text that a host passes on to its model, and what the text contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Briefing {
-    /// Empty if there is nothing to say.
+    /// Empty if there is nothing to report.
     pub text: String,
-    /// The entries and sections in it, each with a hash of what was shown of it.
+    /// The ids of the entries and sections in the text, each with a hash of the part that was shown.
     pub said: Vec<(Id, u64)>,
     pub scope: String,
-    /// As of which it holds.
+    /// The transaction as of which the text is true.
     pub at: TxId,
 }
 
-/// What a session was given already: a change of an entry makes it another.
+/// The entries and sections that the session was given already. A changed entry has another hash, so it
+/// counts as not given.
 pub type AlreadyGiven = HashSet<(Id, u64)>;
 
-/// The name of what surrounds a briefing. Whoever keeps what was said in a session can leave it out by this name.
+/// The name of the tag around a briefing. A host that stores conversations can find briefings by this tag and
+/// leave them out.
 pub const TAG: &str = "kenning-memory";
 
-/// A call without a tool.
+/// The context for reading the store without a tool call.
 fn context<'a>(engine: &'a Engine, caller: &'a Caller) -> Context<'a> {
     Context {
         engine,
@@ -51,7 +54,7 @@ fn context<'a>(engine: &'a Engine, caller: &'a Caller) -> Context<'a> {
     }
 }
 
-/// What tells two versions of an entry apart for a reader.
+/// The hash by which two versions of an entry differ if a reader would see a difference.
 fn hash_of(entry: &Entry) -> u64 {
     hash(&[&entry.topic, &entry.content])
 }
@@ -66,12 +69,12 @@ fn hash(texts: &[&str]) -> u64 {
     u64::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]])
 }
 
-/// Characters, as hosts count them.
+/// The number of characters, which is how hosts count lengths.
 fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// At most so many characters, with an ellipsis that says so.
+/// The first `most` characters of a text; a text that was cut ends in an ellipsis.
 fn cut_chars(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -82,7 +85,8 @@ fn cut_chars(text: &str, most: usize) -> String {
     }
 }
 
-/// Stored text as one paragraph that can't end what it stands in: a host puts a briefing between tags of its own.
+/// Stored text as one paragraph that can't close the tags around it: a host puts a briefing between tags of
+/// its own.
 fn plain(text: &str) -> String {
     let mut text = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
     for opening in ["</", "<system", "<hook", "<kenning", "<user", "<assistant"] {
@@ -102,7 +106,7 @@ fn plain(text: &str) -> String {
     text
 }
 
-/// Topic and content in one line; the topic only where the content lacks a word of it.
+/// Topic and content in one line; the topic is left out if the content has all of its words.
 fn gist(entry: &Entry) -> String {
     let (topic, content) = (plain(&entry.topic), plain(&entry.content));
     let (lower, topic_words) = (content.to_lowercase(), topic.to_lowercase());
@@ -110,20 +114,20 @@ fn gist(entry: &Entry) -> String {
     if has_all { content } else { format!("{topic}: {content}") }
 }
 
-/// Where an entry is, if that is not the scope that is spoken of.
+/// The name of an entry's scope in brackets; empty if that is the scope of the briefing.
 fn place(names: &ScopeNames, scope: &ScopeName, of: ScopeId) -> String {
     let name = names.of(of);
     if name == scope.to_string() { String::new() } else { format!(" [{name}]") }
 }
 
-/// The whole of what is said: what it is, the stored lines as data, and what else there is to say.
+/// The whole text of a briefing: a heading, the stored lines as data, and the closing remarks.
 fn enclosed(head: &str, lines: &[String], tail: &str) -> String {
     let data = if lines.is_empty() { String::new() } else { format!(" {}", as_data(&lines.join("\n"))) };
     let tail = if tail.is_empty() { String::new() } else { format!("\n{tail}") };
     format!("<{TAG}>\n{head}{data}{tail}\n</{TAG}>")
 }
 
-/// The scope of a caller as the store has it, under the name that it has now; none where it is not there.
+/// The caller's scope under its present name, with its number; `None` if it does not exist in the store.
 fn scope_of(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Option<(ScopeName, ScopeId)>, Stop> {
     let name = ctx.scope_name(None)?;
     match snapshot.scope(&name) {

@@ -1,4 +1,5 @@
-//! What a prompt gets: entries that its queries match, and sentences of documents if it is a question.
+//! The briefing beside a prompt: entries that match the prompt's queries, and sentences from documents if the
+//! prompt is a question.
 
 use std::collections::HashMap;
 
@@ -13,36 +14,38 @@ use crate::code::counted;
 use crate::kb::brief_evidence;
 use crate::{Caller, Context, Stop};
 
-/// Hosts keep what a hook says in the conversation, so little is said.
+/// Hosts keep the output of a hook in the conversation, so this is small.
 pub const PROMPT_CHARS_MAX: usize = 1_500;
-/// More entries than this make lines that say nothing.
+/// With more entries than this, each line would be cut so short that it says nothing.
 const ENTRIES_MAX: usize = 12;
-/// A line is not cut below this.
+/// No line is cut to fewer characters than this; the number of entries is reduced instead.
 const LINE_CHARS_MIN: usize = 100;
 const QUOTES_MAX: usize = 2;
 const QUOTE_CHARS_MAX: usize = 300;
 
 // The numbers below were fitted on the part of `crates/eval/recall` that may be looked at.
 
-/// How much a query is about what is stored: the share of its words, by how rare they are, that the best entry has, and the
-/// cosine of the nearest. A prompt is about it if one query is by this much,
+/// The relevance of a query is the share of its words that the best entry has, weighted by how rare the words
+/// are, plus the cosine of the nearest entry. A prompt is relevant if its best query reaches this value,
 const ABOUT_ONE_MIN: f32 = 0.55;
-/// or its two best are together by this much,
+/// or its two best queries reach this value together,
 const ABOUT_TWO_MIN: f32 = 0.9;
-/// or its three best.
+/// or its three best do.
 const ABOUT_THREE_MIN: f32 = 1.1;
-/// What stands for the cosine where meaning can't be judged, because the table of vectors does not know the language.
+/// Stands for the cosine if meaning can't be compared because the table of vectors does not know the
+/// language.
 const COSINE_UNKNOWN: f32 = 0.25;
-/// What each rank within a query takes from the score of an entry.
+/// Each rank within the results of a query lowers the score of an entry by this much.
 const RANK_COST: f32 = 0.05;
 
-/// What one query found, best first.
+/// An entry that a query found, with its score.
 struct Found {
     score: f32,
     id: Id,
 }
 
-/// What is said beside a prompt; nothing if nothing is known about it, or all was said before.
+/// The briefing beside a prompt. It is empty if nothing is known about the prompt, or everything was given
+/// before.
 pub fn prompt(
     engine: &Engine,
     caller: &Caller,
@@ -66,7 +69,7 @@ pub fn prompt(
     Ok(briefing)
 }
 
-/// Whether somebody wants to know something; documents are for that.
+/// Whether the prompt asks for information. Only such prompts get sentences from documents.
 fn is_question(prompt: &str) -> bool {
     const ASKING: [&str; 28] = [
         "how", "what", "where", "which", "why", "when", "who", "does", "is", "are", "can", "should",
@@ -78,7 +81,7 @@ fn is_question(prompt: &str) -> bool {
     prompt.contains('?') || ASKING.contains(&first.as_str())
 }
 
-/// An entry that may be said.
+/// An entry that may become part of the briefing.
 struct Said {
     id: Id,
     hash: u64,
@@ -96,14 +99,15 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Over all queries, best first; nothing if the prompt is about nothing here.
+    /// The entries that the queries found, best first; none if nothing in the store is relevant to the
+    /// prompt.
     fn found(&self, now: Timestamp) -> Result<Vec<Found>, Stop> {
         let mut best: HashMap<Id, f32> = HashMap::new();
         let mut abouts = Vec::new();
         for query in self.queries {
             let matches = match self.snapshot.query_matches(self.sight, query, now) {
                 Ok(matches) => matches,
-                // What was found until then is better than nothing.
+                // The matches found before the time ran out are better than none.
                 Err(Error::OutOfTime) => break,
                 Err(error) => return Err(error.into()),
             };
@@ -121,7 +125,8 @@ impl Page<'_> {
         Ok(found)
     }
 
-    /// Those that were not given yet, as many as a reply can have. Pinned entries belong to the start of a session.
+    /// The found entries that the session was not given yet, at most `ENTRIES_MAX`. Pinned entries are left
+    /// out because the briefing at the start of a session has them.
     fn entries(&self, found: &[Found], now: Timestamp) -> Result<Vec<Said>, Stop> {
         let ids: Vec<Id> = found.iter().map(|found| found.id).collect();
         let mut entries = Vec::new();
@@ -140,7 +145,7 @@ impl Page<'_> {
         Ok(entries)
     }
 
-    /// Sentences of documents as lines.
+    /// Sentences from documents, one per line.
     fn quotes(&self, said: &mut Vec<(Id, u64)>) -> Result<Vec<String>, Stop> {
         if !self.snapshot.content()?.documents {
             return Ok(Vec::new());
@@ -220,7 +225,8 @@ impl Page<'_> {
             if chars(&briefing.text) <= PROMPT_CHARS_MAX && !is_cramped {
                 break;
             }
-            // A fence that had to grow, or too many lines.
+            // The fence has become longer because of the text inside it, or there are too many lines: drop
+            // the last entry and try again.
             if entries.pop().is_none() {
                 briefing.text.clear();
                 briefing.said.clear();
@@ -233,7 +239,8 @@ impl Page<'_> {
     }
 }
 
-/// How many characters of each text are shown: short ones whole, and what these leave goes to the others.
+/// How many characters of each entry are shown. Short texts are shown whole, and the room that they leave is
+/// shared by the longer ones.
 fn shares(leads: &[String], entries: &[Said], room: usize) -> Vec<usize> {
     let mut left = room.saturating_sub(leads.iter().map(|lead| chars(lead) + 1).sum());
     let mut order: Vec<usize> = (0..entries.len()).collect();
@@ -247,21 +254,22 @@ fn shares(leads: &[String], entries: &[Said], room: usize) -> Vec<usize> {
     shares
 }
 
-/// How much a query is about what is stored, from 0 to 2.
+/// The relevance of a query to the stored entries, from 0 to 2.
 fn about(matches: &QueryMatches) -> f32 {
     let covered = matches.best.iter().map(|it| it.covered).fold(0.0, f32::max);
     let nearest = matches.nearest.iter().map(|it| it.cosine).fold(0.0, f32::max);
     covered + if matches.is_meaningful { nearest } else { COSINE_UNKNOWN }
 }
 
-/// Whether a prompt with these queries is. A long one speaks of many things, so little of each is as good as much of one.
+/// Whether a prompt with queries of these relevances is about something stored. A long prompt has many
+/// topics, so several weak queries count as much as one strong query.
 fn is_about(mut abouts: Vec<f32>) -> bool {
     abouts.sort_by(|one, other| other.total_cmp(one));
     let of = |many: usize| abouts.iter().take(many).sum::<f32>();
     of(1) >= ABOUT_ONE_MIN || of(2) >= ABOUT_TWO_MIN || of(3) >= ABOUT_THREE_MIN
 }
 
-/// The entries that a task with this query gets.
+/// The entries that `get_task_context` would choose for this query, with their scores.
 fn scored(matches: &QueryMatches) -> Vec<Found> {
     let of = |id: &Id| matches.best.iter().chain(&matches.nearest).find(|found| found.id == *id);
     let scored = |(rank, id): (usize, &Id)| {

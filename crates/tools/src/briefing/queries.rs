@@ -1,17 +1,18 @@
-//! The queries that a prompt is split into, as an agent splits a task: one for each thing that it speaks of.
+//! Splits a prompt into queries, as an agent splits a task: one query for each thing that the prompt
+//! mentions.
 
-/// So many queries are asked at most; each takes a few milliseconds where much is stored.
+/// The largest number of queries of one prompt; each takes a few milliseconds in a large store.
 const QUERIES_MAX: usize = 6;
-/// A piece of fewer letters than this says nothing by itself: "ok", "go on".
+/// A piece with fewer letters than this has no meaning of its own: "ok", "go on".
 const LETTERS_MIN: usize = 8;
-/// A longer piece is split at commas too.
+/// A piece with more words than this is split at commas too.
 const PIECE_WORDS_MAX: usize = 14;
 const QUERY_CHARS_MAX: usize = 300;
-/// Of a longer prompt the beginning and the end are looked at: between them is mostly what was pasted.
+/// A longer prompt is read only at its beginning and its end, because the middle is mostly pasted text.
 const HEAD_CHARS: usize = 3_000;
 const TAIL_CHARS: usize = 1_000;
 
-/// The whole prompt, if that is one thing, and its pieces.
+/// The queries of a prompt: the whole prompt if it is about one thing, and its pieces.
 pub(super) fn queries(prompt: &str) -> Vec<String> {
     let said = said(prompt);
     let mut pieces: Vec<String> = Vec::new();
@@ -21,7 +22,7 @@ pub(super) fn queries(prompt: &str) -> Vec<String> {
             true => sentence.split([',', ':', '(', ')', '–', '—']).collect(),
             false => vec![sentence],
         };
-        // Short parts go with the one before them.
+        // A part of three words or fewer is joined to a neighbour.
         let mut open = String::new();
         for part in parts {
             open = [open.trim(), part.trim()].join(" ").trim().to_owned();
@@ -42,7 +43,8 @@ pub(super) fn queries(prompt: &str) -> Vec<String> {
             queries.push(piece);
         }
     }
-    // What is asked comes first or last.
+    // The question in a prompt is usually at its beginning or its end, so the queries in the middle are
+    // dropped.
     if queries.len() > QUERIES_MAX {
         let last = queries.split_off(queries.len() - 2);
         queries.truncate(QUERIES_MAX - 2);
@@ -63,8 +65,8 @@ fn sentences(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What the person has said: without code, without what hosts and hooks put between tags, and not the middle of what is
-/// very long.
+/// The part of a prompt that the person wrote: without code blocks, without text that hosts and hooks put
+/// between tags, and without the middle of a very long prompt.
 fn said(prompt: &str) -> String {
     let mut said = String::new();
     for (at, part) in prompt.split("```").enumerate() {

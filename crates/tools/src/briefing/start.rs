@@ -1,4 +1,5 @@
-//! What a session gets at its start: what is pinned, what the scope is and holds, and what has changed.
+//! The briefing at the start of a session: the pinned entries, a summary of the scope, and the latest
+//! changes.
 
 use std::collections::HashSet;
 
@@ -13,15 +14,15 @@ use crate::code::counted;
 use crate::{Caller, Stop};
 
 pub const START_CHARS_MAX: usize = 6_000;
-/// Pinned entries may take this many characters, and what has changed what is left.
+/// Pinned entries may take this many characters; the latest changes get what is left of `START_CHARS_MAX`.
 const PINNED_CHARS_MAX: usize = 3_600;
 const PINNED_MAX: usize = 40;
-/// More than this of one entry is read with a tool.
+/// A pinned entry is cut after this many characters; the model can read the rest with a tool.
 const PINNED_LINE_CHARS: usize = 700;
-/// If all entries together take at most this many characters (300 tokens), all of them are said: a store that is new is of
-/// use from its first entry on, whatever the first prompt is about.
+/// If all entries together take at most this many characters (300 tokens), the start lists all of them. So a new store is
+/// of use from its first entry on, whatever the first prompt is about.
 const LITTLE_CHARS_MAX: usize = 1_200;
-/// More entries than this are never so short, so their texts are not read.
+/// With more entries than this their texts are not even read, because so many are never that short.
 const LITTLE_ENTRIES_MAX: u64 = 30;
 const CHANGED_MAX: usize = 20;
 const CHANGED_LINE_CHARS: usize = 220;
@@ -29,30 +30,31 @@ const TRANSACTIONS_MAX: u64 = 40;
 const CHANGES_OF_ONE_MAX: usize = 40;
 const SOURCES_MAX: usize = 5;
 const DESCRIPTION_CHARS_MAX: usize = 200;
-/// A session of so many prompts that has written nothing is worth a line.
+/// If the last session had at least this many prompts and stored nothing, the briefing mentions it.
 const LONG_PROMPTS: u64 = 8;
 
-/// What is known about the session that starts.
+/// The facts about the session that starts.
 pub struct Start<'a> {
     pub given: &'a AlreadyGiven,
-    /// Whether the session goes on and still knows what it was told: then only what is new is said.
+    /// Whether the session is resumed with its conversation intact. Then the briefing has only what is new.
     pub is_again: bool,
-    /// Where a session begins that has lost what it was told: what was written since is said.
+    /// For a session that has lost its conversation, the transaction at which it began: the briefing lists
+    /// what was written since then.
     pub began: Option<TxId>,
-    /// The session before it in the same project.
+    /// The session before this one in the same project.
     pub last: Option<LastSession>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LastSession {
     pub began: TxId,
-    /// The newest transaction that it can know of.
+    /// The newest transaction that this session can know of.
     pub seen: TxId,
     pub at: Timestamp,
     pub prompts: u64,
 }
 
-/// What is said at the start of a session; nothing if nothing is stored.
+/// The briefing at the start of a session; empty if nothing is stored.
 pub fn start(engine: &Engine, caller: &Caller, start: &Start<'_>) -> Result<Briefing, Stop> {
     let ctx = context(engine, caller);
     let snapshot = ctx.snapshot()?;
@@ -94,14 +96,14 @@ pub fn start(engine: &Engine, caller: &Caller, start: &Start<'_>) -> Result<Brie
         if chars(&briefing.text) <= START_CHARS_MAX || lines.lines.pop().is_none() {
             break;
         }
-        // A fence that had to grow for what is in it.
+        // The fence has become longer because of the text inside it, so a line is dropped.
         lines.said.pop();
     }
     briefing.said = lines.said;
     Ok(briefing)
 }
 
-/// The stored lines, and what they take.
+/// The stored lines of a briefing, and the room that is left for more.
 struct Lines {
     lines: Vec<String>,
     said: Vec<(Id, u64)>,
@@ -121,7 +123,7 @@ impl Lines {
     }
 }
 
-/// What a scope sees, in numbers.
+/// The amount of content that a scope sees.
 struct Held {
     entries: u64,
     sources: Vec<DocumentSource>,
@@ -146,7 +148,7 @@ impl Page<'_> {
         Ok(Held { entries, sources })
     }
 
-    /// Asks for every entry, newest first.
+    /// The question that every entry answers, newest first.
     fn everything(&self) -> Question<'_> {
         Question {
             sight: self.sight,
@@ -160,7 +162,7 @@ impl Page<'_> {
         }
     }
 
-    /// What the scope is and holds.
+    /// The first lines of the briefing: the scope, its description, and how much it holds.
     fn head(&self, held: &Held, number: ScopeId) -> Result<String, Stop> {
         let (scope, at) = (self.scope, self.snapshot.at());
         let mut head =
@@ -223,7 +225,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// All entries that are not pinned, if they are few and short.
+    /// Lists all entries that are not pinned, if they are few and short.
     fn all_if_little(&self, lines: &mut Lines, entries: u64) -> Result<(), Stop> {
         if entries > LITTLE_ENTRIES_MAX {
             return Ok(());
@@ -253,7 +255,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// What was written since this session began, where that was lost, else since the last session of the project.
+    /// Lists what was written since this session began if it has lost its conversation, or else since the
+    /// last session of the project.
     fn changed(&self, lines: &mut Lines) -> Result<(), Stop> {
         let (since, heading) = match (self.start.began, &self.start.last) {
             (Some(began), _) => (began, "Written since this session began:".to_owned()),
@@ -306,7 +309,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Whether the last session was long and kept nothing.
+    /// A remark if the last session was long and stored nothing.
     fn wrote_nothing(&self) -> Result<Option<String>, Stop> {
         let Some(last) = self.start.last.as_ref().filter(|last| last.prompts >= LONG_PROMPTS) else {
             return Ok(None);

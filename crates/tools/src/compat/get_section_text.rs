@@ -1,4 +1,5 @@
-//! `get_section_text`: the beginning of sections, as it was before passages were read piece by piece.
+//! `get_section_text`: the beginning of sections, as this tool returned it before `kb.read_excerpt` replaced
+//! it.
 
 use kenning_model::Id;
 use kenning_presentation::Answer;
@@ -52,7 +53,7 @@ struct Hints {
 }
 
 const BYTES_DEFAULT: u64 = 8_192;
-/// What one of them may take, beside the others.
+/// The largest size of one row, so that it leaves room for the others.
 const ROW_BYTES_MAX: usize = 32 * 1024;
 
 impl Tool for GetSectionText {
@@ -90,7 +91,7 @@ impl Tool for GetSectionText {
             });
         }
         let all = results.len();
-        // What takes more as JSON than as text is cut further.
+        // Text that takes more bytes as JSON than as plain text is cut further.
         let results = take_rows(results, ROWS_BYTES_MAX, |read| {
             let text = cut(&read.text_truncated, ROW_BYTES_MAX / 4);
             Read { bytes: text.len(), truncated: true, text_truncated: text, ..read }

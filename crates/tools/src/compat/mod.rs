@@ -1,4 +1,5 @@
-//! Names of before, with their own arguments, defaults and fields; each a few lines over the tool that took its place.
+//! Tools under their old names, with the old arguments, defaults and fields. Each is a few lines over the
+//! tool that replaced it.
 
 mod describe_nodes;
 mod expand_neighbors;
@@ -35,7 +36,7 @@ pub(crate) fn tools() -> Vec<ToolRow> {
     ]
 }
 
-/// An old name for a tool that answers as it did.
+/// An old name for a tool whose reply is the same under the new name.
 trait OldName {
     const NAME: &'static str;
     const ABOUT: &'static str;

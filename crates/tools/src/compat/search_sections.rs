@@ -1,4 +1,5 @@
-//! `search_sections`: `kb.search` as it was, with every signal in the reply; null where there is no such signal here.
+//! `search_sections`: `kb.search` with its old reply, which has a field for every signal; a signal that no
+//! longer exists is null.
 
 use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
@@ -25,7 +26,7 @@ pub(super) struct Input {
     filters: Option<Filters>,
     cursor: Option<Text<CONTEXT_BYTES_MAX>>,
     page_size: Option<Whole<1, 100>>,
-    // Taken, and not needed.
+    // Accepted for old clients, and ignored.
     #[serde(rename = "session_id")]
     _session_id: Option<Text<NAME_BYTES_MAX>>,
 }

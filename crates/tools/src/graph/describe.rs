@@ -1,4 +1,4 @@
-//! `graph.describe`: what some nodes are.
+//! `graph.describe`: the fields of some nodes.
 
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ pub(crate) struct Input {
     pub(crate) scope: Option<Scope>,
 }
 
-// The id is always there.
+// The id is always part of a node, so asking for `Id` changes nothing.
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Field {

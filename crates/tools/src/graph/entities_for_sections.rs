@@ -1,4 +1,4 @@
-//! `graph.entities_for_sections`: what sections speak of.
+//! `graph.entities_for_sections`: the entities that sections mention.
 
 use kenning_engine::graph::MENTIONS;
 use kenning_presentation::Answer;

@@ -1,4 +1,4 @@
-//! `graph.expand`: what is around some nodes.
+//! `graph.expand`: the nodes around some nodes.
 
 use std::ops::Range;
 
@@ -52,7 +52,8 @@ impl From<Direction> for Way {
 }
 
 pub(super) const PAGE_SIZE_DEFAULT: u64 = 25;
-/// Around a node that everything is linked to, a walk ends here; a reply shows a small part of it anyway.
+/// The largest number of nodes that a walk visits, because some nodes have links to almost everything. A
+/// reply shows a small part of them anyway.
 const NODES_MAX: usize = 2_000;
 
 impl Tool for Expand {
@@ -127,18 +128,18 @@ impl Tool for Expand {
 
 struct Around {
     nodes: Vec<Met>,
-    /// Of each node those by which it was reached.
+    /// For each node, the edges by which it was reached.
     edges: Vec<Vec<EdgeItem>>,
     between: Vec<EdgeItem>,
     missing: Vec<String>,
     total: u64,
-    /// How often a node was met that had been met before.
+    /// How often the walk met a node that it had met before.
     repeats: usize,
     is_cut: bool,
 }
 
 impl Around {
-    /// Walks from `starts`, and keeps the nodes of the page.
+    /// Walks from `starts`, and keeps the nodes of one page.
     fn walk(
         view: &View<'_>,
         starts: &[NodeRef],
@@ -150,7 +151,7 @@ impl Around {
         let page_size = (rows.end - rows.start) as usize;
         let shown: Vec<_> = walk.reached.iter().skip(rows.start as usize).take(page_size).collect();
         let edges_to = |node| walk.edges_to(node).map(|edge| edge_item(view, &edge)).collect::<Vec<_>>();
-        // Edges between the nodes that were asked for belong to no page; the first has room for them.
+        // Edges between the start nodes belong to no page in particular; they are put on the first.
         let between = if rows.start == 0 { starts } else { &[] };
         Around {
             nodes: shown.iter().map(|reached| met(view, reached.node)).collect(),

@@ -1,4 +1,5 @@
-//! The graph of sections, documents and what they and the triples speak of. Projections only: no tool returns text.
+//! The graph of sections and documents, and of the entities that they and the triples mention. No tool of
+//! this family returns text; the `kb` tools do.
 
 pub(crate) mod children;
 pub(crate) mod describe;
@@ -87,7 +88,7 @@ pub(crate) struct Output {
     pub(crate) session_id: String,
 }
 
-/// Nodes and edges, as many as a reply holds.
+/// The nodes and edges of a reply, up to its largest size.
 #[derive(Default)]
 pub(crate) struct Sheet {
     pub(crate) nodes: Vec<NodeItem>,
@@ -97,7 +98,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// The first always fits.
+    /// Adds a node and its edges if they fit. The first node always fits.
     pub(crate) fn add(&mut self, node: NodeItem, edges: impl IntoIterator<Item = EdgeItem>) -> bool {
         let bytes = json_bytes(&node) + 1;
         if self.is_full || (self.bytes + bytes > ROWS_BYTES_MAX && !self.nodes.is_empty()) {
@@ -112,7 +113,7 @@ impl Sheet {
         true
     }
 
-    /// Each once: two links may lead to the same section.
+    /// Adds an edge unless it is there already: two links may lead to the same section.
     pub(crate) fn add_edge(&mut self, edge: EdgeItem) {
         if self.edges.contains(&edge) {
             return;
@@ -127,7 +128,7 @@ impl Sheet {
         }
     }
 
-    /// Whether something beside nodes and edges fits too.
+    /// Whether an item that is neither node nor edge fits too; its size is then counted.
     pub(crate) fn holds<T: Serialize>(&mut self, item: &T) -> bool {
         let bytes = json_bytes(item) + 1;
         let holds = self.bytes + bytes <= ROWS_BYTES_MAX;
@@ -138,7 +139,7 @@ impl Sheet {
         holds
     }
 
-    /// A reply that has no further pages.
+    /// The output of a tool that has no further pages.
     pub(crate) fn only_page(self, ctx: &Context<'_>, missing: Vec<String>) -> Output {
         Output {
             nodes: self.nodes,
@@ -153,7 +154,7 @@ impl Sheet {
 }
 
 impl Output {
-    /// Some of it had more than it may show of each.
+    /// Marks the output as cut at the page size if some node had more than may be shown for each node.
     pub(crate) fn cut_at_page_size(self, is_cut: bool) -> Output {
         if is_cut && !self.partial {
             Output { partial: true, limit_reason: "page_size", ..self }
@@ -163,7 +164,7 @@ impl Output {
     }
 }
 
-/// The same for every tool of the family.
+/// The text of a reply; every tool of the family has the same.
 pub(crate) fn shown(output: &Output) -> String {
     let Output { nodes, edges, missing, limit_reason, .. } = output;
     let next_cursor = output.next_cursor.as_deref();

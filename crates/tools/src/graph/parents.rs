@@ -1,4 +1,4 @@
-//! `graph.parents`: what sections are part of, up to their documents.
+//! `graph.parents`: the ancestors of sections, up to their documents.
 
 use kenning_engine::graph::CHILD_OF;
 use kenning_model::Id;

@@ -1,4 +1,4 @@
-//! `graph.paths`: how two things are linked.
+//! `graph.paths`: the shortest paths between nodes.
 
 use kenning_engine::graph::{NodeRef, Path};
 use kenning_presentation::Answer;
@@ -28,7 +28,7 @@ pub(crate) struct Input {
     pub(crate) scope: Option<Scope>,
 }
 
-/// Every one is sought from with every other, so there are few.
+/// A path is searched between every two ends, so the number of ends is small.
 pub(crate) type Ends = Texts<1, 10, TERM_BYTES_MAX>;
 
 #[derive(Serialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub(crate) struct PathItem {
 
 const HOPS_DEFAULT: u64 = 3;
 const PATHS_DEFAULT: u64 = 10;
-/// A search that has seen so many nodes is given up.
+/// A search stops after it has seen this many nodes.
 const NODES_MAX: usize = 50_000;
 
 impl Tool for Paths {
@@ -73,7 +73,7 @@ impl Tool for Paths {
             let view = view.along(&rel_types);
             let (mut paths, mut is_cut) = (Vec::new(), false);
             for (a, b) in a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b))) {
-                // One more tells whether there are more.
+                // One more path than requested shows whether there are more.
                 let found = view.shortest(a, b, hops, many + 1, NODES_MAX);
                 is_cut |= found.is_cut;
                 paths.extend(found.paths);
@@ -89,7 +89,7 @@ impl Tool for Paths {
         })?;
         let (ways, missing, is_cut, has_more) = linked;
         if is_cut && ways.is_empty() {
-            // "There is none" would not be true.
+            // Here the reply "there is none" would be wrong, because the search did not look everywhere.
             let message = format!(
                 "no path was found among the first {NODES_MAX} nodes around these, and there are more; narrow it with `rel_types`, a smaller `max_hops` or other ends"
             );

@@ -1,4 +1,4 @@
-//! `graph.sections_for_entities`: where things are spoken of.
+//! `graph.sections_for_entities`: the sections that mention some entities.
 
 use kenning_engine::graph::MENTIONS;
 use kenning_engine::graph::Node;

@@ -1,4 +1,4 @@
-//! The graph as the server's scope sees it, and its nodes as they are shown.
+//! The graph as the server's scope sees it, and the form in which its nodes are shown.
 
 use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
 use kenning_engine::{SectionLabel, Sight, Snapshot};
@@ -10,7 +10,7 @@ use crate::documents::Scope;
 use crate::tool::sight;
 use crate::{Caller, Code, Context, Stop};
 
-/// What an entity's id begins with, so that no name passes for the id of a section.
+/// The prefix of an entity's id, so that the name of an entity can't be taken for the id of a section.
 const ENTITY: &str = "entity:";
 const TITLE_BYTES_MAX: usize = 300;
 const SNIPPET_BYTES_MAX: usize = 200;
@@ -22,7 +22,7 @@ pub(crate) struct Seen<'a> {
     scope: Scope,
 }
 
-/// A node that was met, with what is needed to show it.
+/// A node that a walk met, with the source that is needed to show it.
 pub(crate) struct Met {
     pub(crate) node: Node,
     known_from: Option<Source>,
@@ -45,7 +45,7 @@ impl<'a> Seen<'a> {
         Ok(Seen { caller: ctx.caller, snapshot, sight, scope })
     }
 
-    /// Looks at the graph. What does not fit the scope object is not there.
+    /// Calls `at` with a view of the graph. Sections that the scope argument excludes are not in the view.
     pub(crate) fn look<T>(&self, at: impl FnOnce(View<'_>) -> T) -> Result<T, Stop> {
         let labels = self.scope.labels();
         let of = |kind: SectionLabel| {
@@ -60,7 +60,8 @@ impl<'a> Seen<'a> {
         Ok(section.and_then(|record| record.as_section().cloned()))
     }
 
-    /// A section or document by its id, a section by a passage of it, an entity by its id or its name.
+    /// Finds the node with this name: a section or document by its id, a section by the id of one of its
+    /// passages, an entity by its id or its name.
     pub(crate) fn find(&self, view: &View<'_>, name: &str) -> Option<NodeRef> {
         let passage = self.caller.scratch.get(&self.caller.principal.origin, name);
         let name = passage.as_ref().map_or(name, |passage| &passage.section_id);
@@ -72,14 +73,14 @@ impl<'a> Seen<'a> {
         known.iter().filter_map(|node| view.find(node)).find(|node| view.is_seen(*node))
     }
 
-    /// A section by its id or by a passage of it.
+    /// Finds a section by its id or by the id of one of its passages.
     pub(crate) fn find_section(&self, name: &str) -> Result<Option<(Id, Section)>, Stop> {
         let found = self.look(|view| self.find(&view, name).map(|node| view.node(node).clone()))?;
         let Some(Node::Section(id)) = found else { return Ok(None) };
         Ok(self.section(id)?.map(|section| (id, section)))
     }
 
-    /// The nodes of these ids and names, each once, and which of them are not there.
+    /// The nodes with these ids and names, without duplicates, and the names for which there is no node.
     pub(crate) fn find_all(&self, view: &View<'_>, names: &[String]) -> (Vec<NodeRef>, Vec<String>) {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in names {
@@ -112,7 +113,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// An entity is spelt as where it is known from spells it.
+    /// An entity, with its name spelt as in the section or triple where it occurs.
     fn entity(&self, name: &str, known_from: Option<Source>) -> Result<Option<NodeItem>, Stop> {
         Ok(match known_from {
             None => None,

@@ -1,4 +1,4 @@
-//! How a search came to its results, kept beside the passages for whoever wonders; never part of a reply.
+//! How a search came to its results. It is kept beside the passages for debugging and never part of a reply.
 
 use kenning_engine::Snapshot;
 use serde_json::json;

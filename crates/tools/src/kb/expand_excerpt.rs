@@ -1,4 +1,4 @@
-//! `kb.expand_excerpt`: a little more around what was read last.
+//! `kb.expand_excerpt`: a little more text around the excerpt that was read last.
 
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
@@ -47,7 +47,7 @@ impl Tool for ExpandExcerpt {
     }
 }
 
-/// The beginning of the first whole word after a place and before another.
+/// The beginning of the first whole word between two positions.
 fn word_start(text: &str, from: usize, to: usize) -> usize {
     let from = text.ceil_char_boundary(from);
     if from == 0 || text[..from].ends_with(char::is_whitespace) {

@@ -1,5 +1,5 @@
-//! Local search over the graph: from the best hits along their links, and from what the question names along what was
-//! said of it, to sections that share no word with the question.
+//! Finds sections over the graph that share no word with the question: from the best hits along their links,
+//! and from the entities that the question names along the triples about them.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,19 +11,21 @@ use kenning_model::{Id, fold};
 use super::sought::Hit;
 use crate::Stop;
 
-/// The links of so many of the best hits are followed.
+/// The number of best hits whose links are followed.
 const SEEDS: usize = 3;
-/// What a link is worth beside the hit that it comes from, or goes to. Measured: more pushes answers out of the best five.
+/// The score of a linked section, as a share of the score of the hit that the link comes from or goes to.
+/// Measured: a larger share pushes answers out of the best five.
 const LINKED: f64 = 0.4;
-/// What a section is worth that speaks of something which a fact ties to what the question names.
+/// The score of a section that mentions an entity which a triple connects to an entity that the question
+/// names.
 const RELATED: f64 = 0.4;
-/// So many words may be one name.
+/// The largest number of words of one name.
 const NAME_WORDS_MAX: usize = 5;
-/// What so many sections speak of tells none of them apart.
+/// An entity that more sections than this mention does not help to choose between them.
 const MENTIONS_MAX: usize = 10;
 const CANDIDATES_MAX: usize = 20;
 
-/// Sections that the graph leads to and the search did not find, best first, with what they are worth.
+/// The sections that the graph leads to and the search did not find, best first, with their scores.
 pub(super) fn expand(
     snapshot: &Snapshot<'_>,
     sight: &Sight,
@@ -57,7 +59,7 @@ pub(super) fn expand(
     Ok(worth)
 }
 
-/// Sections that mention what a triple ties to something that the question names.
+/// Finds sections that mention an entity which a triple connects to an entity that the question names.
 fn related(view: &View<'_>, question: &str, found: &mut dyn FnMut(Id)) {
     let is_edge = |c: char| !c.is_alphanumeric();
     let words: Vec<&str> = question

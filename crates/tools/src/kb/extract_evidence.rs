@@ -65,14 +65,14 @@ pub(super) struct Quote {
     confidence: f64,
     context_before: String,
     context_after: String,
-    /// What the quote needs to be understood, for the text.
+    /// For the text of the reply: an earlier line without which the quote can't be understood.
     #[serde(skip)]
     lead: Option<String>,
     #[serde(skip)]
     start: usize,
 }
 
-/// The sections that are quoted from, each once.
+/// The sections that are quoted from, without duplicates.
 pub(super) fn sections(quotes: &[Quote]) -> Vec<Id> {
     let mut sections: Vec<Id> = quotes.iter().filter_map(|quote| Id::parse(&quote.section_id)).collect();
     let mut known = HashSet::new();
@@ -80,7 +80,7 @@ pub(super) fn sections(quotes: &[Quote]) -> Vec<Id> {
     sections
 }
 
-/// A quote with what it takes to find it again.
+/// A quote with the details that are needed to find it again.
 pub(crate) struct BriefQuote {
     pub(crate) quote: String,
     pub(crate) section_id: String,
@@ -99,7 +99,7 @@ impl Quote {
 pub(super) struct Candidate {
     pub(super) handle: String,
     pub(super) kept: Arc<Passage>,
-    /// How well its parts fit the question; empty where the caller chose the passage.
+    /// How well the parts of the passage fit the question; empty if the caller chose the passage.
     pub(super) fits: Vec<Fit>,
 }
 
@@ -109,18 +109,18 @@ impl Candidate {
     }
 }
 
-/// How much is quoted.
+/// The limits of a reply: how many quotes, how long, and from how many passages.
 pub(super) struct Wanted {
     pub(super) max_quotes: usize,
     pub(super) max_quote_tokens: usize,
     pub(super) context_tokens: usize,
     pub(super) scoring: Scoring,
-    /// From how many of the passages.
+    /// The largest number of passages that are quoted from.
     pub(super) passages: usize,
 }
 
 const QUOTE_CHARS_MAX: usize = 500;
-/// A line that leads to a quote has this much room even where less context was asked for.
+/// The line that leads to a quote may have this many bytes even if the call asks for less context.
 const CONTEXT_BYTES_MIN: usize = 40;
 
 impl Wanted {
@@ -172,21 +172,23 @@ fn text(output: &Output) -> String {
     shown(&output.quotes, output.doubt)
 }
 
-/// Below this confidence of the best quote a question is most likely not answered. Measured on questions about real trees,
-/// of which some are about something else (`docs/figures.md`).
+/// If the confidence of the best quote is below this, the question is most likely not answered. Measured on
+/// questions about real trees, some of which ask about something else (`docs/figures.md`).
 const DOUBTED: f64 = 0.31;
 const DOUBT: &str = "These most likely do not answer the question.";
 
-/// What a reply says where nothing that was found is likely to answer.
+/// The warning in a reply if none of the quotes is likely to answer the question.
 pub(super) fn doubt(quotes: &[Quote], wanted: &Wanted) -> Option<&'static str> {
     let best = quotes.iter().map(|quote| quote.confidence).fold(0.0, f64::max);
     (wanted.scoring == Scoring::Weighted && !quotes.is_empty() && best < DOUBTED).then_some(DOUBT)
 }
 
-/// Quotes that are no further apart have nothing but blanks between them.
+/// Two quotes of a passage with a gap of at most this many bytes count as adjacent, since only blanks fit
+/// between them.
 const GAP_BYTES_MAX: usize = 4;
 
-/// One citation for the quotes of a passage. A section's id is good wherever a passage's is, in every later session too.
+/// The text of the reply, with one citation for all quotes of a passage. It names sections and not passages,
+/// because the tools accept both but a section's id stays valid in later sessions.
 pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     if quotes.is_empty() {
         return "No sentence answers this. Try `kb_search` with other words.".to_owned();
@@ -215,7 +217,8 @@ pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     )
 }
 
-/// The quotes of each passage in the order of the text, passages in the order of their best.
+/// The quotes grouped by passage: within a passage in the order of the text, the passages in the order of
+/// their best quotes.
 fn by_passage(quotes: &[Quote]) -> Vec<Vec<&Quote>> {
     let mut passages: Vec<Vec<&Quote>> = Vec::new();
     for quote in quotes {
@@ -228,7 +231,7 @@ fn by_passage(quotes: &[Quote]) -> Vec<Vec<&Quote>> {
     passages
 }
 
-/// Without blank lines and without the indentation that all lines but the first share.
+/// Removes blank lines and the indentation that all lines but the first have in common.
 fn squeezed(quote: &str) -> String {
     let lines: Vec<&str> = quote.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let depth = |line: &&str| line.len() - line.trim_start().len();
@@ -249,7 +252,8 @@ pub(super) fn quotes(
     let most = Most { quotes: wanted.max_quotes, bytes, sources: wanted.passages };
     let sight = sight(snapshot, &ctx.scope_name(None)?)?;
     let found = snapshot.section_windows(&sight, question, &sources, most, wanted.scoring)?;
-    // What is expanded next grows around the best quote of a passage, so that one comes last.
+    // `kb.expand_excerpt` grows the excerpt that was marked as read last, so the best quote of a passage is
+    // marked last.
     found.iter().rev().for_each(|quote| passages[quote.source].kept.was_read(quote.range.clone()));
     let quote = |found: &kenning_engine::Quote| {
         let Candidate { handle, kept, .. } = &passages[found.source];
@@ -266,7 +270,7 @@ pub(super) fn quotes(
             path: kept.path.clone(),
             uri: passage::uri(ctx, handle),
             confidence: (f64::from(found.share.clamp(0.0, 1.0)) * 1e3).round() / 1e3,
-            // Where something leads to the quote, that is its context, however far before it stands.
+            // A line that leads to the quote is its context, even if it stands far before it.
             context_before: lead.clone().unwrap_or_else(|| before.to_owned()),
             context_after: after.to_owned(),
             lead,
@@ -275,7 +279,7 @@ pub(super) fn quotes(
     Ok(take_rows(found.iter().map(quote).collect(), ROWS_BYTES_MAX, |row| row))
 }
 
-/// What stands before and after a quote, whole words of it.
+/// The whole words directly before and after a quote, within `bytes` on each side.
 fn around<'a>(text: &'a str, range: &Range<usize>, bytes: usize) -> (&'a str, &'a str) {
     let from = text.ceil_char_boundary(range.start.saturating_sub(bytes));
     let to = text.floor_char_boundary((range.end + bytes).min(text.len()));

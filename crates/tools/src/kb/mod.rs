@@ -1,4 +1,4 @@
-//! Documents: searched, read in bounded pieces, quoted. No tool returns a section whole.
+//! Tools over documents: search, read in bounded pieces, quote. No tool returns a whole section.
 
 mod diagnostics;
 mod expand_excerpt;
@@ -40,7 +40,8 @@ struct Citation {
 }
 
 impl Citation {
-    /// For who reads only text; a section's id is good in every later session.
+    /// The citation as text. It names the section and not the passage, because a section's id stays valid in
+    /// later sessions.
     fn shown(&self) -> String {
         let [title, path] = [&self.title, &self.path].map(|text| one_line(text, 200));
         format!("\"{title}\" ({path}, section {})", self.section_id)

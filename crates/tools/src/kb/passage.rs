@@ -1,4 +1,4 @@
-//! Passages as the tools hand them out: a handle, an address, and a title.
+//! Passages as the tools return them: a handle, a URI and a title.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::scratch::Passage;
 use crate::tool::sight;
 use crate::{Code, Context, Stop};
 
-/// What a client reads a passage whole under.
+/// The URI of the resource with the whole text of a passage.
 pub(super) fn uri(ctx: &Context<'_>, handle: &str) -> String {
     format!("kenning://scratch/{}/{handle}", ctx.caller.session())
 }
 
-/// Keeps a section that was found. What was found before has its handle already.
+/// Keeps a section for the caller and returns its handle. A section that was found before keeps its handle.
 pub(super) fn keep(
     ctx: &Context<'_>,
     snapshot: &Snapshot<'_>,
@@ -34,7 +34,7 @@ pub(super) fn keep(
     Ok((handle, kept))
 }
 
-/// The passage of this handle, or a new one of the section with this id, which other tools give out.
+/// The passage with this handle; or, if `name` is the id of a section, a passage for that section.
 pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(String, Arc<Passage>), Stop> {
     scope.check(ctx)?;
     let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.principal.origin, name) {
@@ -67,7 +67,8 @@ fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passa
     section.map(|section| keep(ctx, &snapshot, id, section)).transpose()
 }
 
-/// Up to three sentences that answer best, in the order of the text, within so many characters; and where the best is.
+/// Up to three sentences that answer the question best, in the order of the text, within `chars_max`; and the
+/// range of the best sentence.
 pub(super) fn preview(
     snapshot: &Snapshot<'_>,
     sight: &Sight,

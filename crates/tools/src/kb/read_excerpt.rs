@@ -40,7 +40,7 @@ struct Options {
 #[serde(rename_all = "lowercase")]
 enum Format {
     Text,
-    // One sentence to a line.
+    // One sentence per line.
     Bullets,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn shown(output: &Output) -> String {
     format!("Excerpt of passage {}.{about} {}{more}", output.passage_id, as_data(&output.excerpt))
 }
 
-/// A piece of a passage, which is then the one that was read last.
+/// A piece of a passage; the piece is recorded as the part that was read last.
 pub(super) fn excerpt(ctx: &Context<'_>, passage_id: String, kept: &Passage, range: Range<usize>) -> Output {
     kept.was_read(range.clone());
     ctx.gives(Id::parse(&kept.section_id));
@@ -137,7 +137,7 @@ pub(super) fn bytes_for(tokens: usize) -> usize {
     (tokens * TOKEN_BYTES).min(EXCERPT_BYTES_MAX)
 }
 
-/// The end of the last whole word before a place, unless that leaves little.
+/// The end of the last whole word before a position, unless that would drop more than half of the text.
 pub(super) fn word_end(text: &str, from: usize, to: usize) -> usize {
     let to = text.floor_char_boundary(to.min(text.len()));
     let from = from.min(to);
@@ -156,12 +156,13 @@ fn byte_at(text: &str, chars: usize) -> usize {
     text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
 }
 
-/// One sentence to a line, as many as fit, and where the last of them ends: the marks before them count too.
+/// As many sentences as fit, one per line, and the position where the last of them ends. The list marks count
+/// towards the limit.
 fn bullets(text: &str, bytes_max: usize) -> (usize, String) {
     let (mut end, mut lines) = (0, String::new());
     for range in kenning_engine::sentences(text) {
         let sentence = text[range.clone()].split_whitespace().collect::<Vec<_>>().join(" ");
-        // Items of a list have a mark already.
+        // Items of a list already have a mark, so it is removed first.
         let marks = ["- ", "* ", "+ ", "• "];
         let bare = marks.iter().find_map(|mark| sentence.strip_prefix(mark)).unwrap_or(&sentence);
         let line = format!("{}- {bare}", if lines.is_empty() { "" } else { "\n" });
@@ -172,7 +173,7 @@ fn bullets(text: &str, bytes_max: usize) -> (usize, String) {
         end = range.end;
     }
     if lines.is_empty() {
-        // Not even the first sentence fits.
+        // Not even the first sentence fits, so it is cut.
         end = word_end(text, 0, bytes_max.saturating_sub("- ".len()).max(1));
         lines = format!("- {}", text[..end].split_whitespace().collect::<Vec<_>>().join(" "));
     }

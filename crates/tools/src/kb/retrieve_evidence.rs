@@ -1,4 +1,5 @@
-//! `kb.retrieve_evidence`: search and quote in one call. What to use unless there is a reason not to.
+//! `kb.retrieve_evidence`: search and quote in one call; the tool to use first for any question about
+//! documents.
 
 use std::ops::Range;
 
@@ -18,12 +19,13 @@ use crate::{Context, Stop};
 
 pub(crate) struct RetrieveEvidence;
 
-/// Where `kb.search` shows one section of each document, to choose from, all that answers is quoted here: of documents
-/// with many sections, one alone leaves out up to a fifth of the answers (`docs/figures.md`).
+/// `kb.search` shows one section per document, for the caller to choose from; here every section may be
+/// quoted. In documents with many sections, quoting from one section alone leaves out up to a fifth of the
+/// answers (`docs/figures.md`).
 const MAX_PER_DOC_DEFAULT: u64 = 0;
 
-/// For each section that may be quoted so many are looked at: the order of the best quotes is a better one than that of the
-/// sections.
+/// The number of sections that are searched for quotes, for each section that may be quoted in the end.
+/// Ranking the quotes of more sections gives a better order than ranking the sections alone.
 const CANDIDATES_PER_SECTION: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
@@ -92,7 +94,8 @@ impl Tool for RetrieveEvidence {
         };
         let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
-        // The seed's own algorithm quotes from the best sections alone; ours lets the quotes of more sections compete.
+        // The original `overlap` algorithm quotes from the best sections alone; the default one lets the
+        // quotes of more sections compete.
         let many = match options.scoring {
             Some(HowScored::Overlap) => top_k,
             _ => top_k * CANDIDATES_PER_SECTION,
@@ -129,8 +132,9 @@ impl Tool for RetrieveEvidence {
     }
 }
 
-/// The best sentences of documents for a question that was asked beside something else, without the graph. None where they
-/// most likely do not answer it.
+/// The best sentences of documents for a question that is asked as a part of something else, such as a
+/// briefing; the graph is not used. The result is empty if the sentences most likely do not answer the
+/// question.
 pub(crate) fn brief_evidence(
     ctx: &Context<'_>,
     snapshot: &Snapshot<'_>,
@@ -150,10 +154,10 @@ pub(crate) fn brief_evidence(
     }
 }
 
-/// From so many sections a brief answer quotes.
+/// The number of sections that a brief answer may quote from.
 const BRIEF_SECTIONS: usize = 3;
 
-/// The sections that were found, each with how well its passages fit beside the best of all.
+/// The sections that were found, each with the scores of its passages relative to the best hit.
 fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Result<Vec<Candidate>, Stop> {
     let best = found.hits.first().map_or(0.0, |hit| hit.score).max(f64::MIN_POSITIVE);
     let mut candidates = Vec::new();
@@ -167,7 +171,7 @@ fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Resul
             .filter_map(|(at, score)| Some(fit(ranges.get(*at)?.clone(), *score)))
             .collect();
         if fits.is_empty() {
-            // The graph led to the section as a whole.
+            // The graph led to the section as a whole, so there is no passage with a score.
             fits.push(fit(0..kept.text.len(), hit.score));
         }
         candidates.push(Candidate { handle, kept, fits });

@@ -1,4 +1,5 @@
-//! `kb.search`: which sections to read, each with the sentences that answer best. Never their text.
+//! `kb.search`: the sections to read, each with the sentences that answer best, but without the rest of their
+//! text.
 
 use kenning_engine::{Scoring, Sight, Snapshot, passage_ranges};
 use kenning_model::Id;
@@ -47,7 +48,7 @@ struct Options {
     scoring: Option<HowScored>,
 }
 
-// How sentences are chosen.
+// How the sentences of a preview are chosen.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum HowScored {
@@ -183,8 +184,9 @@ impl Tool for Search {
 impl ListTool for Search {
     type Row = PassageRow;
 
-    /// Every passage that matches, best first, whatever its document. Their texts are read with `kb.read_excerpt`: whole
-    /// passages in every row would cost a model far more than the list is worth.
+    /// Every passage that matches, best first, with any number per document. The rows do not contain the
+    /// text, because whole passages in every row would cost a model far more than the list is worth;
+    /// `kb.read_excerpt` reads them.
     fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<PassageRow>, Stop> {
         let options = input.options.unwrap_or_default();
         let (scope, filters) = (input.scope.unwrap_or_default(), input.filters.unwrap_or_default());
@@ -206,7 +208,7 @@ impl ListTool for Search {
     }
 }
 
-/// A passage as result sets show it.
+/// A row of a result set of passages.
 #[derive(Serialize)]
 pub(crate) struct PassageRow {
     rank: u64,
@@ -228,7 +230,7 @@ impl TableRow for PassageRow {
     ];
 }
 
-/// How the sections that were found are shown.
+/// Shows each section that was found with a preview.
 struct Previews<'a> {
     ctx: &'a Context<'a>,
     snapshot: &'a Snapshot<'a>,
@@ -315,8 +317,8 @@ fn text(output: &Output, query: &str, is_narrowed: bool) -> String {
     )
 }
 
-/// Tells the caller when vectors were missing, and when there is no graph: then links were not followed, and graph tools
-/// are not there.
+/// Reports in the metadata when vectors were missing, and when the graph is off: then links were not
+/// followed, and there are no graph tools.
 pub(super) fn search_meta(is_degraded: bool, has_graph: bool) -> Map<String, Value> {
     let mut meta = degraded(is_degraded);
     if !has_graph {
@@ -325,7 +327,7 @@ pub(super) fn search_meta(is_degraded: bool, has_graph: bool) -> Map<String, Val
     meta
 }
 
-/// So many digits are the same on every machine.
+/// Rounds a score to six decimal places; these are the same on every machine.
 pub(crate) fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }

@@ -1,4 +1,4 @@
-//! What a search of documents may look at, and what it finds there.
+//! A search of documents: the part of the documents that it covers, and its hits.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -23,28 +23,29 @@ pub(crate) struct Filters {
     updated_after: Option<Moment>,
 }
 
-// Whether a search follows links.
+// Whether a search follows the links of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    // Follows them where there is a graph.
+    // Follows links if there is a graph.
     #[default]
     Auto,
     VectorOnly,
     HybridLocal,
 }
 
-/// How a search goes about it.
+/// The options of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// 0 is any number.
+    /// 0 means no limit.
     pub(crate) max_per_doc: u64,
     pub(crate) mode: Mode,
-    /// Identifiers by their parts, and lookalikes of words that nobody uses.
+    /// Whether the search also matches the parts of identifiers, related words, and for words that the table of
+    /// vectors does not know, similarly spelt ones.
     pub(crate) rewrites: bool,
 }
 
-/// What is sought, made ready.
+/// A search whose options and filters have been resolved.
 pub(crate) struct Sought {
     pub(super) sight: Sight,
     only: Vec<(SectionLabel, Vec<String>)>,
@@ -53,7 +54,7 @@ pub(crate) struct Sought {
     max_per_doc: usize,
     follows_links: bool,
     as_written: bool,
-    /// Documents that were looked at, and whether they are where and as new as was asked.
+    /// For each document that was examined, whether it passes the filters by path and time.
     fitting: RefCell<HashMap<Id, bool>>,
 }
 
@@ -63,8 +64,8 @@ pub(crate) struct Hit {
     pub(crate) section: Section,
     pub(crate) score: f64,
     pub(crate) source: Source,
-    /// Which of its passages it was found by, and how well each fits, best first; none, as below, for what only the graph
-    /// led to.
+    /// The numbers of the passages by which the section was found, each with its score, best first. This list
+    /// and `why` are empty for a section that only the graph led to.
     pub(crate) passages: Vec<(usize, f64)>,
     pub(crate) why: Option<Explanation>,
 }
@@ -83,14 +84,14 @@ pub(crate) enum Source {
 
 pub(crate) struct Hits {
     pub(crate) hits: Vec<Hit>,
-    /// How many were passed over because their document was there already.
+    /// The number of sections that were left out because their document had its share of hits already.
     pub(crate) duplicates: usize,
     pub(crate) is_degraded: bool,
-    /// How many passages match in all; none where too many would have to be looked at.
+    /// The number of all passages that match; `None` if counting would mean examining too many.
     pub(crate) passages: Option<u64>,
 }
 
-/// A passage that matches.
+/// A passage that matches, as a row of a result set.
 pub(crate) struct Matching {
     pub(crate) id: Id,
     pub(crate) section: Section,
@@ -98,12 +99,12 @@ pub(crate) struct Matching {
     pub(crate) score: f64,
 }
 
-/// So many passages are looked at first. Where a few documents have them all, each further look is four times as wide, up
-/// to so many in all.
+/// The number of passages that the first look examines. If a few documents have most of them, each further
+/// look is four times as large, until `LOOKED_AT_MAX` passages have been examined.
 const PAGE: u64 = 50;
 const LOOKED_AT_MAX: u64 = 5_000;
-/// Which documents are below a path or newer than a day is not in the index, so each that matches is looked at. Of more
-/// passages than this there is no set.
+/// The index does not know the path and the date of a document, so filters by these examine each passage that
+/// matches. If there are more passages than this, no result set is offered.
 const SET_LOOKED_AT_MAX: u64 = 2_000;
 
 impl Sought {
@@ -148,7 +149,7 @@ impl Sought {
         self.follows_links
     }
 
-    /// The best sections, at most so many of them.
+    /// The best sections, at most `many`.
     pub(crate) fn find(&self, snapshot: &Snapshot<'_>, text: &str, many: usize) -> Result<Hits, Stop> {
         let mut found = self.search(snapshot, text, many)?;
         if self.follows_links {
@@ -161,7 +162,7 @@ impl Sought {
         let question =
             SectionQuestion { sight: &self.sight, text, only: &self.only, as_written: self.as_written };
         let mut found = Hits { hits: Vec::new(), duplicates: 0, is_degraded: false, passages: None };
-        // A section comes once, by its best passage.
+        // Each section is one hit, at the rank of its best passage.
         let mut known: HashSet<Id> = HashSet::new();
         let (mut start, mut size) = (0, PAGE);
         while found.hits.len() < many && start < LOOKED_AT_MAX {
@@ -179,7 +180,7 @@ impl Sought {
                 if found.hits.len() == many {
                     continue;
                 }
-                // Most of what is passed over need not be read.
+                // Most sections are left out here by their document alone, before their text is read.
                 let document = snapshot.document_of(id)?.ok_or_else(|| missing(id))?;
                 if !self.fits(snapshot, document)? {
                     continue;
@@ -215,7 +216,7 @@ impl Sought {
         self.path_prefix.is_some() || self.updated_after.is_some()
     }
 
-    /// The passages of documents that are where and as new as was asked.
+    /// The passages whose documents pass the filters by path and time.
     fn fitting_passages(
         &self,
         snapshot: &Snapshot<'_>,
@@ -231,7 +232,7 @@ impl Sought {
         Ok(fitting)
     }
 
-    /// Passages that match, of whatever section.
+    /// The passages that match, with any number per section.
     pub(crate) fn passages(
         &self,
         snapshot: &Snapshot<'_>,
@@ -261,11 +262,11 @@ impl Sought {
         Ok(passages)
     }
 
-    /// Puts in what the graph leads to, each where its score says.
+    /// Inserts the sections that the graph leads to, each at the rank of its score.
     fn follow(&self, snapshot: &Snapshot<'_>, text: &str, many: usize, found: &mut Hits) -> Result<(), Stop> {
         for (id, score) in expansion::expand(snapshot, &self.sight, &found.hits, text)? {
             if found.hits.len() >= many && found.hits.last().is_some_and(|last| last.score >= score) {
-                // They come best first.
+                // The expansion is ordered by score, so no later section can be better.
                 break;
             }
             let Some((id, section)) = with_text(snapshot, id)? else { continue };
@@ -287,7 +288,7 @@ impl Sought {
         Ok(())
     }
 
-    /// Whether a document is where and as new as was asked.
+    /// Whether a document passes the filters by path and time.
     fn fits(&self, snapshot: &Snapshot<'_>, id: Id) -> Result<bool, Stop> {
         if !self.looks_at_documents() {
             return Ok(true);
@@ -307,7 +308,8 @@ impl Sought {
     }
 }
 
-/// The index and the graph are made from the log, as the tables are.
+/// The error for a section that is in the index or in the graph but not in its table. All three are derived
+/// from the log, so the table is damaged.
 fn missing(id: Id) -> Error {
     Error::Damaged { what: format!("section `{id}` is in the log but not in its table") }
 }
@@ -319,7 +321,8 @@ fn section(snapshot: &Snapshot<'_>, id: Id) -> Result<Section, Stop> {
     }
 }
 
-/// A section, or the first one below it where it is only a heading: links to a page lead to its title.
+/// The section, or if it is only a heading, the first section below it that has text: links to a page lead to
+/// its title.
 fn with_text(snapshot: &Snapshot<'_>, id: Id) -> Result<Option<(Id, Section)>, Stop> {
     let linked = section(snapshot, id)?;
     if !linked.text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! `create_namespace`: a place for an organisation or a project, with its `default` scope.
+//! `create_namespace`: make a namespace for an organisation or a project, with its `default` scope.
 
 use kenning_model::{DEFAULT, ScopeName};
 use kenning_presentation::Answer;
@@ -35,7 +35,7 @@ impl Tool for CreateNamespace {
         let new = NewNamespace { name: input.name.0, description: input.description.0 };
         let is_repeated = ctx.is_repeated()?;
         let output = ctx.commit(Write::CreateNamespace(new), NamespaceOutput::new)?;
-        // A repeated call may come from another project.
+        // A repeated call may come from another project, which must not become trusted by it.
         if !is_repeated {
             ctx.trust(&made);
         }

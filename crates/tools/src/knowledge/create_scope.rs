@@ -1,4 +1,4 @@
-//! `create_scope`: a place in a namespace that inherits from others.
+//! `create_scope`: make a scope in a namespace; it inherits from other scopes.
 
 use kenning_presentation::Answer;
 use kenning_storage::{NewScope, Write};
@@ -39,7 +39,7 @@ impl Tool for CreateScope {
         let new = NewScope { name, description: input.description.0, parents: parents.unwrap_or_default() };
         let is_repeated = ctx.is_repeated()?;
         let output = ctx.commit(Write::CreateScope(new), ScopeOutput::new)?;
-        // A repeated call may come from another project.
+        // A repeated call may come from another project, which must not become trusted by it.
         if !is_repeated {
             ctx.trust(&made);
         }

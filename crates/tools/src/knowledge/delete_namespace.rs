@@ -1,4 +1,4 @@
-//! `delete_namespace`: a namespace goes with all that is in it, in one transaction.
+//! `delete_namespace`: remove a namespace with all its content, in one transaction.
 
 use kenning_presentation::Answer;
 use kenning_storage::Write;

@@ -1,4 +1,5 @@
-//! `delete_scope`: a scope goes with all that is in it; those that inherited from it keep their other parents.
+//! `delete_scope`: remove a scope with all its content; the scopes that inherited from it keep their other
+//! parents.
 
 use kenning_model::EntityType;
 use kenning_presentation::Answer;

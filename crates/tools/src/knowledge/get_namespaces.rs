@@ -1,4 +1,4 @@
-//! `get_namespaces`: what places for knowledge there are.
+//! `get_namespaces`: list the namespaces and their scopes.
 
 use kenning_model::{DEFAULT, Scope};
 use kenning_presentation::Answer;
@@ -58,7 +58,7 @@ struct ScopeAbout {
     parents: Option<Vec<String>>,
 }
 
-/// What is left of descriptions when all of them would be too much.
+/// The length to which descriptions are cut when all of them together are too long.
 const DESCRIPTION_BYTES: usize = 60;
 
 impl Tool for GetNamespaces {
@@ -110,7 +110,8 @@ fn text(output: &Output, asked: Option<&str>, at: u64, left_out: usize) -> Strin
     format!("Found {many}. {at}{names} {}{left_out}", as_data(&lines.join("\n")))
 }
 
-/// All of it, or with short descriptions, or as much of that as fits; and how many were left out.
+/// The namespaces with whole descriptions if these fit, otherwise with short ones, and only as many as fit;
+/// and the number that was left out.
 fn fitting(tree: &Tree, asked: Option<&str>, style: Style) -> (Keyed<Namespace, ByName>, usize) {
     let all = namespaces(tree, asked, style, usize::MAX);
     if json_bytes(&all) <= ROWS_BYTES_MAX {
@@ -120,7 +121,7 @@ fn fitting(tree: &Tree, asked: Option<&str>, style: Style) -> (Keyed<Namespace, 
     let (mut left_out, mut bytes) = (0, json_bytes(&short));
     while bytes > ROWS_BYTES_MAX {
         let Some((_, last)) = short.0.last_mut() else { break };
-        // A name, a description and the parents are taken off from the end, so the beginning stays whole.
+        // Scopes and namespaces are removed from the end, so the beginning stays whole.
         let gone = match last.scopes.as_mut().and_then(|scopes| scopes.0.pop()) {
             Some((name, scope)) => name.len() + json_bytes(&scope),
             None => short.0.pop().map_or(0, |(name, namespace)| name.len() + json_bytes(&namespace)),
@@ -148,7 +149,7 @@ fn namespaces(tree: &Tree, asked: Option<&str>, style: Style, bytes: usize) -> K
     Keyed::new(wanted.map(namespace).collect())
 }
 
-/// Without the namespace: they are all of the same.
+/// The parents' names without the namespace, since all of them are in the same one.
 fn parents(tree: &Tree, scope: &Scope) -> Vec<String> {
     let parents = tree.parents(scope).into_iter().filter_map(|parent| tree.get(parent));
     parents.map(|parent| parent.name.clone()).collect()

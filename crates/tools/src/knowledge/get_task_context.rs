@@ -1,4 +1,4 @@
-//! `get_task_context`: what is known for a task, asked in several queries, nearest scope first.
+//! `get_task_context`: the entries that matter for a task, found by several queries, nearest scope first.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -42,36 +42,38 @@ const TOKENS_MAX: u64 = 16_000;
 const TOKENS_DEFAULT: u64 = 4_000;
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// If all that is in sight costs no more than this, everything comes, whatever is asked.
+/// If all entries in sight together take no more bytes than this, the reply has all of them, whatever the
+/// queries are.
 const LITTLE_BYTES: usize = 300 * 4;
-/// The same if a query matches something.
+/// The same limit if at least one query matches an entry.
 const LITTLE_BYTES_MATCHED: usize = 1000 * 4;
-/// More entries than this are not little, however short they are.
+/// With more entries than this the reply has only matching ones, however short the entries are.
 const LITTLE_ENTRIES: u64 = 120;
-/// Pinned entries take at most this part of the budget.
+/// Pinned entries take at most one part in this many of the budget.
 const PINNED_PART: usize = 4;
 const PINNED_MAX: usize = 100;
-/// So many entries a reply has at most; each has its provenance beside it.
+/// The largest number of entries in a reply, because each needs its provenance too.
 const ENTRIES_MAX: usize = 200;
-/// So many of them are compared with each other.
+/// The number of entries in a reply that are compared with each other to find contradictions.
 const COMPARED_MAX: usize = 64;
 const CONTRADICTIONS_MAX: usize = 10;
 const LEFT_OUT_MAX: usize = 20;
-/// A text that contradicts another is shown up to this length.
+/// The text of a contradicting entry is cut to this length.
 const CONTRADICTION_BYTES: usize = 160;
 const QUERY_BYTES: usize = 120;
-/// An entry is not cut into parts smaller than this.
+/// An entry is left out rather than cut to fewer bytes than this.
 const PARTS_BYTES_MIN: usize = 160;
-/// What the first line, the fence and the heads of the last lines take in the text, the scope's name aside.
+/// The bytes of the text channel for the first line, the fence and the headings of the last lines, without
+/// the name of the scope.
 const TEXT_AROUND: usize = 280;
-/// Of the room, contradictions and what was left out may take this part.
+/// Contradictions and the list of left out entries may take one part in this many of the budget.
 const NOTES_PART: usize = 8;
 
-/// A map of strings that a reply has only when it is not empty.
+/// A map of strings, left out of the reply if it is empty.
 type Notes = Vec<(String, String)>;
 
 pub(crate) struct Output {
-    /// By scope, nearest first, each entry's content by its id.
+    /// The content of each entry by its id, grouped by scope, nearest scope first.
     scopes: Keyed<Keyed<String, ById>, ByScope>,
     contradictions: Notes,
     left_out: Notes,
@@ -85,7 +87,8 @@ pub(crate) struct Output {
     is_degraded: bool,
 }
 
-/// What stands beside the scopes in a reply; no scope has such a name, since each has a colon.
+/// The keys of the reply that stand beside the scopes. They can't be taken for scopes, because the name of a
+/// scope has a colon.
 const NOTES: [&str; 4] = ["contradictions", "left_out", "nothing_for", "elsewhere"];
 
 impl Output {
@@ -224,7 +227,7 @@ impl Output {
         meta
     }
 
-    /// What the reply says beside the entries, in the words of the text channel.
+    /// Adds the notes beside the entries to the text of the reply, as sentences.
     fn push_notes(&self, text: &mut String) {
         let pairs = |notes: &Notes, between: &str| {
             notes.iter().map(|(key, note)| format!("{key}{between}{note}")).collect::<Vec<_>>().join("; ")
@@ -254,7 +257,7 @@ impl Output {
     }
 }
 
-/// An entry that may come.
+/// An entry that may become part of the reply.
 #[derive(Clone)]
 struct Candidate {
     id: Id,
@@ -269,7 +272,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Those that are meant for tasks of this size.
+    /// The entries that are meant for tasks of this size.
     fn fitting(&self, stored: impl IntoIterator<Item = Stored>) -> Vec<Candidate> {
         let candidate = |stored: Stored| match stored.record {
             Record::Entry(entry) => Some(Candidate { id: stored.id, tx_id: stored.tx_id.0, entry }),
@@ -291,7 +294,7 @@ impl Task<'_> {
         Ok(self.fitting(stored))
     }
 
-    /// By scope, then by rank.
+    /// Sorts the entries by the distance of their scope, then by rank.
     fn nearest_first(&self, mut matched: Vec<Candidate>, matches: &TaskMatches) -> Vec<Candidate> {
         let ranks: HashMap<Id, usize> =
             matches.entries.iter().enumerate().map(|(rank, found)| (found.id, rank)).collect();
@@ -301,7 +304,7 @@ impl Task<'_> {
         matched
     }
 
-    /// All that is in sight, if that is little.
+    /// All entries in sight, if together they are few and short enough.
     fn little(&self, all: Vec<Stored>, has_match: bool) -> Option<Vec<Candidate>> {
         if all.len() as u64 > LITTLE_ENTRIES {
             return None;
@@ -326,7 +329,7 @@ impl Task<'_> {
     }
 }
 
-/// What was asked, and what is known before the entries are chosen.
+/// The question, and what is known about it before the entries are chosen.
 struct TaskQuestion {
     scope: ScopeName,
     matches: TaskMatches,
@@ -337,7 +340,7 @@ struct TaskQuestion {
     at: u64,
 }
 
-/// The reply as it fills up.
+/// The reply while it is filled.
 struct Page<'a> {
     names: &'a ScopeNames,
     sight: &'a Sight,
@@ -348,7 +351,8 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Takes these as long as there is room; what does not fit whole comes as its best parts, or is named.
+    /// Adds candidates while there is room. A content that does not fit whole is shortened to its best parts;
+    /// an entry with no room at all is listed as left out.
     fn take(&mut self, candidates: Vec<Candidate>, most: Option<usize>) {
         let mut spent = 0;
         for candidate in candidates {
@@ -375,7 +379,7 @@ impl Page<'_> {
 
     fn output(mut self, asked: TaskQuestion) -> Output {
         let TaskQuestion { scope, matches, queries, is_everything, nothing_for, elsewhere, at } = asked;
-        // Scopes are written nearest first; within one, what comes first stays first.
+        // Scopes are written nearest first; the sort is stable, so the order within a scope is kept.
         let sight = self.sight;
         self.shown.sort_by_key(|(candidate, _)| sight.distance(candidate.entry.scope));
         let contradictions = self.budget.fitting(contradictions(&self.shown), CONTRADICTIONS_MAX);
@@ -429,7 +433,7 @@ impl Candidate {
     }
 }
 
-/// The content, led by what it is about if the content lacks a word of that.
+/// The content, with the topic before it if the content lacks a word of the topic.
 fn content(entry: &Entry) -> String {
     let (topic, content) = (clean(&entry.topic), clean(&entry.content));
     let lower = content.to_lowercase();
@@ -438,14 +442,15 @@ fn content(entry: &Entry) -> String {
     if has_all { content } else { format!("{topic}: {content}") }
 }
 
-/// What an entry takes in the larger of the two channels.
+/// The bytes that an entry takes in the larger of the two channels, text and JSON.
 fn cost(content: &str) -> usize {
     let text = content.len() + 2 * content.matches('\n').count() + " \n".len();
     let json = json_bytes(&content) + r#""":,"#.len();
     Id::LEN + text.max(json)
 }
 
-/// Pairs that most likely contradict each other, the nearer first, with the text of the other.
+/// The pairs of entries that most likely contradict each other: the id of the nearer entry with the id and
+/// the text of the other.
 fn contradictions(shown: &[(Candidate, String)]) -> Notes {
     let compared: Vec<&Entry> =
         shown.iter().take(COMPARED_MAX).map(|(candidate, _)| &candidate.entry).collect();
@@ -463,10 +468,10 @@ fn contradictions(shown: &[(Candidate, String)]) -> Notes {
     notes
 }
 
-/// What is left of the tokens, counted in the larger of the two channels.
+/// The bytes that are left of the requested tokens, counted in the larger of the two channels.
 struct Budget {
     left: usize,
-    /// Kept for contradictions and for what is left out.
+    /// The bytes reserved for contradictions and for the list of left out entries.
     notes: usize,
     opened: HashSet<String>,
 }
@@ -484,12 +489,12 @@ impl Budget {
         self.left / part
     }
 
-    /// What an entry in this scope may take.
+    /// The bytes that an entry in this scope may take.
     fn room(&self, scope: &str) -> usize {
         self.left.saturating_sub(self.opening(scope))
     }
 
-    /// What the name of a scope takes that has no entry yet.
+    /// The bytes for the name of a scope, if this is its first entry in the reply.
     fn opening(&self, scope: &str) -> usize {
         if self.opened.contains(scope) { 0 } else { scope.len() + r#""":{},"#.len() }
     }
@@ -501,7 +506,7 @@ impl Budget {
         bytes
     }
 
-    /// As many of the notes as there is room for.
+    /// The first notes, as many as there is room for.
     fn fitting(&mut self, notes: Notes, most: usize) -> Notes {
         let mut kept = Notes::new();
         for note in notes.into_iter().take(most) {

@@ -1,4 +1,5 @@
-//! Knowledge: namespaces and scopes that inherit from each other, entries in them, and what they say about a task.
+//! Knowledge: namespaces, scopes that inherit from each other, the entries in them, and the context for a
+//! task.
 
 mod create_namespace;
 mod create_scope;
@@ -61,7 +62,7 @@ struct Described {
     description: String,
 }
 
-/// So many scopes fit into a reply, whatever their descriptions.
+/// A reply shows at most this many scopes; that many fit, whatever their descriptions are.
 const SCOPES_SHOWN_MAX: usize = 50;
 
 impl NamespaceOutput {
@@ -121,7 +122,7 @@ impl ScopeOutput {
         }
     }
 
-    /// `inherits from acme:mobile, acme:default, global:default`
+    /// The sentence about the parents: `inherits from acme:mobile, acme:default, global:default`
     fn inheritance(&self) -> String {
         const LAST: &str = "global:default";
         let parents = self.parents.iter().map(String::as_str).filter(|parent| *parent != LAST);
@@ -130,13 +131,13 @@ impl ScopeOutput {
     }
 }
 
-/// Of a scope of this namespace.
+/// Parses the names of a scope's parents; the error suggests a name in `namespace`.
 fn parents(namespace: &str, named: Parents) -> Result<Vec<ScopeName>, Stop> {
     let parent = |text: &String| scope_name_in("parents", text, |name| format!("write `{namespace}:{name}`"));
     named.0.iter().map(parent).collect()
 }
 
-/// The name of a namespace; of one that was renamed the name that it has now, which the reply says.
+/// The present name of a namespace. If it was renamed since, a note in the reply gives the new name.
 fn current_name(ctx: &Context<'_>, snapshot: &Snapshot<'_>, name: String) -> Result<String, Stop> {
     let tree = snapshot.tree()?;
     if tree.namespace(&name).is_some() {

@@ -1,4 +1,4 @@
-//! `resolve_knowledge_collision`: say which of several entries holds, and hide the others.
+//! `resolve_knowledge_collision`: state which of several contradicting entries is right, and hide the others.
 
 use kenning_model::EntityType;
 use kenning_presentation::Answer;

@@ -84,7 +84,8 @@ fn text(output: &EntryOutput) -> String {
     format!("Updated `{id}` in scope `{scope}` in transaction {tx_id}.{similar}")
 }
 
-/// What the entry is like once its text is changed. An id may be of any scope, so only what the caller sees too is told.
+/// The entries that are similar to the new text. The entry may be in any scope, so only entries that the
+/// caller sees are reported.
 fn alike(ctx: &Context<'_>, id: Id, patch: &EntryPatch) -> Result<Vec<SimilarEntry>, Stop> {
     if patch.topic.is_none() && patch.content.is_none() {
         return Ok(Vec::new());

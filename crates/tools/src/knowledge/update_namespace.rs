@@ -1,4 +1,4 @@
-//! `update_namespace`: give a namespace another name or description.
+//! `update_namespace`: change the name or the description of a namespace.
 
 use kenning_presentation::Answer;
 use kenning_storage::{NamespacePatch, Write};

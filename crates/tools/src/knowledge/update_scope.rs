@@ -1,4 +1,4 @@
-//! `update_scope`: give a scope another name, description or other parents.
+//! `update_scope`: change the name, the description or the parents of a scope.
 
 use kenning_presentation::Answer;
 use kenning_storage::{ScopePatch, Write};

@@ -1,4 +1,4 @@
-//! `write_knowledge`: keep an entry where all who inherit from its scope will find it.
+//! `write_knowledge`: store an entry that is seen in its scope and in all scopes that inherit from it.
 
 use kenning_presentation::Answer;
 use kenning_storage::{NewEntry, Write};

@@ -1,5 +1,5 @@
-//! What transactions changed, as `history` shows it unless every field is asked for: an update has the fields that differ,
-//! something new its topic and the beginning of its text, something deleted what it was called.
+//! The changes of transactions as `history` shows them by default: an update has the fields that differ, a
+//! new record its topic and the beginning of its text, a deleted record its name or topic.
 
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use kenning_presentation::text::cut;
@@ -13,9 +13,9 @@ use super::item::{
 };
 use crate::code::counted;
 
-/// A longer text is shown as an excerpt of so many bytes.
+/// A longer text is shown as an excerpt of this many bytes.
 const EXCERPT_BYTES: usize = 300;
-/// How much of what two versions share is shown on each side of what differs.
+/// On each side of a difference between two versions, this many bytes of equal text are shown.
 const SHARED_BYTES: usize = 60;
 const LEFT_OUT: &str = "[…]";
 
@@ -117,7 +117,7 @@ fields! {
 }
 
 impl LeanTransaction {
-    /// As the caller sees it who is called `actor` and asks in the scope `asked`.
+    /// The transaction as it is shown to the caller `actor`, who asks in the scope `asked`.
     pub(crate) fn new(item: TransactionItem, actor: &str, asked: &str) -> LeanTransaction {
         LeanTransaction {
             tx_id: item.tx_id,
@@ -131,7 +131,7 @@ impl LeanTransaction {
         }
     }
 
-    /// Long names and many tags can make one transaction too large; then it shows fewer of its changes.
+    /// Drops changes if the transaction is too large for a reply because of long names or many tags.
     pub(crate) fn cut_to_fit(mut self) -> LeanTransaction {
         while self.changes.len() > 1 && json_bytes(&self) > ROWS_BYTES_MAX {
             self.changes.pop();
@@ -178,7 +178,7 @@ impl LeanChange {
         }
     }
 
-    /// `update entry K7H9M2PQX8`, and what differs on lines of its own.
+    /// The text of a change: `update entry K7H9M2PQX8`, with each difference on its own line.
     fn lines(&self) -> String {
         let (kind, op) = match (&self.op, &self.before) {
             (Some(op), _) => (self.entity_type.unwrap_or(Kind::Entry), op.as_str()),
@@ -258,7 +258,7 @@ impl Fields {
         }
     }
 
-    /// Of something new: what it says, as far as there is room.
+    /// The fields of a new record, with its text cut to an excerpt.
     fn begun(record: RecordItem, asked: &str) -> Fields {
         let all = Fields::all(record);
         let status = all.status.filter(|status| *status != State::Active);
@@ -271,7 +271,7 @@ impl Fields {
             confidence: None,
             pinned: None,
             follows: None,
-            // A document is known by its source; of an entry or a triple it is a detail.
+            // The source identifies a document; for an entry or a triple it is a detail.
             source: all.source.filter(|_| all.path.is_some()),
             doc_tag: None,
             ..all
@@ -280,7 +280,7 @@ impl Fields {
         fields
     }
 
-    /// Of something deleted: what it was called.
+    /// The fields by which a deleted record is recognised.
     fn called(record: RecordItem, asked: &str) -> Fields {
         let mut fields = Fields::begun(record, asked);
         if fields.topic.is_some() {
@@ -289,7 +289,7 @@ impl Fields {
         Fields { description: None, parents: None, ..fields }
     }
 
-    /// Shows of the long texts of two versions what is around the difference.
+    /// Cuts the long texts of two versions to the part around the difference.
     fn excerpt_both(before: &mut Fields, after: &mut Fields) {
         let [old, new] = [&before.content, &after.content].map(|text| text.as_deref().unwrap_or_default());
         let is_same = |(old, new): &(char, char)| old == new;
@@ -305,12 +305,12 @@ impl Fields {
         }
     }
 
-    /// Replaces a content that is too long by its part from `start` to `end`, and a little of what is around.
+    /// Replaces a content that is too long by its part from `start` to `end`, with some text on each side.
     fn excerpt(&mut self, start: usize, end: usize) {
         let Some(content) = self.content.take_if(|content| content.len() > EXCERPT_BYTES) else { return };
         let start = match start.saturating_sub(SHARED_BYTES) {
             0 => 0,
-            // From the beginning of a word, if there is one near.
+            // Start at the beginning of a word, if there is one near.
             near => {
                 let near = content.floor_char_boundary(near);
                 content[near..start].find(' ').map_or(near, |space| near + space + 1)
@@ -323,13 +323,13 @@ impl Fields {
         self.bytes = Some(content.len());
     }
 
-    /// Every field that is there, in the words of a text.
+    /// All fields that are set, with their values as text.
     fn named(&self) -> Vec<(String, String)> {
         let Ok(Value::Object(fields)) = serde_json::to_value(self) else { return Vec::new() };
         fields.into_iter().map(|(name, value)| (name, words(&value))).collect()
     }
 
-    /// What something new or deleted is: `door: Code 1234.`, `door -- has -> code`.
+    /// A new or deleted record as text: `door: Code 1234.`, `door -- has -> code`.
     fn said(&self) -> String {
         if let Some(fact) = &self.fact {
             return fact.clone();
@@ -353,7 +353,7 @@ impl Fields {
     }
 }
 
-/// `2026-01-01T00:06:00.125Z` without its fraction.
+/// Removes the fraction of the seconds: `2026-01-01T00:06:00.125Z` becomes `2026-01-01T00:06:00Z`.
 fn to_the_second(at: String) -> String {
     match at.split_once('.') {
         Some((whole, _)) => format!("{whole}Z"),
@@ -361,7 +361,7 @@ fn to_the_second(at: String) -> String {
     }
 }
 
-/// On one line, whole.
+/// The whole text on one line.
 fn flat(text: &str) -> String {
     one_line(text, usize::MAX)
 }

@@ -50,14 +50,14 @@ pub(crate) struct Output {
     tx_id: u64,
 }
 
-/// An id of a triple that was taken for that of an entry.
+/// Refuses an id that is the id of a triple when an entry was meant, and says so.
 fn refuse_triple(ctx: &Context<'_>, id: Id) -> Result<(), Stop> {
     let snapshot = ctx.snapshot()?;
     if snapshot.entry(id)?.is_some() {
         return Ok(());
     }
     let Some(triple) = snapshot.triple(id)? else { return Ok(()) };
-    // What is out of sight is refused like an id that does not exist.
+    // An id that is out of sight is refused like an id that does not exist.
     if !is_told(ctx, &snapshot, &triple)? {
         return Ok(());
     }

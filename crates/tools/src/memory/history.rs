@@ -1,4 +1,4 @@
-//! `history`: what was changed, by whom, and what it was before.
+//! `history`: the transactions, with their authors and the versions before and after each change.
 
 use kenning_engine::Snapshot;
 use kenning_model::{EntityType, Id, ScopeName, TxId};
@@ -63,11 +63,11 @@ impl Item {
     }
 }
 
-/// How much of a version with every field stands in the text.
+/// The number of bytes of a full version that the text shows.
 const FULL_BYTES: usize = 2000;
 
 const LIMIT_DEFAULT: u64 = 20;
-/// Of a transaction, in a set.
+/// The largest number of changes of one transaction in a result set.
 const SET_CHANGES_MAX: usize = 10_000;
 
 impl Tool for History {
@@ -121,7 +121,7 @@ impl TableRow for TransactionItem {
     ];
 }
 
-/// The transactions of a page, and how many there are.
+/// The transactions of a page, and the total number.
 struct TransactionSearch<'a> {
     listing: Listing<'a>,
     scope: ScopeName,
@@ -145,7 +145,7 @@ impl<'a> TransactionSearch<'a> {
         let snapshot = &listing.snapshot;
         let id = named.map(|text| find(snapshot, entity_type, text)).transpose()?;
         let sight = if ctx.caller.has_whole_history { None } else { Some(sight(snapshot, &scope)?) };
-        // What the caller wrote is theirs to see, wherever it went.
+        // The caller's own transactions are shown whole, whichever scopes they changed.
         let own = Some(ctx.caller.principal.origin.as_str());
         let view = View { own, changes_max, ..TransactionItem::view(sight.as_ref()) };
         let (transactions, total) = snapshot.history(id, entity_type, since, view, listing.rows())?;
@@ -168,7 +168,7 @@ fn text(output: &List<Item>) -> String {
     format!("Found {total} as of transaction {at}, newest first. {}{more}", as_data(&lines.join("\n")))
 }
 
-/// An id as it stands, or that of a scope or namespace by a name that it has or had.
+/// The text as an id; or the id of the scope or namespace that has, or had, this name.
 fn find(snapshot: &Snapshot<'_>, entity_type: Option<EntityType>, text: &str) -> Result<Id, Stop> {
     let wanted = entity_type.unwrap_or(EntityType::Entry);
     if let Some(name) = ScopeName::parse(text) {
@@ -176,7 +176,7 @@ fn find(snapshot: &Snapshot<'_>, entity_type: Option<EntityType>, text: &str) ->
         if let Some((id, _)) = tree.scope(&name) {
             return Ok(id);
         }
-        // A name that it had before, or the last one of a scope that is gone.
+        // The name may be an earlier one, or that of a deleted scope.
         return snapshot.scope_id(&name)?.ok_or_else(|| unknown_id(EntityType::Scope, text));
     }
     if wanted == EntityType::Namespace && Id::parse(text).is_none() {

@@ -1,5 +1,5 @@
-//! Entries, triples and transactions as replies and resources show them: cleaned, with their provenance, and
-//! without the fields that are not set.
+//! Entries, triples and transactions as replies and resources show them: with control characters removed,
+//! with their provenance, and without the fields that are not set.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 use crate::Stop;
 use crate::code::counted;
 
-/// What is left of the content of an entry in a transaction that would not fit into a reply by itself: what all its
-/// changes may have together, two versions each, when everything takes twice its bytes in JSON.
+/// A transaction that does not fit into a reply is shown with its contents cut. All its changes together may
+/// have this many bytes of content, which leaves room for two versions of each change and for JSON, which may
+/// double the size.
 const CUT_BYTES_ALL: usize = 6 * 1024;
 const CUT_BYTES_MAX: usize = 4 * 1024;
-/// What is left of a context that would not fit into a reply.
+/// The length to which a context is cut if it does not fit into a reply.
 const CONTEXT_BYTES: usize = 1024;
-/// How many changes of one transaction a reply shows.
+/// The largest number of changes of one transaction in a reply.
 pub const CHANGES_MAX: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +69,7 @@ pub struct EntryItem {
     /// True when it did not fit and was cut; `knowledge://entries/{id}` has all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Why an ordinary search does not find it: `suppressed`, `expired` or `not yet valid`.
+    /// The reason why an ordinary search does not find the entry: `suppressed`, `expired` or `not yet valid`.
     #[serde(skip)]
     pub hidden: Option<&'static str>,
 }
@@ -143,7 +144,8 @@ impl EntryItem {
         }
     }
 
-    /// Quotes and line breaks take two bytes in JSON, so half of the cap on content fits whatever it holds.
+    /// Cuts the content to half of its cap. That always fits, because quotes and line breaks take two bytes
+    /// in JSON.
     pub fn cut_to_fit(mut self) -> EntryItem {
         let fits = crate::arguments::CONTENT_BYTES_MAX / 2;
         let context = self.context.as_ref().map_or(0, String::len);
@@ -153,7 +155,7 @@ impl EntryItem {
         self
     }
 
-    /// What has changed and does not show in topic and content: `, changed: scope acme:web > acme:app; tags, source`.
+    /// The changed fields besides topic and content: `, changed: scope acme:web > acme:app; tags, source`.
     fn other_changes(&self, before: &EntryItem) -> String {
         let moved = (self.scope != before.scope).then(|| format!("scope {} > {}", before.scope, self.scope));
         let others = [
@@ -176,7 +178,7 @@ impl EntryItem {
         }
     }
 
-    /// With at most so many bytes of content, and the rest in proportion.
+    /// Cuts the content to `bytes`, and the other texts in proportion.
     fn shortened(mut self, bytes: usize) -> EntryItem {
         self.truncated = true;
         self.content = cut(&self.content, bytes);
@@ -229,7 +231,7 @@ pub struct LeanEntry {
 }
 
 impl LeanEntry {
-    /// `parts` makes the best parts of a text that is longer than the room for it.
+    /// `parts` shortens a text to its best parts if it is longer than `room`.
     pub fn new(
         item: EntryItem,
         asked: &str,
@@ -259,8 +261,8 @@ impl LeanEntry {
         }
     }
 
-    /// For the text channel: the first line begins with the id, the lines of the content are indented, so content can't
-    /// pass for another entry.
+    /// The entry for the text channel. The first line begins with the id and the lines of the content are
+    /// indented, so content can't pass for another entry.
     pub fn lines(&self) -> String {
         let scope = self.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
         let hidden = self.hidden.map(|why| format!(" ({why})")).unwrap_or_default();
@@ -345,7 +347,7 @@ impl TripleItem {
         self
     }
 
-    /// One line: `subject -- predicate -> object`.
+    /// The triple on one line: `subject -- predicate -> object`.
     pub fn line(&self, bytes_max: usize) -> String {
         cut(&fact_line(&self.subject, &self.predicate, &self.object), bytes_max)
     }
@@ -394,7 +396,7 @@ impl LeanTriple {
     }
 }
 
-/// `subject -- predicate -> object`
+/// A triple on one line: `subject -- predicate -> object`
 pub(super) fn fact_line(subject: &str, predicate: &str, object: &str) -> String {
     let [subject, predicate, object] = [subject, predicate, object].map(|text| one_line(text, usize::MAX));
     format!("{subject} -- {predicate} -> {object}")
@@ -418,7 +420,8 @@ pub fn entry_items<'a>(
     Ok(items)
 }
 
-/// Takes out the id of what an entry follows if that is in another scope by now, where the reader may not see it.
+/// Removes the id in `follows` if that entry has moved to another scope, because the reader may not be
+/// allowed to see it there.
 fn hide_stranger(snapshot: &Snapshot<'_>, entry: &Entry, item: &mut EntryItem) -> Result<(), Stop> {
     if let Some(before) = entry.follows {
         let stored = snapshot.entry(before)?;
@@ -446,7 +449,8 @@ pub fn transaction_items(
         transactions.iter().map(|tx| TransactionItem::new(tx, &names, now)).collect();
     let changes = items.iter_mut().flat_map(|item| &mut item.changes);
     for side in changes.flat_map(|change| [&mut change.before, &mut change.after]).flatten() {
-        // A version of the past may follow what is elsewhere now; only what is in its scope today is named.
+        // An old version may follow an entry that is in another scope now; its id is shown only if it is
+        // still in the same scope.
         if let RecordItem::Entry(entry) = side
             && let Some(before) = entry.follows.as_deref().and_then(Id::parse)
         {
@@ -459,7 +463,7 @@ pub fn transaction_items(
     Ok(items)
 }
 
-/// What the scopes are called that these records live in or speak of.
+/// The names of the scopes that these records are in or refer to.
 fn names_of<'a>(
     snapshot: &Snapshot<'_>,
     records: impl Iterator<Item = &'a Record>,
@@ -525,7 +529,7 @@ impl ScopeItem {
             parents.push(format!("{namespace}:{DEFAULT}"));
         }
         ScopeItem {
-            // The name that this version had, in the namespace as it is called now.
+            // The scope's name in this version, and the namespace's present name.
             scope: format!("{namespace}:{}", scope.name),
             description: clean(&scope.description),
             parents,
@@ -592,7 +596,7 @@ impl RecordItem {
         }
     }
 
-    /// None for a section: the change of its document stands for it.
+    /// `None` for a section, because the change of its document represents it.
     fn new(id: &str, tx_id: u64, record: &Record, names: &ScopeNames, now: Timestamp) -> Option<RecordItem> {
         Some(match record {
             Record::Section(_) => return None,
@@ -678,7 +682,7 @@ impl ChangeItem {
         let shorten = |record: RecordItem| match record {
             RecordItem::Entry(entry) => RecordItem::Entry(Box::new(entry.shortened(bytes))),
             RecordItem::Triple(triple) => RecordItem::Triple(Box::new(triple.shortened(bytes))),
-            // Their caps leave room for all that a transaction shows.
+            // The other records are small enough to fit whole.
             other => other,
         };
         self.before = self.before.map(shorten);
@@ -748,13 +752,14 @@ pub struct TransactionItem {
 }
 
 impl TransactionItem {
-    /// So much of a transaction is shown to a caller with this sight, or with that of all scopes.
+    /// The part of a transaction that is shown to a caller with this sight, or without one to a caller who
+    /// sees all scopes.
     pub fn view(sight: Option<&Sight>) -> View<'_> {
         View { scopes: sight.map(Sight::scopes), changes_max: CHANGES_MAX, ..View::WHOLE }
     }
 
     fn new(tx: &Transaction, names: &ScopeNames, now: Timestamp) -> TransactionItem {
-        // A document stands for its sections.
+        // Sections are not shown; the change of their document represents them.
         let is_shown = |change: &&Change| change.entity_type != EntityType::Section;
         let shown: Vec<&Change> = tx.changes.iter().filter(is_shown).take(CHANGES_MAX).collect();
         let left_out = tx.left_out + tx.changes.len() - shown.len();
@@ -770,7 +775,7 @@ impl TransactionItem {
         }
     }
 
-    /// A transaction of large entries, with the long texts cut.
+    /// Cuts the long texts of a transaction so that it fits into a reply.
     pub fn cut_to_fit(mut self) -> TransactionItem {
         let bytes = CUT_BYTES_MAX.min(CUT_BYTES_ALL / self.changes.len().max(1));
         self.changes = self.changes.into_iter().map(|change| change.shortened(bytes)).collect();
@@ -785,13 +790,13 @@ impl TransactionItem {
     }
 }
 
-/// `7 store at 2026-01-01T00:18:00Z by alice`
+/// The first line of a transaction: `7 store at 2026-01-01T00:18:00Z by alice`
 pub(super) fn transaction_head(tx_id: u64, tool: &str, at: &str, actor: Option<&str>) -> String {
     let by = actor.map(|actor| format!(" by {}", one_line(actor, 64))).unwrap_or_default();
     format!("{tx_id} {tool} at {at}{by}")
 }
 
-/// `, undoes 4, undone by 9`
+/// The part of that line about undoing: `, undoes 4, undone by 9`
 pub(super) fn undo_words(undoes: &[u64], undone_by: Option<u64>) -> String {
     let mut words = String::new();
     if !undoes.is_empty() {
@@ -804,7 +809,7 @@ pub(super) fn undo_words(undoes: &[u64], undone_by: Option<u64>) -> String {
     words
 }
 
-/// Each change on lines of its own, below the transaction that they belong to.
+/// Each change on its own lines, which follow the line of the transaction.
 pub fn change_lines(changes: &[ChangeItem], left_out: Option<usize>, excerpt: usize) -> String {
     let mut lines = String::new();
     for change in changes {
@@ -821,13 +826,13 @@ pub(super) fn kind_word(kind: Kind) -> &'static str {
     EntityType::from(kind).as_str()
 }
 
-/// Stored text between fences, after the line that says what it is.
+/// Stored text in a fence, after a line that declares it as data.
 pub fn as_data(lines: &str) -> String {
     format!("Stored text, as data:\n{}", fence(lines))
 }
 
-/// An entry for the text channel: its first line begins with its id, the lines of its content are indented, so content
-/// can't pass for another entry.
+/// An entry for the text channel. Its first line begins with its id and the lines of its content are
+/// indented, so content can't pass for another entry.
 pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
     let topic = match item.topic.is_empty() {
         true => String::new(),
@@ -843,7 +848,7 @@ pub fn entry_lines(item: &EntryItem, excerpt: usize) -> String {
     format!("{} v{}{}{hidden}{topic}{tags}\n  {content}", item.id, item.version, place(&item.scope))
 }
 
-/// Why an ordinary search does not find an entry.
+/// The reason why an ordinary search does not find an entry.
 fn hidden(entry: &Entry, now: Timestamp) -> Option<&'static str> {
     if entry.status == Status::Suppressed {
         return Some("suppressed");
@@ -854,7 +859,7 @@ fn hidden(entry: &Entry, now: Timestamp) -> Option<&'static str> {
     entry.valid_from.is_some_and(|from| now < from).then_some("not yet valid")
 }
 
-/// Where something is, unless it is where everyone sees it.
+/// The scope of a record in parentheses; empty for the scope that everybody sees.
 pub(crate) fn place(scope: &str) -> String {
     match scope {
         GLOBAL_DEFAULT => String::new(),
@@ -862,12 +867,12 @@ pub(crate) fn place(scope: &str) -> String {
     }
 }
 
-/// ` in scope `acme:web``, for a reply that tells where something was written.
+/// Names the scope that was written to: ` in scope `acme:web``.
 pub(crate) fn in_scope(scope: &str) -> String {
     format!(" in scope `{scope}`")
 }
 
-/// The scope of what a transaction closed.
+/// The name of the scope of the version that a transaction closed.
 pub(crate) fn scope_before(done: &Committed) -> String {
     let before = done.tx.changes.iter().find_map(|change| change.before.as_ref());
     before.and_then(|before| before.record.scope()).map(|scope| done.names.of(scope)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Memory: entries and triples, every change of which can be seen and taken back.
+//! Memory: entries and triples. Every change of them can be seen in the history and undone.
 
 mod changed;
 mod delete;

@@ -1,4 +1,4 @@
-//! Names of the graph that look nearly the same, so that one thing is not written under two names.
+//! Finds names in the graph that are nearly equal, so that one thing is not written under two names.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,18 @@ use kenning_model::fold;
 
 use crate::Stop;
 
-/// How many names a reply offers.
+/// The largest number of names that a reply suggests.
 const NAMES_MAX: usize = 5;
 
-/// Existing names that are most likely another spelling of this one: `auth-service` for `Auth Service`.
+/// Existing names that are most likely another spelling of this name: `auth-service` for `Auth Service`.
 pub(super) fn respelt(known: &BTreeSet<String>, name: &str) -> Vec<String> {
     best(known, name, |one, other| {
         distance(one, other).filter(|distance| *distance <= one.len().min(other.len()) / 5)
     })
 }
 
-/// Existing names that may have been meant: other spellings, and those that have the name in them or are in it.
+/// Existing names that may have been meant: other spellings, and names that contain this name or are
+/// contained in it.
 pub(super) fn nearest(snapshot: &Snapshot<'_>, sight: &Sight, name: &str) -> Result<Vec<String>, Stop> {
     let known = snapshot.names_in_triples(sight)?;
     Ok(best(&known, name, |one, other| {
@@ -36,15 +37,16 @@ fn best(known: &BTreeSet<String>, name: &str, rank: impl Fn(&str, &str) -> Optio
     found.into_iter().take(NAMES_MAX).map(|(_, other)| other.clone()).collect()
 }
 
-/// The letters and digits of a name: what stands between them is a matter of spelling.
+/// The letters and digits of a name; the characters between them are a matter of spelling.
 fn letters(name: &str) -> String {
     fold(name).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// How many letters differ; none where the names differ in their digits, since `host 1` and `host 2` are two things.
+/// The edit distance between two names; `None` if their digits differ, since `host 1` and `host 2` are two
+/// things.
 fn distance(one: &str, other: &str) -> Option<usize> {
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    // Far apart in length is far apart, and most names are.
+    // Names of very different length, which most pairs are, are far apart, so the distance is not computed.
     let is_near = one.len().abs_diff(other.len()) <= one.len().max(other.len()) / 3;
     (is_near && digits(one) == digits(other)).then(|| strsim::damerau_levenshtein(one, other))
 }

@@ -96,7 +96,7 @@ struct Why {
     scope: String,
 }
 
-/// What entries are sought by.
+/// The arguments by which entries are searched.
 struct SearchTerms {
     scope: Option<String>,
     topic: Option<String>,
@@ -106,13 +106,13 @@ struct SearchTerms {
     suppressed_too: bool,
 }
 
-/// Addresses are at most this long; a longer question has none of its own.
+/// The largest length of a resource URI; a longer question gets the URI of the whole list instead.
 const ADDRESS_BYTES_MAX: usize = 1024;
 
 const LIMIT_DEFAULT: u64 = 20;
 
-/// How many bytes of an entry are shown, by its rank: the first ranks up to here get so much. The best hits get room first,
-/// and what a hit gets does not depend on how many are asked for.
+/// How many bytes of an entry are shown, by its rank: `(5, 2000)` gives ranks below 5 up to 2000 bytes each.
+/// The best hits get the most room, and the room of a hit does not depend on the requested number of hits.
 const ROOM: [(usize, usize); 4] = [(5, 2000), (10, 1000), (20, 400), (usize::MAX, 250)];
 
 impl Tool for Query {
@@ -197,7 +197,7 @@ impl TableRow for EntryItem {
     ];
 }
 
-/// A search whose arguments were read.
+/// A search whose arguments have been parsed.
 struct EntrySearch<'a> {
     listing: Listing<'a>,
     scope: ScopeName,
@@ -205,7 +205,8 @@ struct EntrySearch<'a> {
     terms: SearchTerms,
     ids: Option<Vec<String>>,
     narrowed: Narrowed,
-    /// When entries have to be valid: what was valid then stays in an answer as of then.
+    /// The moment at which entries have to be valid: an answer as of a past time has the entries that were
+    /// valid then.
     judged_at: Timestamp,
     explain: bool,
 }
@@ -265,7 +266,7 @@ impl<'a> EntrySearch<'a> {
         }
     }
 
-    /// Where else there are matches, for a search by words that found nothing.
+    /// The numbers of matches elsewhere, for a search by words that found nothing here.
     fn elsewhere(&self, texts: &[&str]) -> Result<Option<Map<String, Value>>, Stop> {
         if texts.is_empty() {
             return Ok(None);
@@ -304,10 +305,10 @@ fn room(rank: usize) -> usize {
     ROOM.iter().find(|(ranks, _)| rank < *ranks).map_or(0, |(_, bytes)| *bytes)
 }
 
-/// What a search is narrowed by that the index does not know.
+/// The filters that the index does not know.
 #[derive(Debug)]
 struct Narrowed {
-    /// Written by this origin.
+    /// Only entries that this origin wrote.
     own: Option<String>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
@@ -318,7 +319,7 @@ impl Narrowed {
         self.own.is_some() || self.since.is_some() || self.until.is_some()
     }
 
-    /// Every match is looked at, so that the total is exact.
+    /// Examines every match, so that the total is exact.
     fn search(
         &self,
         snapshot: &Snapshot<'_>,
@@ -366,7 +367,7 @@ fn named(
     Ok(Found { hits, total, is_degraded: false })
 }
 
-/// What a reply says when words alone decided.
+/// The metadata of a reply whose ranking used words alone.
 pub(crate) fn degraded(is_degraded: bool) -> Map<String, Value> {
     let why = "by words only: vectors are still being made";
     is_degraded.then(|| ("io.kenning/degraded".to_owned(), why.into())).into_iter().collect()
@@ -397,12 +398,12 @@ impl Item {
     }
 }
 
-/// How much of an entry with every field stands in the text.
+/// The number of bytes of a full entry that the text shows.
 const FULL_BYTES: usize = 2000;
 
 impl Why {
     fn new(explanation: Explanation, entry: &EntryItem) -> Why {
-        // Six digits tell matches apart and stay readable.
+        // Six decimal places are enough to tell matches apart.
         let rounded = |score: f64| (score * 1e6).round() / 1e6;
         Why {
             total: rounded(explanation.total),
@@ -414,7 +415,8 @@ impl Why {
     }
 }
 
-/// The name of a listing of entries; the resource `knowledge://entries` uses it too, so a cursor goes on in either.
+/// The name of a listing of entries; the resource `knowledge://entries` uses the same name, so its cursors
+/// and those of `query` are interchangeable.
 pub fn listing_name(
     scope: &ScopeName,
     [topic, content]: [Option<&str>; 2],
@@ -435,7 +437,7 @@ impl SearchTerms {
         listing_name(scope, words, &self.tags, self.at, self.suppressed_too)
     }
 
-    /// Where the same listing can be read as a resource.
+    /// The URI of the resource that has the same list.
     fn address(&self) -> String {
         const ENTRIES: &str = "knowledge://entries";
         let mut parameters: Vec<(&str, String)> = Vec::new();
@@ -457,7 +459,7 @@ impl SearchTerms {
         if address.len() <= ADDRESS_BYTES_MAX { address } else { ENTRIES.to_owned() }
     }
 
-    /// ` matching "deployment" tagged "ops"`
+    /// The search terms as text: ` matching "deployment" tagged "ops"`
     fn words(&self) -> String {
         let mut words = String::new();
         for text in [&self.topic, &self.content].into_iter().flatten() {
@@ -471,7 +473,7 @@ impl SearchTerms {
     }
 }
 
-/// How to go on when a page is not the whole list.
+/// The line that tells how to get the next page, if there is one.
 pub(crate) fn more(shown: usize, total: u64, next_cursor: Option<&str>) -> String {
     match next_cursor {
         Some(cursor) => format!("\n{shown} of {total} shown; for more pass `cursor`: \"{cursor}\"."),

@@ -72,7 +72,7 @@ impl Item {
 
 const LIMIT_DEFAULT: u64 = 50;
 
-/// What is walked along where more than one step is allowed.
+/// The walk that a call asks for; `None` if only one step is allowed.
 fn walked<'a>(
     [subject, predicate, object]: [&'a Option<String>; 3],
     hops: u32,
@@ -120,7 +120,7 @@ impl Tool for QueryGraph {
             if is_full { Item::Full(Box::new(item)) } else { Item::Lean(LeanTriple::new(item, &scope)) }
         };
         let items = items.into_iter().map(item).collect();
-        // A triple is 3 KiB at most, far below what a reply holds.
+        // A triple has at most 3 KiB, far less than a reply may have, so no row needs to be cut.
         let list = listing.end(take_rows(items, ROWS_BYTES_MAX, |item| item), total)?;
         let set = list.next_cursor.as_ref().and_then(|_| ctx.set::<Self>(&listing, "Triples", total));
         let reference = set.as_ref().map(Attached::reference);
@@ -154,7 +154,7 @@ impl TableRow for TripleItem {
     ];
 }
 
-/// The triples of a page, and how many there are.
+/// The triples of a page, and the total number.
 struct TripleSearch<'a> {
     listing: Listing<'a>,
     scope: ScopeName,

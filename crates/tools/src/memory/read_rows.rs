@@ -1,4 +1,4 @@
-//! `read_rows`: the rows behind a reply that showed a part of them.
+//! `read_rows`: the rows of a result set, of which a reply has shown only some.
 
 use kenning_presentation::Answer;
 use mcp_dual_response::wire::{Page, PageQuery};

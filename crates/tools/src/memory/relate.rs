@@ -74,7 +74,7 @@ impl Tool for Relate {
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
         let scope = ctx.scope_in(&snapshot, input.scope.as_ref().map(|scope| scope.0.as_str()))?;
-        // A hint must not stand in the way of a write.
+        // The similar names are only a hint, so an error while searching them does not fail the write.
         let similar_names =
             similar_names(&snapshot, scope, [&input.subject.0, &input.object.0]).unwrap_or_default();
         drop(snapshot);
@@ -95,8 +95,9 @@ impl Tool for Relate {
         Ok(Answer::text(
             ctx.commit(Write::Relate { triple, on_conflict }, move |done| {
                 let triple = match &done.existing {
-                    // With `replace` the triple may be there while others give way: the transaction that closed them is
-                    // the one that an undo needs. Without any change it is the triple's own.
+                    // With `replace`, the triple may exist already while conflicting triples are closed; then
+                    // the reply names the transaction that closed them, because an undo needs it. If nothing
+                    // was changed, it names the transaction of the triple.
                     Some(existing) => TripleItem::of(existing, &done.names)
                         .map(|triple| TripleItem { tx_id: done.tx.id.0, ..triple }),
                     None => done.tx.changes.iter().find_map(|change| match &change.after {
@@ -106,7 +107,7 @@ impl Tool for Relate {
                         _ => None,
                     }),
                 };
-                // The triple itself needs room beside them.
+                // Half of the room is left for the triple itself.
                 let rows =
                     done.conflicts.iter().filter_map(|stored| TripleItem::of(stored, &done.names)).collect();
                 let conflicts = take_rows(rows, ROWS_BYTES_MAX / 2, |row| row);
@@ -114,7 +115,8 @@ impl Tool for Relate {
                 Output {
                     triple: triple.expect("relating leaves a triple, old or new"),
                     written: done.existing.is_none(),
-                    // Those that the scope inherits stay: they are another scope's business.
+                    // Conflicting triples in inherited scopes are not replaced, because they belong to those
+                    // scopes.
                     replaced: replaces && done.tx.changes.iter().any(|change| change.after.is_none()),
                     conflicts,
                     conflicts_left_out: Some(left_out).filter(|left_out| *left_out > 0),
@@ -169,7 +171,7 @@ fn text(output: &Output) -> String {
     format!("{written} {about}{newest}. {}{alike}", as_data(&lines.join("\n")))
 }
 
-/// Names in sight that a name which is new there may be another spelling of.
+/// Names in sight that may be another spelling of those names which are new.
 fn similar_names(snapshot: &Snapshot<'_>, scope: ScopeId, names: [&str; 2]) -> Result<Vec<String>, Stop> {
     let sight = snapshot.sight(scope)?;
     let mut new = Vec::new();

@@ -1,4 +1,5 @@
-//! What a new text nearly repeats, or says something else about: shown with every write of an entry.
+//! The existing entries that a new text nearly repeats, or that it may contradict; every write of an entry
+//! returns them.
 
 use kenning_engine::{Sight, Similar, Snapshot};
 use kenning_model::{Id, Record, ScopeId};
@@ -20,7 +21,7 @@ pub(crate) struct SimilarEntry {
 const SIMILAR_BYTES_MAX: usize = 300;
 
 impl SimilarEntry {
-    /// `K7H9M2PQX8 deployment: Use blue-green deploys.`
+    /// The entry on one line: `K7H9M2PQX8 deployment: Use blue-green deploys.`
     pub(crate) fn line(&self) -> String {
         let topic = match self.topic.is_empty() {
             true => String::new(),
@@ -35,13 +36,14 @@ pub(crate) struct NewText<'a> {
     pub(crate) scope: ScopeId,
     pub(crate) topic: &'a str,
     pub(crate) content: &'a str,
-    /// What it is no news to be like: itself, and the entry that it follows.
+    /// Entries that are not reported as similar: the entry itself, and the entry that it follows.
     pub(crate) except: &'a [Id],
-    /// What the caller sees, where that may be less than what the scope sees.
+    /// The scopes that the caller sees, if these may be fewer than those that the scope sees.
     pub(crate) within: Option<&'a Sight>,
 }
 
-/// The entries in sight that are like a text. A hint must not stand in the way of a write, so a failed search finds nothing.
+/// The entries in sight that are similar to a text. They are only a hint, so a failed search does not fail
+/// the write but finds nothing.
 pub(crate) fn similar(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Vec<SimilarEntry> {
     find(ctx, snapshot, new).unwrap_or_default()
 }
@@ -68,7 +70,7 @@ fn find(ctx: &Context<'_>, snapshot: &Snapshot<'_>, new: &NewText<'_>) -> Result
     Ok(similar)
 }
 
-/// What the text of a reply says after its first sentence; nothing where nothing is similar.
+/// The sentences about similar entries in the text of a reply; empty if there are none.
 pub(crate) fn similar_text(similar: &[SimilarEntry], tx_id: u64) -> String {
     if similar.is_empty() {
         return String::new();

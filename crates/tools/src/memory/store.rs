@@ -59,7 +59,7 @@ pub(crate) struct Output {
 }
 
 impl<F> Input<F> {
-    /// The entry, and what it is like in the store so far.
+    /// The new entry, and the stored entries that are similar to it.
     pub(super) fn prepare(
         self,
         ctx: &Context<'_>,

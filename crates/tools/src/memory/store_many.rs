@@ -1,4 +1,4 @@
-//! `store_many`: keep many pieces of knowledge in one transaction, all or none.
+//! `store_many`: store many entries in one transaction, all or none.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,7 @@ pub(crate) struct Input {
 }
 
 const ENTRIES_MAX: usize = 100;
-/// So many ids the text names; the first is enough to find the others in `history`.
+/// The text of the reply lists at most this many ids; the first is enough to find the others in `history`.
 const IDS_SHOWN_MAX: usize = 20;
 
 struct Entries(Vec<store::Input<Before>>);
@@ -54,7 +54,8 @@ impl JsonSchema for Entries {
         "Entries".into()
     }
 
-    /// The schema of `store` says what its fields mean; every byte here is read by a model too.
+    /// The schema without the descriptions of the fields: the schema of `store` has them, and a model reads
+    /// every byte of both.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut entry = store::Input::<Before>::json_schema(generator).to_value();
         if let Value::Object(entry) = &mut entry {
@@ -75,7 +76,7 @@ impl JsonSchema for Entries {
     }
 }
 
-/// The entry before one of a list: an earlier one of the list, or one that is stored already.
+/// The entry that an entry of the list follows: an earlier one in the list, or a stored one.
 enum Before {
     Index(usize),
     Id(String),
@@ -123,7 +124,7 @@ impl JsonSchema for Before {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // One type, since some clients take no other; a number is accepted too.
+        // The schema has one type only, because some clients accept no other; a number is accepted too.
         json_schema!({"type": "string", "description": "Index of an earlier entry of this list, or an id."})
     }
 }

@@ -1,4 +1,4 @@
-//! `undo`: take transactions back by committing what reverses them.
+//! `undo`: take transactions back by committing their inverse.
 
 use std::sync::Arc;
 
@@ -55,11 +55,11 @@ pub(crate) struct Output {
     changes_left_out: Option<usize>,
 }
 
-/// How many ids a reply names; a namespace may have had any number.
+/// The largest number of ids in a reply; deleting a namespace may change any number of records.
 const IDS_MAX: usize = 200;
-/// How many of them the text names: a document has an id for each section.
+/// The largest number of ids in the text; a document has an id for each section.
 const IDS_SHOWN_MAX: usize = 10;
-/// How much of a record the text of a dry run shows.
+/// The number of bytes of a record that the text of a dry run shows.
 const EXCERPT_BYTES: usize = 300;
 
 impl Tool for Undo {
@@ -145,7 +145,7 @@ fn text(output: &Output) -> String {
     }
 }
 
-/// Names the ids of those changes that may be told, and counts the others.
+/// Lists the ids of the changes that the caller may be told about, and counts the others.
 fn summary(tx: &Transaction, is_told: impl Fn(&&Change) -> bool) -> Output {
     let told = tx.changes.iter().filter(is_told).take(IDS_MAX);
     let changed_ids: Vec<String> = told.map(|change| change.id.to_string()).collect();
@@ -159,7 +159,7 @@ fn summary(tx: &Transaction, is_told: impl Fn(&&Change) -> bool) -> Output {
     }
 }
 
-/// Of others' changes only those are shown that the caller's scope sees.
+/// The preview of an undo. Of transactions of others it shows only the changes that the caller's scope sees.
 fn previewed(ctx: &Context<'_>, named: Option<&str>, mut tx: Transaction) -> Result<Output, Stop> {
     let snapshot = ctx.snapshot()?;
     let mut all_own = true;

@@ -1,4 +1,4 @@
-//! `get_pattern`: one pattern whole.
+//! `get_pattern`: one whole pattern.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub(crate) struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Truncated")]
     truncated: Option<Truncated>,
-    /// The first of the related ones that there is.
+    /// The first related pattern that exists in the catalogue.
     #[serde(skip)]
     known_related: Option<String>,
     #[serde(skip)]
@@ -105,7 +105,7 @@ enum PartType {
 }
 
 impl Part {
-    /// Prose and code, each in a fence of its own.
+    /// The section as Markdown: prose and code are separate pieces, each in its own fence.
     fn markdown(&self) -> String {
         let of_it = pieces(&self.content).into_iter().map(|piece| match piece {
             Piece::Prose(text) => passage(&text, None),
@@ -138,22 +138,22 @@ struct Example {
     section: usize,
 }
 
-/// Ids that are less alike are not offered for another.
+/// The smallest similarity at which the id of a pattern is suggested for an unknown id.
 const ALIKE_MIN: f64 = 0.25;
-/// An example that is longer is cut first.
+/// In a pattern that is too large, longer examples are cut first.
 const EXAMPLE_BYTES_MAX: usize = 10 * 1024;
 const DETAILS_BYTES_MAX: usize = 40 * 1024;
-/// Of tags and related patterns, in a pattern that is too large.
+/// The largest number of tags and of related patterns in a pattern that is too large.
 const LIST_MAX: usize = 100;
 const LIST_ITEM_BYTES_MAX: usize = 64;
-/// Of the description; of other fields less.
+/// The size to which the description of a pattern that is too large is cut; other fields are cut to less.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
-/// Of a list, where people read it.
+/// The largest number of items of a list in the Markdown.
 const SHOWN_MAX: usize = 20;
-/// Of the Markdown, alone and beside the JSON.
+/// The largest size of the Markdown, alone and together with JSON.
 const MARKDOWN_BYTES_MAX: usize = 48 * 1024;
 const MARKDOWN_BESIDE_BYTES_MAX: usize = 20 * 1024;
-/// The title of what stands before the first heading.
+/// The title of the text before the first heading.
 const LEAD: &str = "Description";
 
 impl Tool for GetPattern {
@@ -232,7 +232,8 @@ impl Details {
         })
     }
 
-    /// What is more than a reply holds is left out: long texts end early, and of the sections the first are there whole.
+    /// Makes a pattern fit into a reply: long texts are cut, and of the sections only the first ones are
+    /// kept, whole.
     fn fitted(mut self) -> Details {
         if json_bytes(&self) <= DETAILS_BYTES_MAX {
             return self;
@@ -252,7 +253,7 @@ impl Details {
             };
             let mut bytes = with_examples(part, &self.examples);
             if bytes > room && shown == 0 {
-                // At least the beginning of the first.
+                // The first section is always shown, at least its beginning.
                 shorten(&mut part.content, room / 8);
                 for example in self.examples.iter_mut().filter(|example| of_it(example)) {
                     shorten(&mut example.code, room / 8);
@@ -278,7 +279,7 @@ impl Details {
         self
     }
 
-    /// Ends what is far too long, and says which fields that were.
+    /// Cuts the fields that are far too long, and returns their names.
     fn cut_fields(&mut self) -> BTreeSet<&'static str> {
         let mut cut = BTreeSet::new();
         let mut check = |name, text: &mut String, bytes_max| {
@@ -309,7 +310,7 @@ impl Details {
     }
 }
 
-/// Whether there was more.
+/// Cuts a text; returns whether it was too long.
 fn shorten(text: &mut String, bytes_max: usize) -> bool {
     let is_long = text.len() > bytes_max;
     if is_long {
@@ -326,7 +327,7 @@ impl Details {
             Format::Markdown | Format::Json => MARKDOWN_BYTES_MAX,
         };
         let mut parts = Vec::new();
-        // Most descriptions are a section, which is shown below.
+        // Most descriptions are also a section, and then they are shown there.
         if !self.sections.iter().any(|part| part.content == self.description) && !self.description.is_empty()
         {
             parts.push(passage(&self.description, None));
@@ -393,7 +394,7 @@ impl Details {
 }
 
 fn title_of(section: &Section) -> String {
-    // The first of them is the title of the document.
+    // The first heading of the path is the title of the document.
     match section.heading_path.as_slice() {
         [] | [_] => LEAD.to_owned(),
         [.., heading] => clean(heading),
@@ -417,7 +418,7 @@ fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<InputR
             )
         }
     };
-    // Where there is nothing to go by, any id may be meant.
+    // Without a suggestion to choose from, any id may be the right one.
     let (is_closed, has_any) = (!values.is_empty() && !id.is_empty(), !values.is_empty());
     let needs = Needs { field: "id", about: "The ID of a pattern.", values, is_required: true, is_closed };
     let needs = InputRequest::new(heading, message, reason, vec![needs]);
@@ -429,7 +430,7 @@ fn unknown_id(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<InputR
     })
 }
 
-/// Ids that look like this one, then those of patterns that its words find, each with its title.
+/// The ids that look like this id, then those of the patterns that its words find, each with its title.
 fn similar(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<Vec<(String, Option<String>)>, Stop> {
     let names = snapshot.catalogue(sight, None)?.names;
     let asked = trigrams(id);
@@ -450,7 +451,7 @@ fn similar(snapshot: &Snapshot<'_>, sight: &Sight, id: &str) -> Result<Vec<(Stri
             }
         }
     }
-    // Who names none may see what there is.
+    // A call without an id gets the first ids of the catalogue.
     if id.is_empty() {
         found = names.iter().take(SUGGESTIONS).map(|(id, title)| Named::new(id, title)).collect();
     }

@@ -1,4 +1,5 @@
-//! The catalogue of patterns: replies that people read as Markdown and programs as JSON, by a contract of versioned kinds.
+//! The catalogue of patterns. Its replies are Markdown for people and JSON for programs, and follow a
+//! contract of versioned kinds.
 
 mod get_pattern;
 mod needs_input;
@@ -25,12 +26,12 @@ pub(crate) fn tools() -> Vec<ToolRow> {
 
 const PATTERN: Kind = Kind("pattern");
 
-/// So many are offered where something else was asked for.
+/// The largest number of suggestions when the request can't be answered as it is.
 const SUGGESTIONS: usize = 5;
-/// Of a title that stands beside others.
+/// The largest size of a title in a list of patterns.
 const TITLE_BYTES_MAX: usize = 300;
 
-/// Without a catalogue there is nothing to choose from, and nobody needs to be asked.
+/// The hint for an empty catalogue; people are not asked anything then, because there is nothing to choose.
 const NO_CATALOGUE: &str = "The catalogue is empty; `kenning ingest --kind patterns DIR` fills it.";
 
 /// Markdown for people (default), JSON for programs.
@@ -67,7 +68,7 @@ impl<T> Told<T> {
     }
 }
 
-/// What the caller sees of the catalogue.
+/// The part of the catalogue that the caller's scope sees.
 fn sight(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Sight, Stop> {
     crate::tool::sight(snapshot, &ctx.scope_name(None)?)
 }
@@ -103,7 +104,7 @@ impl Named {
     }
 }
 
-/// The first of these documents, by name.
+/// The ids and titles of the first of these documents, at most `many`.
 fn named(snapshot: &Snapshot<'_>, ids: &[Id], many: usize) -> Result<Vec<Named>, Stop> {
     let mut named = Vec::new();
     for id in ids.iter().take(many) {
@@ -114,7 +115,7 @@ fn named(snapshot: &Snapshot<'_>, ids: &[Id], many: usize) -> Result<Vec<Named>,
     Ok(named)
 }
 
-/// ISO 8601 with milliseconds, in UTC.
+/// The time in ISO 8601 format with milliseconds, in UTC.
 fn moment(at: kenning_model::Timestamp) -> String {
     format!("{at:.3}")
 }

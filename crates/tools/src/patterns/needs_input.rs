@@ -1,4 +1,4 @@
-//! `needsInput:v1`: what is missing, why, and what there is to choose from. Not an error.
+//! `needsInput:v1`: the missing arguments, the reason, and the values to choose from. It is not an error.
 
 use kenning_presentation::card::{unmarked, value};
 use kenning_presentation::{Answer, Ask, Body, Field, Format};
@@ -47,18 +47,18 @@ struct Choice {
     field: &'static str,
 }
 
-/// A field, and what there is to choose from.
+/// A field that needs a value, and the values to choose from.
 pub(super) struct Needs {
     pub(super) field: &'static str,
     pub(super) about: &'static str,
-    /// Values, each with what it means.
+    /// The possible values, each with its meaning.
     pub(super) values: Vec<(String, Option<String>)>,
     pub(super) is_required: bool,
-    /// Whether nothing else will do.
+    /// Whether only the listed values are valid.
     pub(super) is_closed: bool,
 }
 
-/// A reply that needs input, and how people and models read it.
+/// A reply that needs input, with its forms for people and for models.
 pub(super) struct InputRequest {
     reply: NeedsInput,
     heading: &'static str,
@@ -94,7 +94,7 @@ impl InputRequest {
         };
         let ask = Ask { message: message.clone(), fields: needs.iter().map(field).collect() };
         let suggestions = needs.iter().map(|needs| (needs.field.to_owned(), json!(choices(needs)))).collect();
-        // What was only an example is no option.
+        // A value without a meaning is only an example, so it is not an option.
         let meant = |needs: &&Needs| needs.values.iter().any(|(_, meaning)| meaning.is_some());
         let options = needs.iter().filter(meant).flat_map(|needs| {
             needs.values.iter().map(|(value, description)| Choice {
@@ -120,18 +120,18 @@ impl InputRequest {
         InputRequest { reply, heading, hint: None, ask: Some(ask) }
     }
 
-    /// Offers the best matches to callers who would rather not choose.
+    /// Adds the best matches, for callers that do not want to choose.
     pub(super) fn with_best(mut self, best_matches: Vec<Named>, set: Option<Attached>) -> InputRequest {
         self.reply = NeedsInput { best_matches, set, ..self.reply };
         self
     }
 
-    /// A model that mistyped something corrects itself; people are not asked for it.
+    /// Does not ask people: a model that mistyped an argument can correct it by itself.
     pub(super) fn for_the_model(self) -> InputRequest {
         InputRequest { ask: None, ..self }
     }
 
-    /// Nobody can answer it: there is nothing to choose from.
+    /// Does not ask anyone, because there is nothing to choose from; the reply gives a hint instead.
     pub(super) fn in_vain(self, hint: &'static str) -> InputRequest {
         InputRequest { ask: None, hint: Some(hint), ..self }
     }

@@ -1,4 +1,4 @@
-//! Where a pattern is from. Paths are below what was taken in, never those of a machine.
+//! The origin of a pattern. Paths are relative to the ingested directory and never those of a machine.
 
 use kenning_engine::Snapshot;
 use kenning_presentation::card::value;

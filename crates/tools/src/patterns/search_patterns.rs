@@ -1,4 +1,4 @@
-//! `search_patterns`: all patterns that match, the best of them as cards.
+//! `search_patterns`: all patterns that match; the best of them are shown as cards.
 
 use kenning_engine::{Counts, FoundPatterns, Overview, PatternQuestion, Sight, Snapshot};
 use kenning_model::{Id, fold};
@@ -139,7 +139,7 @@ struct Discovery {
     #[schemars(extend("additionalProperties" = {"type": "integer"}))]
     categories: Map<String, Value>,
     suggestions: Vec<Named>,
-    /// Whether there is one of the name that was asked for.
+    /// Whether the requested category exists.
     #[serde(skip)]
     has_category: bool,
 }
@@ -161,21 +161,21 @@ struct Origin {
     provenance: Provenance,
 }
 
-/// More patterns than this that are about what was asked, without a filter, help nobody.
+/// If an unfiltered search has more matches than this, the reply asks for a filter instead of listing them.
 const TOO_BROAD: usize = 20;
-/// So many of the best are named where there are too many.
+/// The number of best matches that such a reply lists.
 const BEST: usize = 10;
 const CARDS_DEFAULT: u64 = 3;
 const COUNTS_MAX: usize = 100;
 const COUNTS_BYTES_MAX: usize = 4 * 1024;
-/// Longer names of categories are not offered.
+/// Categories with longer names are not offered as choices.
 const CHOICE_BYTES_MAX: usize = 128;
 const CHOICES_MAX: usize = 10;
-/// For the patterns of a page, as data and as lines.
+/// The largest size of the patterns of a page, as JSON and as lines together.
 const ROWS_BYTES_MAX: usize = 40 * 1024;
-/// For the texts of all cards.
+/// The largest size of the texts of all cards.
 const CARDS_BYTES_MAX: usize = 8 * 1024;
-/// A pattern that is larger than a page has less of each field.
+/// A pattern that alone is larger than a page has its fields cut according to this size.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
 
 impl Tool for SearchPatterns {
@@ -206,7 +206,7 @@ impl Tool for SearchPatterns {
         let sight = sight(ctx, snapshot)?;
         let found = snapshot.search_patterns(&asked.question(&sight))?;
         let total = found.ids.len() as u64;
-        // Callers who go on with a list, or were asked already, want to see the patterns.
+        // Callers that continue a list, or were asked already, want to see the patterns.
         let is_wanted = cursor.is_some() || ctx.has_answered;
         if found.about > TOO_BROAD
             && !asked.has_filter()
@@ -230,7 +230,7 @@ impl Tool for SearchPatterns {
             if draft.results.next_cursor.is_some() {
                 draft.results.attach(ctx.set::<Self>(&listing, "Patterns", total));
             }
-            // Rows are reckoned by themselves; what stands around them is found out here.
+            // The page counts only its rows; here the whole reply is measured.
             if draft.fits(format) || !page.shorten() {
                 return Ok(draft.into_answer(format, matches.found.is_degraded));
             }
@@ -241,7 +241,7 @@ impl Tool for SearchPatterns {
 impl ListTool for SearchPatterns {
     type Row = Summary;
 
-    /// Whole, and without what people see of a page.
+    /// The whole patterns, without the provenance and the Markdown of a page.
     fn rows(ctx: &Context<'_>, input: Input) -> Result<Vec<Summary>, Stop> {
         let asked = PatternSearch::new(input);
         let listing = ctx.listing(asked.listing_name(ctx), 1, None, None)?;
@@ -305,14 +305,14 @@ impl PatternSearch {
         self.category.is_some() || self.difficulty.is_some()
     }
 
-    /// How it is shown may change from page to page.
+    /// The name leaves out the format and the number of cards, so they may change from page to page.
     fn listing_name(&self, ctx: &Context<'_>) -> String {
         let difficulty = self.difficulty.map(Difficulty::as_str);
         format!("search_patterns {} {:?} {:?} {difficulty:?}", ctx.caller.scope, self.q, self.category)
     }
 }
 
-/// A question and all that was found, of which a page is to be shown.
+/// A search with all its matches, of which one page is shown.
 struct Matches {
     asked: PatternSearch,
     found: FoundPatterns,
@@ -411,13 +411,14 @@ impl Results {
         Some(Attached { resource: self.resource.clone()?, metadata: self.metadata.of_set.clone()? })
     }
 
-    /// What a model may do next.
+    /// The next steps that a model may take.
     fn hint(&self) -> String {
         if self.discovery.as_ref().is_some_and(Discovery::is_empty) {
             return NO_CATALOGUE.to_owned();
         }
         let mut hint = "`get_pattern` gives one whole, by its id.".to_owned();
-        // Some of the arguments may be an answer that the model never saw.
+        // The arguments are repeated, because some of them may come from a person's answer that the model
+        // never saw.
         if let (Some(cursor), Ok(mut next)) = (&self.next_cursor, serde_json::to_value(&self.query)) {
             next["cursor"] = cursor.as_str().into();
             hint.push_str(&format!(" For more, call again with {next}."));
@@ -426,25 +427,25 @@ impl Results {
     }
 }
 
-/// A page in the making, which ends early rather than grow too large.
+/// A page that is being filled. It ends early so that it does not grow too large.
 #[derive(Default)]
 struct Page {
-    /// How many are on the pages before it.
+    /// The number of patterns on the pages before it.
     first: u64,
     rows: Vec<PageRow>,
     bytes: usize,
 }
 
-/// A pattern of the page.
+/// A pattern on the page.
 struct PageRow {
     summary: Summary,
-    /// Of the index.
+    /// Its line in the index.
     line: String,
     origin: Option<Origin>,
 }
 
 impl Page {
-    /// False where it has no more room.
+    /// Adds a pattern; false if the page has no room for it.
     fn take(&mut self, snapshot: &Snapshot<'_>, id: Id, has_panel: bool) -> Result<bool, Stop> {
         let stored = stored_pattern(snapshot, id)?;
         let Some(known) = Known::of(&stored) else { return Err(missing(id)) };
@@ -464,7 +465,7 @@ impl Page {
         Ok(true)
     }
 
-    /// By a quarter; false where only one is left, which always fits.
+    /// Removes a quarter of the rows; false if only one is left, which always fits.
     fn shorten(&mut self) -> bool {
         let many = self.rows.len();
         self.rows.truncate((many - many.div_ceil(4)).max(1));
@@ -472,7 +473,7 @@ impl Page {
     }
 }
 
-/// What the index found is in the log.
+/// The document of a pattern that the index found.
 fn stored_pattern(snapshot: &Snapshot<'_>, id: Id) -> Result<Stored, Stop> {
     snapshot.document(id)?.ok_or_else(|| missing(id))
 }
@@ -490,7 +491,8 @@ impl Summary {
         let text = |text: &str, share: usize| cut(&clean(text), bytes_max / share);
         let tags_max = if bytes_max == usize::MAX { usize::MAX } else { COUNTS_MAX };
         Summary {
-            // What a call names has to be whole; ids have a cap of their own.
+            // The id has to be whole, because a call uses it to name the pattern; ids have a cap of their
+            // own.
             id: clean(&pattern.id),
             title: text(&document.title, 8),
             category: text(&pattern.category, 8),
@@ -501,7 +503,7 @@ impl Summary {
     }
 }
 
-/// What it takes to choose.
+/// The line of a pattern in the index, with the facts that are needed to choose one.
 fn index_line(pattern: &Summary, summary: &str) -> String {
     let [title, category] = [&pattern.title, &pattern.category].map(|text| short_value(text, 120));
     let difficulty = pattern.difficulty.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
@@ -512,7 +514,7 @@ fn index_line(pattern: &Summary, summary: &str) -> String {
     format!("{title} (id {}, {category}{difficulty}){summary}", value(&pattern.id))
 }
 
-/// By whole names, since these are what a filter takes; as many as there is room for.
+/// The counts by name, as many as there is room for. The names are whole, because filters take whole names.
 fn as_map(counts: &Counts) -> Map<String, Value> {
     let mut bytes = 0;
     let fits = |(name, _): &&(String, u64)| {
@@ -527,7 +529,7 @@ fn as_map(counts: &Counts) -> Map<String, Value> {
         .collect()
 }
 
-/// What people see of a page.
+/// The Markdown of a page, for people.
 struct View<'a> {
     asked: &'a PatternSearch,
     found: &'a FoundPatterns,
@@ -579,7 +581,7 @@ impl View<'_> {
     }
 }
 
-/// `errors` 20, `streams` 5
+/// The most frequent categories as text: `errors` 20, `streams` 5
 fn spread(categories: &Counts) -> String {
     const SHOWN_MAX: usize = 5;
     let shown = categories.iter().take(SHOWN_MAX);
@@ -605,7 +607,8 @@ fn pattern_card(pattern: &Summary, text_bytes: usize) -> String {
     card(PATTERN, 2, &cut(&pattern.title, 300), &facts, &parts)
 }
 
-/// The markers as they stand in the text. A reply is given whatever they say; that they do not agree is for the log.
+/// Counts the markers in the text. If they do not match the patterns, the reply is sent all the same and the
+/// log has a warning.
 fn counted_markers(markdown: &[String], rendered: &[String], patterns: &[Summary]) -> Markers {
     let markers = PATTERN.count(markdown);
     let found: Vec<&str> = patterns.iter().map(|pattern| pattern.id.as_str()).collect();
@@ -616,7 +619,8 @@ fn counted_markers(markdown: &[String], rendered: &[String], patterns: &[Summary
 }
 
 impl Discovery {
-    /// What there is, for who found nothing: all categories, and what comes nearest or is there at all.
+    /// The suggestions for a search without matches: all categories, and the nearest patterns, filled up with
+    /// any others.
     fn new(snapshot: &Snapshot<'_>, asked: &PatternSearch, sight: &Sight) -> Result<Discovery, Stop> {
         let overview = snapshot.catalogue(sight, None)?;
         let loosely =
@@ -660,7 +664,8 @@ impl Discovery {
 }
 
 fn missing_query(overview: &Overview) -> InputRequest {
-    // A tag of few patterns finds them; where tags do not tell apart, titles do.
+    // The best suggestions are tags that several but not too many patterns have; if there are not enough of
+    // these, titles are suggested.
     let tags = overview.tags.iter().filter(|(_, many)| (2..=TOO_BROAD as u64).contains(many));
     let words = tags.map(|(name, _)| name).chain(overview.names.iter().map(|(_, title)| title));
     let mut values: Vec<(String, Option<String>)> = Vec::new();
@@ -679,7 +684,7 @@ fn missing_query(overview: &Overview) -> InputRequest {
     if overview.patterns == 0 { needs.in_vain(NO_CATALOGUE) } else { needs }
 }
 
-/// None where there is nothing to choose by.
+/// The request to narrow a search; `None` if there is nothing to narrow it by.
 fn too_broad(found: &FoundPatterns) -> Option<InputRequest> {
     let many = found.ids.len();
     let needs = |field: &'static str, about: &'static str, counts: &Counts| {

@@ -1,4 +1,4 @@
-//! How errors of this family are spelt: `toolError:v1`, in the format that the call asked for.
+//! The error format of this family, `toolError:v1`, in the format that the call requested.
 
 use kenning_presentation::{Block, Format, Reply};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,5 @@
-//! The line `scope: NAMESPACE:SCOPE` in the files that agents read. Nothing else of a file is ever shown to anyone.
+//! Finds the line `scope: NAMESPACE:SCOPE` in the files that agents read. No other part of these files is
+//! ever shown.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,28 +18,30 @@ const FILES: [&str; 7] = [
     ".github/copilot-instructions.md",
     SETTINGS,
 ];
-/// A file, or a directory with a file for each rule.
+/// A file, or a directory with one file per rule.
 const RULES: &str = ".cursor/rules";
-/// TOML, so `scope = "acme:web"` is a line of it too.
+/// This file is TOML, so the line may be written as `scope = "acme:web"`.
 const SETTINGS: &str = ".kenning.toml";
-/// The line is looked for in this much of a file. Instruction files are a few KiB long.
+/// Only this much of a file is searched for the line. Instruction files are a few KiB long.
 const BYTES_MAX: u64 = 64 * 1024;
-/// At most this many files of a directory with rules are read.
+/// In a directory of rules, only this many files are read.
 const RULES_MAX: usize = 64;
-/// Longer paths are not shown, since the names of directories are chosen by whoever wrote the repository.
+/// A longer path is not shown, because the author of the repository chose its directory names and could put a
+/// message there.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// What a project's files say about its scope.
+/// The scope that a project's files name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
     pub(super) scope: Option<ScopeName>,
-    /// The file with the line, relative to the repository. Without a scope, a file whose line has no proper name.
+    /// The file with the line, relative to the repository. If `scope` is `None`, a file whose line has an
+    /// invalid name.
     pub(super) file: Option<String>,
-    /// The directory that the file was found for.
+    /// The directory in which the file was found.
     pub(super) dir: PathBuf,
 }
 
-/// A file that was looked for, and what tells that it has changed since.
+/// A file that was searched for, with the time and size by which a change is noticed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     path: PathBuf,
@@ -63,8 +66,9 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((about.modified().ok()?, about.len()))
 }
 
-/// The scope line of the nearest directory that has one, from `start` up to the root of the repository. The home
-/// directory is nobody's project. `seen` gets every file on which the answer depends.
+/// Finds the scope line of the nearest directory that has one, from `start` up to the root of the repository.
+/// The search stops below the home directory, which is not a project. `seen` gets every file on which the
+/// answer depends.
 pub(super) fn find(start: &Path, home: Option<&Path>, seen: &mut Vec<Seen>) -> Line {
     let (mut malformed, mut dirs) = (None, Vec::new());
     for dir in start.ancestors().take_while(|dir| Some(*dir) != home) {
@@ -98,8 +102,8 @@ pub(super) fn is_there(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// A file as it is named to people and models: `part/AGENTS.md`. Names of directories that could be read as a sentence
-/// are left out.
+/// The name of a file for people and models: `part/AGENTS.md`. Directory names that could be read as a
+/// sentence are left out.
 fn shown(root: &Path, dir: &Path, file: &str) -> String {
     let below = dir.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or("?");
     let is_plain = below.len() <= SHOWN_BYTES_MAX
@@ -133,14 +137,14 @@ fn read_named(dir: &Path, file: &str, seen: &mut Vec<Seen>) -> Option<Found> {
     scope_line(&read(&path).ok()?, syntax)
 }
 
-/// The beginning of a regular file. A pipe or a device of that name is never waited for, and a symbolic link is not
-/// followed, because it could lead out of the repository.
+/// Reads the beginning of a regular file. A pipe or a device with that name is never opened, because reading
+/// it could block. A symbolic link is not followed, because it could lead out of the repository.
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let refused = || io::Error::from(io::ErrorKind::InvalidInput);
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(refused());
     }
-    // The file may have been replaced since, so what was opened is looked at again.
+    // The file may have been replaced after the check, so the opened file is checked again.
     let file = open(path)?;
     if !file.metadata()?.is_file() {
         return Err(refused());
@@ -170,11 +174,12 @@ enum Syntax {
 #[derive(Clone, Debug, PartialEq)]
 enum Found {
     Scope(ScopeName),
-    /// A line that was meant as one, without a proper name.
+    /// A line that is meant as a scope line but has an invalid name.
     Malformed,
 }
 
-/// The first line that is `scope: namespace:scope`, however it is set: as an item of a list, as code, in bold, as a comment.
+/// The first line of the form `scope: namespace:scope`, also if it is an item of a list, code, bold or a
+/// comment.
 fn scope_line(text: &str, syntax: Syntax) -> Option<Found> {
     let around = |c: char| c.is_whitespace() || "-*+>`_\"'<!()[]#".contains(c);
     let value = |line: &str| {
@@ -188,7 +193,7 @@ fn scope_line(text: &str, syntax: Syntax) -> Option<Found> {
         }
         let value =
             value.split(" #").next().unwrap_or_default().trim_matches(around).trim_end_matches(['.', ',']);
-        // `scope: the whole repository` is prose.
+        // `scope: the whole repository` is prose and not a scope line.
         let is_meant = value.contains(':') && !value.contains(char::is_whitespace);
         is_meant.then(|| ScopeName::parse(value).map_or(Found::Malformed, Found::Scope))
     };
@@ -285,7 +290,7 @@ mod tests {
             std::fs::write(path, text).expect("a file");
         }
 
-        /// The scope and the file that it is from.
+        /// The scope, and the file that names it.
         fn found(&self, path: &str) -> Option<(String, String)> {
             let line = find(&self.0.path().join(path), None, &mut Vec::new());
             Some((line.scope?.to_string(), line.file?))

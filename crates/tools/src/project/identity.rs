@@ -1,4 +1,5 @@
-//! What makes two directories the same project: one git directory, or one remote; without git the path.
+//! The identity of a project: two directories belong to the same project if they have the same git directory
+//! or the same remote; without git, the path decides.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::file;
 
-/// How a project is known again in another session.
+/// The facts by which a project is recognised in another session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub(super) struct Identity {
-    /// The git directory that all worktrees share; without git the directory itself. Canonical.
+    /// The canonical path of the git directory that all worktrees share; without git that of the project's
+    /// directory.
     pub(super) path: PathBuf,
     /// The address of `origin` without scheme, user and password: `github.com/acme/web`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -17,7 +19,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The project that a directory belongs to. A repository of the whole home directory is no project.
+    /// The project that a directory belongs to. A repository that is the whole home directory does not count
+    /// as a project.
     pub(super) fn of(dir: &Path, home: Option<&Path>) -> Identity {
         let dir = canonical(dir);
         let mut below_home = dir.ancestors().take_while(|dir| Some(*dir) != home);
@@ -41,8 +44,9 @@ fn canonical(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The git directory of a work tree. A `.git` that only points elsewhere is believed if the git directory there points
-/// back, as those of worktrees and submodules do: an unpacked archive could otherwise claim to be any repository.
+/// The git directory of a work tree. If `.git` is a file that points to another directory, that directory has
+/// to point back, as those of worktrees and submodules do. Otherwise an unpacked archive could claim to be
+/// any repository.
 fn git_dir(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     let about = std::fs::symlink_metadata(&git).ok()?;
@@ -61,13 +65,13 @@ fn git_dir(root: &Path) -> Option<PathBuf> {
     (canonical(&target.join(work_tree)) == root).then_some(target)
 }
 
-/// The address of `origin`, else of the first remote.
+/// The address of the remote `origin`, or else of the first remote.
 fn remote(config: &str) -> Option<String> {
     let origin = values(config, "remote \"origin\"", "url").next();
     origin.or_else(|| values(config, "remote ", "url").next()).and_then(address)
 }
 
-/// The values of a key in the sections whose name begins so.
+/// The values of a key in the sections whose names begin with `section`.
 fn values<'a>(config: &'a str, section: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let mut is_in = false;
     config.lines().map(str::trim).filter_map(move |line| {
@@ -80,8 +84,9 @@ fn values<'a>(config: &'a str, section: &'a str, key: &'a str) -> impl Iterator<
     })
 }
 
-/// `git@github.com:acme/web.git`, `ssh://git@github.com/acme/web` and `https://TOKEN@github.com/acme/web.git` are one
-/// address, which holds no secret. A path on this machine is known by the git directory that it leads to.
+/// Reduces the URL of a remote to host and path, without user or token: `git@github.com:acme/web.git`,
+/// `ssh://git@github.com/acme/web` and `https://TOKEN@github.com/acme/web.git` have the same address. A path
+/// on this machine has none; such a project is identified by its git directory.
 fn address(url: &str) -> Option<String> {
     let (host, path) = match url.split_once("://") {
         Some(("file", _)) => return None,

@@ -1,8 +1,8 @@
-//! The project that a session works in, and the scope of its calls that name none.
+//! The project that a session works in, and the scope of calls that name none.
 //!
-//! A line in a project's files is a wish of whoever wrote the repository. It is followed if nothing is there to be
-//! read yet, if the scope was made from this project, or if the user has allowed it; otherwise any repository could
-//! make an agent read another project's knowledge.
+//! The scope line in a project's files is only a request, because anybody may have written the repository. It
+//! is followed if the scope does not exist yet, if the scope was made from this project, or if the user has
+//! allowed it. Otherwise any repository could make an agent read the knowledge of another project.
 
 mod file;
 mod identity;
@@ -26,21 +26,21 @@ use trust::{TRUST_FILE, Trust};
 
 pub use trust::Trusted;
 
-/// So many of the scopes that roots name are shown.
+/// The largest number of conflicting scopes that an error lists.
 const SHOWN_MAX: usize = 4;
 
-/// Where the scope of a session is looked for, beside the roots of its client.
+/// The places in which the scope of a session is searched, besides the roots of its client.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectSettings {
-    /// The scope that the user has named, and where.
+    /// The scope that the user has configured, and the place of that setting.
     pub named: Option<(String, NamedBy)>,
-    /// The project's directory as the host says it in the environment.
+    /// The project's directory according to the host, from the environment.
     pub given: Option<PathBuf>,
     pub working_dir: Option<PathBuf>,
-    /// Nobody's project.
+    /// The home directory, which never counts as a project.
     pub home: Option<PathBuf>,
-    /// Where calls go if neither the user nor the project names a scope; else to `global:default`. A server that is
-    /// confined to some namespaces has one of their scopes.
+    /// The scope of calls if neither the user nor the project names one; without it they go to
+    /// `global:default`. A server that is confined to some namespaces has one of their scopes here.
     pub fallback: Option<ScopeName>,
 }
 
@@ -51,7 +51,7 @@ pub enum NamedBy {
     Namespaces,
     /// The key with which a remote client calls.
     Credential,
-    /// Nobody: a remote server has no project, so everything goes where everyone sees it.
+    /// No setting: a remote server has no project, so everything goes to the scope that everyone sees.
     Server,
 }
 
@@ -67,18 +67,18 @@ impl NamedBy {
     }
 }
 
-/// Where calls go that name no scope, and why.
+/// The scope of calls that name none, and the reason for it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DefaultScope {
-    /// The user has named it.
+    /// The user has configured it.
     Named { scope: String, by: NamedBy },
     /// A file of the project names it.
     Found { scope: ScopeName, file: String },
-    /// A file of the project names it, and the user has not allowed that.
+    /// A file of the project names it, but the user has not allowed that.
     Untrusted { scope: ScopeName, file: String },
     /// The roots of the client name different scopes.
     Conflicting { found: Vec<(ScopeName, String)> },
-    /// Nobody names one; perhaps because a file has a line without a proper name.
+    /// No scope is named. `malformed` is a file whose scope line has an invalid name.
     Nothing { malformed: Option<String> },
 }
 
@@ -92,7 +92,7 @@ impl DefaultScope {
         }
     }
 
-    /// Why a write that names no scope is refused.
+    /// The error for a write that names no scope, if such writes are refused.
     pub fn refusal(&self) -> Option<Stop> {
         match self {
             DefaultScope::Untrusted { scope, file } => {
@@ -118,7 +118,8 @@ impl DefaultScope {
         }
     }
 
-    /// For the instructions: where calls go that name no scope, where that is said, and how to change it.
+    /// The text for the instructions: the scope of calls that name none, the setting that it comes from, and
+    /// how to change it.
     pub fn about(&self, engine: &Engine, principal: &Principal) -> String {
         let goes_to = |scope: &str| format!("Calls that name no `scope` go to `{scope}`.");
         let elsewhere = "Calls that name no `scope` read `global:default` and may not write:";
@@ -154,43 +155,43 @@ impl DefaultScope {
     }
 }
 
-/// What a scope is called now, if not as its configured name says. A store that is not there is not made for this, and
-/// one that can't be read is left to the calls.
+/// The present name of a scope that was renamed since it was configured. A store that does not exist is not
+/// created for this question, and if the store can't be read, the calls will report that.
 fn renamed(engine: &Engine, principal: &Principal, name: Option<ScopeName>) -> Option<String> {
     let name = name.filter(|name| *name != ScopeName::global_default())?;
     let snapshot = engine.is_there().then(|| engine.snapshot(principal).ok())??;
     Some(snapshot.renamed(&name).ok()??.to_string())
 }
 
-/// The directories that a session works in, as trust knows them.
+/// The directories that a session works in, with the identities by which trust is granted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Project {
     parts: Vec<Part>,
 }
 
-/// One root of the client, or the one directory of the session.
+/// One root of the client, or the single directory of the session.
 #[derive(Clone, Debug, PartialEq)]
 struct Part {
     line: Line,
-    /// Of the directory itself and of that with the file, which differ where there is no git.
+    /// The identities of the directory and of the one with the file; without git these may differ.
     identities: Vec<Identity>,
 }
 
 impl Project {
-    /// A name by which the same project is known in another process, and which tells nothing about it: worktrees of one
-    /// repository have one name. None where no directory is known.
+    /// A key by which other processes recognise the same project; it reveals nothing about the project, and
+    /// all worktrees of a repository have the same key. `None` if no directory is known.
     pub fn key(&self) -> Option<String> {
         let identity = self.parts.first()?.identities.first()?;
         let path = identity.path.as_os_str().as_encoded_bytes();
         Some(HEXLOWER.encode(&Sha256::new().chain_update("project ").chain_update(path).finalize()[..16]))
     }
 
-    /// The scope that a file of the project names, whether it is followed or not, and the file.
+    /// The scope that a file of the project names, whether it is followed or not, and that file.
     pub fn scope_line(&self) -> Option<(&ScopeName, &str)> {
         self.parts.iter().find_map(|part| Some((part.line.scope.as_ref()?, part.line.file.as_deref()?)))
     }
 
-    /// Lets this project name a scope in its files from now on.
+    /// Allows this project to name a scope in its files from now on.
     pub fn trust(&self, engine: &Engine, principal: &Principal, scope: &ScopeName) -> io::Result<()> {
         let snapshot = engine.is_there().then(|| engine.snapshot(principal).ok()).flatten();
         let number = snapshot.and_then(|snapshot| trust::number(&snapshot, scope).ok()).flatten();
@@ -201,13 +202,15 @@ impl Project {
         Ok(())
     }
 
-    /// Of several roots, which may belong to different people, those whose files name the scope.
+    /// The identities to trust. If there are several roots, which may belong to different people, only those
+    /// whose files name the scope.
     fn meant_for<'a>(&'a self, scope: &ScopeName) -> Vec<&'a Identity> {
         let names = |part: &&Part| part.line.scope.as_ref() == Some(scope) || self.parts.len() == 1;
         self.parts.iter().filter(names).flat_map(|part| &part.identities).collect()
     }
 
-    /// Takes that back, here or in every project; gives how many projects it held for.
+    /// Withdraws that permission, for this project or for every project; returns the number of permissions
+    /// withdrawn.
     pub fn distrust(&self, dir: &Path, scope: &ScopeName, everywhere: bool) -> io::Result<usize> {
         let trust = || Trust::read(dir);
         if everywhere {
@@ -221,12 +224,13 @@ impl Project {
     }
 }
 
-/// Every scope that some project may name, as the data directory holds it.
+/// Every scope that some project may name, as listed in the data directory.
 pub fn trusted(dir: &Path) -> Vec<Trusted> {
     Trust::read(dir).list()
 }
 
-/// Finds the scope of a session, and finds it again when a file, the roots, the store or what is trusted has changed.
+/// Finds the scope of a session, and finds it again after a file, the roots, the store or the list of trusted
+/// scopes has changed.
 #[derive(Debug)]
 pub struct ScopeFinder {
     settings: ProjectSettings,
@@ -239,7 +243,7 @@ struct State {
     looked: Option<Looked>,
 }
 
-/// What the files said when they were last read.
+/// The content of the files when they were last read.
 #[derive(Debug)]
 struct Looked {
     seen: Vec<Seen>,
@@ -247,7 +251,8 @@ struct Looked {
     decided: Option<Decided>,
 }
 
-/// Whether a line is followed depends on the store and on what is trusted, at the moment of a call.
+/// The decision whether the line is followed. It depends on the store and on the list of trusted scopes at
+/// the time of a call.
 #[derive(Debug)]
 struct Decided {
     at: Option<TxId>,
@@ -260,12 +265,12 @@ impl ScopeFinder {
         ScopeFinder { settings, state: Mutex::default() }
     }
 
-    /// Whether the user has named the scope, so that no file is asked for it.
+    /// Whether the user has configured the scope, so that files are not searched for it.
     pub fn is_named(&self) -> bool {
         self.settings.named.is_some()
     }
 
-    /// The client's roots have become known, or others.
+    /// Sets the client's roots, when they become known or change.
     pub fn set_roots(&self, roots: Vec<PathBuf>) {
         let mut state = self.state();
         if state.roots != roots {
@@ -273,10 +278,10 @@ impl ScopeFinder {
         }
     }
 
-    /// The scope at this moment, and the project that it is for.
+    /// The scope at this moment, and the project that it belongs to.
     pub fn find(&self, engine: &Engine, principal: &Principal) -> (DefaultScope, Arc<Project>) {
         let mut state = self.state();
-        // A scope that the user has named does not change with the files.
+        // A scope that the user has configured does not change with the files.
         let is_current =
             |looked: &Looked| self.is_named() || looked.seen.iter().all(|seen| seen.is_unchanged());
         let looked = match state.looked.take().filter(is_current) {
@@ -297,7 +302,7 @@ impl ScopeFinder {
         (scope, project)
     }
 
-    /// The first source that names a directory says which project it is.
+    /// Searches the files. The project is that of the first source that names a directory.
     fn look(&self, roots: &[PathBuf]) -> Looked {
         let settings = &self.settings;
         let canonical = |dir: &Path| std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir());
@@ -370,10 +375,10 @@ impl Looked {
             None => Ok(None),
         });
         let is_followed = match number {
-            // Nobody's knowledge is in a scope that is not there.
+            // A scope that does not exist has no content to protect.
             Ok(None) => true,
             Ok(Some(number)) => follows(number).unwrap_or(false),
-            // A store that can't be read says so to each call.
+            // If the store can't be read, each call reports that itself.
             Err(_) => false,
         };
         let scope = match is_followed {

@@ -1,5 +1,5 @@
-//! Which scopes a project may name in its files: a list beside the store, because what one user allows on one machine
-//! is nothing that the log should carry elsewhere.
+//! The scopes that each project may name in its files: a list beside the store. It is not in the log, because
+//! what one user allows on one machine must not apply elsewhere.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,15 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 
-/// The file in the data directory. Each line is a fact, the later ones hold, so that two processes that write at the
-/// same time lose nothing.
+/// The file in the data directory. Each line is one decision and later lines override earlier ones, so two
+/// processes that append at the same time lose nothing.
 pub(super) const TRUST_FILE: &str = "trust.jsonl";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Fact {
     project: Identity,
     scope: String,
-    /// The scope of that name, if there was one. Another one that gets the name later is not meant.
+    /// The number of the scope with that name, if it existed. A different scope that gets the name later is
+    /// not trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<ScopeId>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -31,7 +32,7 @@ struct Fact {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trusted {
     pub scope: String,
-    /// The git directory, or without git the project's own.
+    /// The git directory; without git the project's directory.
     pub path: PathBuf,
     pub remote: Option<String>,
 }
@@ -42,7 +43,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// What the data directory holds. A file that can't be read allows nothing.
+    /// Reads the list from the data directory. A file that can't be read allows nothing.
     pub(super) fn read(dir: &Path) -> Trust {
         let file = dir.join(TRUST_FILE);
         let text = match std::fs::read_to_string(&file) {
@@ -54,7 +55,7 @@ impl Trust {
             }
         };
         let (mut facts, mut known) = (Vec::new(), HashSet::new());
-        // The last fact about a project and a scope holds. A line that was cut short by a crash is no fact.
+        // The last line about a project and a scope decides. A line that a crash has cut short is ignored.
         for fact in text.lines().rev().filter_map(|line| serde_json::from_str::<Fact>(line).ok()) {
             let is_last = known.insert((fact.project.clone(), fact.scope.clone()));
             if is_last && !fact.removed {
@@ -65,7 +66,8 @@ impl Trust {
         Trust { file, facts }
     }
 
-    /// Whether a project may name this scope, which is there. Both names are followed through renames.
+    /// Whether a project may name this existing scope. Both the trusted name and the name in the project's
+    /// file are followed through renames.
     pub(super) fn allows(
         &self,
         snapshot: &Snapshot<'_>,
@@ -92,7 +94,7 @@ impl Trust {
         self.facts.iter().map(trusted).collect()
     }
 
-    /// Notes that a project may name a scope; nothing is written that is known.
+    /// Records that a project may name a scope, unless that is recorded already.
     pub(super) fn add(
         &self,
         project: &Identity,
@@ -109,7 +111,8 @@ impl Trust {
         self.append(&[fact])
     }
 
-    /// Takes back what a project, or without one every project, may name; gives how many facts that were.
+    /// Withdraws the permission to name a scope, from one project or without one from every project; returns
+    /// the number of permissions.
     pub(super) fn remove(&self, project: Option<&Identity>, scope: &ScopeName) -> io::Result<usize> {
         let scope = scope.to_string();
         let is_meant = |fact: &&Fact| {
@@ -131,7 +134,7 @@ impl Trust {
         }
         let mut lines = String::new();
         for fact in facts {
-            // The line before may have been cut short.
+            // The line before may have been cut short, so a line break comes first.
             lines.push('\n');
             lines.push_str(&serde_json::to_string(fact)?);
         }
@@ -150,7 +153,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// The scope that has a name, or had it and was renamed.
+/// The number of the scope that has this name, or had it before a rename.
 pub(super) fn number(snapshot: &Snapshot<'_>, name: &ScopeName) -> Result<Option<ScopeId>, Error> {
     match snapshot.scope(name) {
         Ok(scope) => Ok(Some(scope)),

@@ -1,4 +1,5 @@
-//! A working week of agents in three projects, call by call with what each costs: `docs/agent-transcript.md` is written from it.
+//! A working week of agents in three projects, with the cost of each call; `docs/agent-transcript.md` is
+//! written from it.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Every reply is bounded: the largest entries that may be stored, as many as a page may hold, in every list.
+//! Every reply is bounded, also with the largest entries that may be stored and as many as a page may hold,
+//! in every list.
 
 use kenning_engine::Engine;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
@@ -22,7 +23,7 @@ fn call(engine: &Engine, tool: &str, arguments: Value) -> Reply {
     reply
 }
 
-/// Pages through a list and gives how many items there were.
+/// Reads all pages of a list and returns the number of items.
 fn count(engine: &Engine, tool: &str, arguments: &Value) -> u64 {
     let mut arguments = arguments.clone();
     let mut items = 0;
@@ -45,7 +46,8 @@ fn count(engine: &Engine, tool: &str, arguments: &Value) -> u64 {
 fn the_largest_entries_fit_and_every_one_is_paged_to() {
     let store = TempStore::in_memory();
     let engine = store.engine();
-    // Plain text, what takes twice its bytes in JSON or three in UTF-8, and what makes fences long.
+    // Plain text; characters that take two bytes in JSON or three in UTF-8; and backticks, which make fences
+    // long.
     let fillings = ["word ", "\n", "\"", "\\", "語", "`"];
     for number in 0..30 {
         let filling = fillings[number % fillings.len()];
@@ -178,7 +180,7 @@ fn a_duplicate_is_found_however_long_ago_it_was_stored() {
             json!({"topic": format!("topic {number}"), "content": format!("Fact {number} of many.")}),
         );
     }
-    // Also in a process that has just started.
+    // The same in a process that has just started.
     for engine in [&engine, &Engine::new(store.path().to_owned(), Engine::real_sources())] {
         let similar = call(engine, "store", fact.clone()).structured["similar"].clone();
         assert!(

@@ -1,5 +1,5 @@
-//! The tools over documents at their bounds: every cap at the cap and one above, replies of the largest sections and
-//! names, a server without a graph, and what belongs to somebody else.
+//! The tools over documents at their bounds: every cap, at the cap and one above; replies with the largest
+//! sections and names; a server without a graph; and records that belong to another principal.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::session::Session;
 
-/// The caps that the design names, as the schemas must say them.
+/// The caps of the design, which the schemas have to state.
 const CAPS: &[(&str, &str, u64)] = &[
     ("kb.search", "top_k", 20),
     ("kb.search", "page_size", 20),
@@ -83,7 +83,7 @@ fn every_cap_holds_at_the_cap_and_one_above() {
     assert!(checked > 150);
 }
 
-/// Every bounded argument at every depth: where it is, the largest value, and one that is too large.
+/// Every bounded argument at every depth: its path, its largest valid value, and a value that is too large.
 fn bounds(schema: &Map<String, Value>) -> Vec<(Vec<String>, Value, Value)> {
     let mut found = Vec::new();
     let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -412,7 +412,7 @@ fn a_citation_stands_once_for_all_quotes_of_a_passage() {
     assert_eq!(format!("{:?}", reply.blocks).matches("pump.md").count(), 1);
 }
 
-/// "There is no path" would not be true where not everything was looked at.
+/// If the search did not look everywhere, the reply "there is no path" would be wrong.
 #[test]
 fn a_path_that_would_take_too_much_looking_is_refused() {
     let session = Session::new();
@@ -427,7 +427,7 @@ fn a_path_that_would_take_too_much_looking_is_refused() {
     assert!(error["message"].as_str().is_some_and(|message| message.contains("rel_types")), "{error}");
 }
 
-/// What the server takes passes the schema that clients may check calls by.
+/// All arguments that the server accepts also pass the schema by which clients may check calls.
 #[test]
 fn null_for_an_optional_argument_passes_the_published_schema() {
     for tool in definitions() {

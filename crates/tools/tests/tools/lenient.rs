@@ -1,4 +1,4 @@
-//! Arguments as models send them, through whole tools.
+//! Repaired arguments, tested through whole tools.
 
 use kenning_presentation::Content;
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! Long sections: found by the passage that answers, shown and quoted by the sentence that does, wherever it stands.
+//! Long sections: a search finds them by the passage that answers, and shows and quotes the sentence that
+//! answers, wherever it stands.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ const FIRST: &str = "Nightly rotation of archives is described in this chapter."
 const LAST: &str = "The vault key is renewed by the quartermaster every ninth Tuesday.";
 const QUESTION: &str = "who renews the vault key?";
 
-/// A page of one section: much about one thing, and at the very end something else.
+/// A page with one section: a long text about one thing, and at its very end a sentence about another.
 fn long_page() -> String {
     let filler: Vec<String> = (0..400)
         .map(|number| {
@@ -46,7 +47,7 @@ fn with_long_page() -> Session {
 fn found_once_by_its_end(found: &Value) {
     let results = found["results"].as_array().expect("results");
     assert_eq!(results[0]["title"], "Archives", "{found}");
-    // It comes once, however many of its passages match.
+    // The section is one result, however many of its passages match.
     assert_eq!(results.iter().filter(|result| result["title"] == "Archives").count(), 1, "{found}");
     let preview = results[0]["preview"].as_str().expect("a preview");
     assert!(preview.contains(LAST) && !preview.contains(FIRST), "{preview}");

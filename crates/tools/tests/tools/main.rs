@@ -1,4 +1,4 @@
-//! Plays every transcript, and checks what is published of every tool: schemas, sizes, documentation.
+//! Plays every transcript, and checks what is published about every tool: schemas, sizes, documentation.
 
 mod agent;
 mod bounds;

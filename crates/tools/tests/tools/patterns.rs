@@ -1,4 +1,5 @@
-//! The contract of the catalogue: every tool, in every format, for every outcome; and hosts that show one channel only.
+//! The contract of the catalogue: every tool, in every format, with every outcome; and hosts that show one
+//! channel only.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::session::Session;
 
-/// The catalogue that the transcripts ask about.
+/// Ingests the catalogue that the transcripts search.
 pub fn take_catalogue_in(engine: &Engine) {
     for path in ["errors/circuit-breaker.md", "errors/retry-backoff.mdx", "streams/bounded-queue.md"] {
         let text =
@@ -25,7 +26,7 @@ fn session() -> Session {
     session
 }
 
-/// So many patterns that all match `common`, half of them in each of two categories.
+/// Ingests `many` patterns that all match `common`, half of them in each of two categories.
 fn many(session: &Session, many: usize) {
     for number in 0..many {
         let (category, difficulty) = if number % 2 == 0 { ("even", "beginner") } else { ("odd", "advanced") };
@@ -83,7 +84,8 @@ fn every_tool_keeps_the_contract_in_every_format_for_every_outcome() {
     }
 }
 
-/// Which blocks there are: a program finds the JSON by trying to read each, from the last.
+/// Checks the blocks of a reply: a program finds the JSON by trying to parse each block, from the last to the
+/// first.
 fn check_blocks(what: &str, reply: &Reply, format: &str) {
     let json: Vec<&String> = reply
         .blocks
@@ -116,7 +118,7 @@ fn check_blocks(what: &str, reply: &Reply, format: &str) {
     }
 }
 
-/// What a host that keeps to audiences shows to people.
+/// The blocks that a host which respects audiences shows to people.
 fn shown_to_people(reply: &Reply) -> impl Iterator<Item = &str> {
     reply.blocks.iter().filter_map(|block| match block {
         Block::Markdown(text) => Some(text.as_str()),
@@ -124,7 +126,7 @@ fn shown_to_people(reply: &Reply) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Counted as a program would, not as the server does.
+/// Checks the markers by counting them in the text as a program would, not as the server does.
 fn check_markers(what: &str, reply: &Reply, tool: &str, format: &str) {
     let text = reply.text();
     let count = |marker: &str| shown_to_people(reply).map(|text| text.matches(marker).count()).sum::<usize>();
@@ -153,7 +155,7 @@ fn check_markers(what: &str, reply: &Reply, tool: &str, format: &str) {
     assert_eq!(rendered.is_empty(), format == "json" || patterns.is_empty(), "{what}");
 }
 
-/// What is absent is left out, and moments are ISO 8601 in UTC.
+/// Checks that absent fields are left out and that times are ISO 8601 in UTC.
 fn check_fields(what: &str, value: &Value) {
     match value {
         Value::Null => panic!("{what}: a null"),
@@ -174,7 +176,7 @@ fn check_fields(what: &str, value: &Value) {
     }
 }
 
-/// Two hosts: one gives its model the blocks, the other the structured reply. Whoever asks either gets the same facts.
+/// Two hosts: one gives its model the blocks, the other the structured reply. Both models get the same facts.
 #[test]
 fn a_host_of_either_channel_can_answer_the_same_questions() {
     let session = session();
@@ -305,7 +307,7 @@ fn an_answer_brings_the_result_and_is_not_asked_for_twice() {
     let narrowed =
         answered("search_patterns", json!({"q": "common way"}), json!({"category": "odd", "difficulty": ""}));
     assert_eq!(narrowed.structured["metadata"]["totalCount"], 15);
-    // Whoever narrows nothing wants to see them all, and can go on.
+    // An answer that narrows nothing means that the caller wants to see all matches, page by page.
     let all = answered("search_patterns", json!({"q": "common way", "limit": 20}), json!({})).structured;
     assert_eq!(all["metadata"]["totalCount"], 30);
     let rest = json!({"q": "common way", "cursor": all["next_cursor"]});
@@ -317,10 +319,10 @@ fn an_answer_brings_the_result_and_is_not_asked_for_twice() {
         answered("get_pattern", json!({}), json!({"id": "retry-backoff"})).structured["kind"],
         "patternDetails:v1"
     );
-    // A wrong answer is told as one.
+    // A wrong answer is reported as one.
     assert_eq!(answered("get_pattern", json!({}), json!({"id": "nope"})).structured["kind"], "needsInput:v1");
     assert_eq!(answered("get_pattern", json!({}), json!({})).structured["kind"], "needsInput:v1");
-    // Without a catalogue there is nothing to ask about.
+    // Without a catalogue nobody is asked.
     let empty = Session::new();
     for (tool, arguments) in [("search_patterns", json!({})), ("get_pattern", json!({"id": "x"}))] {
         let reply = empty.call(tool, arguments);
@@ -363,7 +365,7 @@ fn stored_text_can_neither_forge_a_marker_nor_leave_its_fence() {
     }
 }
 
-/// The lines of a text that are not in a fence, as a reader of Markdown sees them.
+/// The lines of a text that are outside of fences, as a reader of Markdown sees them.
 fn outside_fences(text: &str) -> String {
     let mut open: Option<usize> = None;
     let mut outside = String::new();
@@ -394,7 +396,7 @@ fn every_page_fits_and_every_match_is_on_one() {
         kenning_testkit::take_in_pattern(&session.engine, "large", &format!("{number}.md"), &text);
     }
     for format in ["markdown", "json", "both"] {
-        // What is no letter is no word, and is repeated all the same.
+        // Quotation marks are not words, but the query is repeated with them all the same.
         let q = format!("common way {}", "\"".repeat(4_000));
         let mut arguments = json!({"q": q, "category": "same", "format": format, "limitCards": 10, "includeProvenancePanel": true});
         let mut seen = BTreeSet::new();
@@ -470,7 +472,7 @@ fn of_a_pattern_larger_than_a_reply_the_beginning_is_whole_and_the_rest_can_be_r
                 truncated["sections"].as_u64().map(|many| many as usize),
             ];
             if shown < total {
-                // Where it ends, the section tools go on.
+                // The tools over documents can read on where the pattern was cut.
                 let next = json!({"passage_id": truncated["nextSectionId"]});
                 let next = session.good("kb.read_excerpt", next);
                 assert!(next["citation"]["title"].as_str().is_some_and(|title| title.contains(id)), "{next}");
@@ -511,7 +513,7 @@ fn categories_are_counted_whatever_their_case_and_however_many() {
     assert!(!none.text().contains("There is no category"), "{}", none.text());
     let none = session.call("search_patterns", json!({"q": "zebras", "category": "category-130"}));
     assert!(none.text().contains("There is no category `category-130`"), "{}", none.text());
-    // More than can be listed are no closed list.
+    // If there are more categories than a list may have, the field is not restricted to a list.
     let broad = session.call("search_patterns", json!({"q": "common way"}));
     let ask = broad.ask.expect("a question");
     assert!(ask.fields.iter().all(|field| field.choices.is_empty()), "{ask:?}");
@@ -580,7 +582,7 @@ fn a_word_in_many_texts_is_not_too_broad_and_the_best_ten_are_named_where_it_is(
         );
         kenning_testkit::take_in_pattern(&session.engine, "things", &format!("{number}.md"), &text);
     }
-    // Every text has the word, but no title, summary, tag or category.
+    // Every text has the word, but no title, summary, tag or category has it.
     let found = session.call("search_patterns", json!({"q": "sprockets"})).structured;
     assert_eq!(
         (&found["kind"], &found["metadata"]["totalCount"]),

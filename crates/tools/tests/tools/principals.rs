@@ -1,4 +1,4 @@
-//! What a principal may do with each right, and that nothing out of its reach changes an answer.
+//! What a principal may do with each right; and that records out of its reach never change an answer.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::session::Session;
 
-/// The same session, for a principal that has rights in some namespaces.
+/// The same session for a principal that has rights in some namespaces only.
 fn confined(session: &mut Session, rights: &[(&str, Right)], scope: &str) {
     let tree = session.engine.snapshot(&kenning_testkit::owner()).and_then(|snapshot| snapshot.tree());
     let tree = tree.expect("the store can be read");
@@ -46,7 +46,7 @@ fn each_right_allows_what_it_says_and_no_more() {
         let entry = |scope: &str| json!({"scope": scope, "topic": "deploys", "content": "Blue-green."});
         let calls = [
             ("query", json!({})),
-            // Nothing inherits from this one, and something does from the next.
+            // Nothing inherits from `acme:web`, but another scope inherits from `acme:base`.
             ("store", entry("acme:web")),
             ("store", entry("acme:base")),
             ("create_scope", json!({"scope": "acme:api", "description": "The API"})),
@@ -95,7 +95,8 @@ fn a_namespace_that_takes_the_name_of_another_inherits_no_rights() {
     assert_eq!(code(&session, "query", json!({"scope": "former:default"})), "done");
 }
 
-/// Two stores hold the same in `acme`; one has much else besides. A principal of `acme` can't tell which is which.
+/// Two stores have the same content in `acme`, and one has much other content too. A principal of `acme`
+/// can't find out which one it reads.
 #[test]
 fn answers_are_the_same_whatever_is_out_of_reach() {
     let with = |has_others: bool| {
@@ -153,7 +154,8 @@ fn answers_are_the_same_whatever_is_out_of_reach() {
     assert_eq!(counts(&alone), counts(&among));
 }
 
-/// Ids, numbers of transactions and times differ between two stores; each is named by the order in which it comes.
+/// Replaces ids, transaction numbers and times, which differ between two stores, by the order in which they
+/// first occur.
 #[derive(Default)]
 struct Names(BTreeMap<String, usize>);
 

@@ -1,4 +1,4 @@
-//! What hosts and people read about the tools: kept in files, compared on every run, rewritten by `UPDATE_EXPECT=1`.
+//! The published texts about the tools: kept in files, compared on every run, rewritten by `UPDATE_EXPECT=1`.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use kenning_tools::{Code, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, defin
 use serde_json::{Value, json};
 
 const ABOUT_BYTES_MAX: usize = 600;
-/// A token is four bytes.
+/// The bound for the list of all tools, counting four bytes as a token.
 const LIST_TOKENS_MAX: usize = 10_000;
-/// What is listed without being asked for: memory and knowledge.
+/// The bound for the tools that are listed by default: memory and knowledge.
 const DEFAULT_TOKENS_MAX: usize = 4_500;
 
 #[test]
@@ -46,7 +46,7 @@ fn input_schemas_are_portable() {
     }
 }
 
-/// Every schema below a schema, and itself.
+/// A schema and all schemas inside it.
 fn schemas(schema: &Value) -> Vec<&Value> {
     let below = schema["properties"].as_object().into_iter().flat_map(|fields| fields.values());
     let below = below.chain(schema.get("items")).chain(schema["anyOf"].as_array().into_iter().flatten());
@@ -71,7 +71,7 @@ fn what_is_left_out_of_the_list_still_holds() {
     }
 }
 
-/// What `google.genai.types.Schema` has fields for; it raises on everything else.
+/// The listed schemas only use fields that `google.genai.types.Schema` has; it raises an error on any other.
 #[test]
 fn listed_schemas_fit_gemini() {
     const KEYWORDS: [&str; 16] = [
@@ -107,7 +107,8 @@ fn listed_schemas_fit_gemini() {
     }
 }
 
-/// The Messages API: names of tools and of arguments, an object without alternatives at the root, a valid schema.
+/// The listed schemas meet the rules of the Messages API: names of tools and of arguments, an object without
+/// alternatives at the root, a valid schema.
 #[test]
 fn listed_schemas_fit_anthropic() {
     let is_name = |name: &str, max: usize| {
@@ -128,7 +129,8 @@ fn listed_schemas_fit_anthropic() {
     }
 }
 
-/// As the SDKs make a schema strict: every object is closed, every field required, and what was optional may be null.
+/// Makes a schema strict in the way of the SDKs: every object is closed, every field is required, and a field
+/// that was optional may be null.
 fn strict(schema: &Value) -> Value {
     let mut made = schema.clone();
     if let Some(items) = schema.get("items") {
@@ -252,7 +254,7 @@ fn tools_page() -> String {
     page
 }
 
-/// The fields of a reply, or what its keys look like.
+/// The fields of a reply, or the pattern of its keys.
 fn fields(reply: &Value) -> String {
     let Some(properties) = reply["properties"].as_object() else {
         let patterns = reply["patternProperties"].as_object().expect("a reply has fields");

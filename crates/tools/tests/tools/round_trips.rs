@@ -1,13 +1,14 @@
-//! How often a call waits for a database that is elsewhere. Runs where `KENNING_TEST_DATABASE` names one.
+//! Counts how often a call waits for a remote database. It runs only if `KENNING_TEST_DATABASE` names one.
 
 use kenning_testkit::transcript::Player;
 use serde_json::{Value, json};
 
 use crate::transcripts::InProcess;
 
-/// A question that finds twenty entries: where the store stands, what is new in the log, and the records.
+/// The round trips of a query that finds twenty entries: the head of the store, the news in the log, and the
+/// records.
 const QUERY_MAX: u64 = 3;
-/// After a write it reads on in the log.
+/// After a write, the query reads the new part of the log.
 const QUERY_AFTER_WRITE_MAX: u64 = 3;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A store with documents, and somebody who asks.
+//! A store with documents, and a caller.
 
 use kenning_engine::Engine;
 use kenning_presentation::Reply;

@@ -1,4 +1,4 @@
-//! Result sets: all rows behind a reply that shows some, as of when it was made.
+//! Result sets: all rows behind a reply that shows some, as of the time of the reply.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Place {
         Place { engine, caller, minutes, _store: store }
     }
 
-    /// As a process has it that has just begun.
+    /// The caller of a process that has just started.
     fn caller(engine: &Arc<Engine>, file: Option<PathBuf>) -> Caller {
         let caller = Caller::new(Some("alice"), "a session".to_owned(), "global:default".to_owned());
         Caller { sets: Some(Arc::new(ResultSets::new(engine.clone(), file, None))), ..caller }
@@ -140,7 +140,7 @@ fn every_list_has_all_its_rows_behind_it() {
     assert_eq!(rows.len(), 30, "{found}");
     assert_eq!(rows[0]["section_id"], found["results"][0]["section_id"]);
     assert!(rows.iter().all(|row| row["section_id"].is_string() && row.get("text").is_none()));
-    // Whatever is shown whole has no set.
+    // A reply that shows all rows has no set.
     let whole = place.reply("query", json!({"limit": 200}));
     assert!(whole.structured.get("resource").is_none(), "{}", whole.structured);
 }
@@ -191,11 +191,11 @@ fn a_set_outlives_the_process_and_not_its_time() {
         let about = std::fs::metadata(place._store.path().join("rows.db")).expect("it is there");
         assert_eq!(about.permissions().mode() & 0o777, 0o600, "nobody else's");
     }
-    // Another process on the same data goes on in the middle.
+    // Another process on the same data can continue in the middle of the set.
     place.caller = Place::caller(&place.engine, Some(place._store.path().join("rows.db")));
     let page = place.call("read_rows", json!({"resource": set, "offset": 10, "limit": 5}));
     assert_eq!(page["data"].as_array().expect("rows")[..], first[10..15]);
-    // One that keeps sets in memory does not know it.
+    // A process that keeps its sets in memory does not know this one.
     let kept = std::mem::replace(&mut place.caller, Place::caller(&place.engine, None));
     let refused = place.call("read_rows", json!({"resource": set}));
     assert_eq!(
@@ -226,7 +226,7 @@ fn rows_are_whole_however_large_and_many() {
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["content"].as_str().is_some_and(|text| text.len() > long.len())
         && row["truncated"].is_null()));
-    // Whoever names the set in another way means the same.
+    // The other forms of the set's name work too.
     let id = set.as_str().and_then(|uri| uri.rsplit('/').next()).expect("an id");
     for name in [
         id.to_owned(),
@@ -249,7 +249,7 @@ fn a_file_that_cannot_be_read_is_begun_anew() {
     assert_eq!(place.rows(&set, Value::Null).len(), 10);
 }
 
-/// What a model reads of ten thousand entries.
+/// The part of ten thousand entries that a model reads.
 #[test]
 fn a_sample_is_a_fiftieth_of_the_whole() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! What lists cost a model, in each channel, on a store as agents leave it: texts of all lengths, corrections, deletions,
-//! an undo.
+//! The cost of lists for a model, in each channel, on a store in the state in which agents leave it: texts of
+//! all lengths, corrections, deletions, an undo.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kenning_testkit::TempStore;
 use kenning_tools::{Access, Caller, ResultSets, dispatch, find};
 use serde_json::{Value, json};
 
-/// What is remembered, with how it was corrected later.
+/// The entries of the store, some with a later correction.
 const ENTRIES: [(&str, &str, Option<&str>); 16] = [
     ("deploys", "We deploy blue-green and never on Fridays.", None),
     (
@@ -107,7 +107,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// A host's session, which gets text and structured content, with everything in the store.
+    /// The session of a host that gets text and structured content, with everything in the store.
     fn open() -> Shop {
         let store = TempStore::in_memory();
         let engine = Arc::new(store.engine());
@@ -158,7 +158,7 @@ impl Shop {
     }
 }
 
-/// The bytes of what was stored that stands in a reply: topics, contents, names.
+/// The number of bytes in a reply that are stored text: topics, contents, names.
 fn stored_bytes(value: &Value, is_stored: bool) -> usize {
     const STORED: [&str; 12] = [
         "topic",
@@ -178,7 +178,7 @@ fn stored_bytes(value: &Value, is_stored: bool) -> usize {
         Value::String(text) if is_stored => text.len(),
         Value::Array(values) => values.iter().map(|value| stored_bytes(value, is_stored)).sum(),
         Value::Object(fields) => {
-            // Entries of a task context are keyed by their scope, whose name has a colon.
+            // The entries of a task context are grouped under the name of their scope, which has a colon.
             let is_text = |name: &str| STORED.contains(&name) || name.contains(':');
             fields.iter().map(|(name, value)| stored_bytes(value, is_stored || is_text(name))).sum()
         }
@@ -222,7 +222,8 @@ fn a_list_costs_little_more_than_the_text_in_it() {
     for (tool, arguments) in bounded() {
         let reply = shop.call(tool, arguments.clone());
         let stored = stored_bytes(&reply.structured, false) as f64 / 4.0;
-        // Clocks of tests have whole seconds; elsewhere the time of an entry has four bytes more, which is a token.
+        // The clock of the tests has whole seconds; a real time has four more bytes, which are one token per
+        // entry.
         let each = if tool == "query" { 19.0 } else { 20.0 };
         let bound = 1.6 * stored + each * items(&reply.structured) as f64 + 60.0;
         let sizes = [reply.text().len(), reply.structured.to_string().len()];
@@ -262,7 +263,7 @@ fn everything_is_there_for_who_asks_for_it() {
     let lean = item("query_graph", json!({"limit": 1}));
     let fields: Vec<&String> = lean.as_object().expect("an item").keys().collect();
     assert_eq!(fields, ["id", "subject", "predicate", "object"]);
-    // A result set has every field, whatever the reply that named it shows.
+    // A result set has every field, whatever the reply with its link shows.
     for tool in ["query", "query_graph", "history"] {
         let reply = shop.call(tool, json!({"limit": 1})).structured;
         let rows = shop.call("read_rows", json!({"resource": reply["resource"]["uri"]})).structured;

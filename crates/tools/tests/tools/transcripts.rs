@@ -1,4 +1,5 @@
-//! `tests/<family>/<tool>.md`, played in process with a fixed clock and fixed ids. `UPDATE_EXPECT=1` rewrites them.
+//! Plays the transcripts `tests/<family>/<tool>.md` in process, with a fixed clock and fixed ids.
+//! `UPDATE_EXPECT=1` rewrites them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::patterns::take_catalogue_in;
 
-/// A minute passes from call to call.
+/// Plays calls on a temporary store; its clock advances by a minute with each call.
 pub(crate) struct InProcess {
     engine: Arc<Engine>,
     scratch: Arc<Scratch>,
@@ -40,7 +41,7 @@ impl InProcess {
         InProcess { engine, scratch: Arc::default(), sets, minutes, _store: store }
     }
 
-    /// How often a database was waited for so far.
+    /// The number of times that a call has waited for the database so far.
     pub(crate) fn round_trips(&self) -> u64 {
         self.engine.storage().expect("an open store").backend().round_trips()
     }
@@ -51,7 +52,7 @@ impl Player for InProcess {
         self.minutes.fetch_add(1, Ordering::Relaxed);
         let origin = format!("session of {actor}");
         let caller = Caller {
-            // Bob works where nobody has said which scope is the project's.
+            // Bob works in a project for which no scope is configured.
             has_scope: actor != "bob",
             scratch: self.scratch.clone(),
             sets: Some(self.sets.clone()),
@@ -62,7 +63,7 @@ impl Player for InProcess {
     }
 }
 
-/// Names every transcript once, and makes a test of each, so that a failure says which one it is.
+/// Lists every transcript once and makes a test of each, so that a failure names its transcript.
 macro_rules! transcripts {
     ($($family:ident: $($tool:ident),+;)+) => {
         const TRANSCRIPTS: &[(&str, &str)] = &[$($((stringify!($family), stringify!($tool))),+),+];
@@ -126,7 +127,7 @@ fn replies_are_as_written(family: &str, tool: &str) {
     }
 }
 
-/// Every reply fits its schema and its budget, and its schema would notice a missing field.
+/// Checks that a reply fits its schema and its budget, and that the schema would notice a missing field.
 fn check_reply(call: &Call, reply: &Reply) {
     let tool = find(&call.tool).expect("played already");
     let schema = Value::Object(tool.output_schema.clone());
@@ -136,7 +137,7 @@ fn check_reply(call: &Call, reply: &Reply) {
     assert!(errors.is_empty(), "{}: {errors:?}\n{}", call.line, reply.structured);
     let sizes = [reply.structured.to_string().len(), reply.content_bytes()];
     assert!(sizes.iter().all(|size| *size <= REPLY_BYTES_MAX), "{}: {sizes:?}", call.line);
-    // A reply whose keys are data may be empty, so an error without its error is one.
+    // A reply whose keys are data may be empty, so an error reply whose `error` was removed is valid too.
     let may_be_empty = schema["oneOf"][0].get("patternProperties").is_some();
     for gone in without_one_required(&reply.structured, &schema) {
         if may_be_empty && gone == json!({}) {
@@ -147,14 +148,15 @@ fn check_reply(call: &Call, reply: &Reply) {
     check_closed(&validator, call, &reply.structured);
 }
 
-/// A field that the schema does not name must not pass either, or the schema could forget one.
+/// A field that is not in the schema must be refused too, because otherwise the schema could lack a field
+/// unnoticed.
 fn check_closed(validator: &Validator, call: &Call, reply: &Value) {
     let mut more = reply.clone();
     more["not_in_the_schema"] = Value::Null;
     assert!(!validator.is_valid(&more), "{}: the schema takes fields that it does not name", call.line);
 }
 
-/// The reply with each of its required fields taken out in turn, at every depth.
+/// The reply with each of its required fields removed in turn, at every depth.
 fn without_one_required(reply: &Value, schema: &Value) -> Vec<Value> {
     let mut results = Vec::new();
     let branches = schema["oneOf"].as_array().expect("branches");
@@ -209,7 +211,7 @@ fn remove_each(value: &Value, schema: &Value, found: &mut dyn FnMut(Value)) {
     }
 }
 
-/// The documents that the transcripts ask about.
+/// Ingests the documents that the transcripts search.
 fn take_in(engine: &Engine, dir: &Path) {
     for path in ["billing.html", "guide/restore.md", "guide/snapshots.md"] {
         let text = std::fs::read_to_string(dir.join(path)).expect("a document");

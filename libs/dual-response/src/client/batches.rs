@@ -1,4 +1,4 @@
-//! All rows, page by page, until there are no more: whatever the server says, it comes to an end.
+//! Fetches all rows, page by page. The loop ends for every server, whatever its replies say.
 
 use futures_util::{Stream, TryStreamExt, stream};
 use serde::de::DeserializeOwned;
@@ -10,42 +10,42 @@ use crate::wire::{Row, Sort};
 const BATCH_ROWS_ALL_DEFAULT: u64 = 500;
 const BATCH_ROWS_STREAM_DEFAULT: u64 = 100;
 
-/// How to fetch many rows.
+/// Options for fetching many rows.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct BatchOptions {
-    /// How many rows are fetched at a time; 500 for all at once, 100 for a stream.
+    /// The number of rows fetched at a time. Default: 500 when all rows are collected, 100 for a stream.
     pub batch_size: Option<u64>,
-    /// In which order.
+    /// The order of the rows.
     pub sort: Vec<Sort>,
     on_progress: Option<Box<dyn FnMut(u64, u64) + Send>>,
 }
 
 impl BatchOptions {
-    /// Every default.
+    /// Options with all defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So many rows at a time.
+    /// Fetches this many rows at a time.
     pub fn batch_size(self, rows: u64) -> Self {
         Self { batch_size: Some(rows), ..self }
     }
 
-    /// In this order; called again, what breaks ties.
+    /// Sorts by this field. A further call adds a field that orders rows which are equal so far.
     pub fn sort(mut self, sort: Sort) -> Self {
         self.sort.push(sort);
         self
     }
 
-    /// Told after each batch how many rows are there, and of how many.
+    /// Calls a function after each batch, with the number of rows fetched so far and the total.
     pub fn on_progress(self, on_progress: impl FnMut(u64, u64) + Send + 'static) -> Self {
         Self { on_progress: Some(Box::new(on_progress)), ..self }
     }
 }
 
 impl ParsedDualResponse {
-    /// Fetches all rows into memory. For more than fits, see [`ParsedDualResponse::fetch_stream`].
+    /// Fetches all rows into memory. If they may not fit, use [`ParsedDualResponse::fetch_stream`].
     pub async fn fetch_all(&self, options: BatchOptions) -> Result<Vec<Row>, ClientError> {
         self.fetch_all_as(options).await
     }
@@ -59,7 +59,7 @@ impl ParsedDualResponse {
         self.fetch_stream_as(options).try_concat().await
     }
 
-    /// Fetches all rows page by page, and gives each page as it comes.
+    /// Fetches all rows page by page, and yields each page as it arrives.
     pub fn fetch_stream(
         &self,
         options: BatchOptions,
@@ -67,7 +67,7 @@ impl ParsedDualResponse {
         self.fetch_stream_as(options)
     }
 
-    /// The same, as the caller's own type.
+    /// As `fetch_stream`, with rows of the caller's own type.
     pub fn fetch_stream_as<T: DeserializeOwned + Send + 'static>(
         &self,
         options: BatchOptions,
@@ -77,8 +77,9 @@ impl ParsedDualResponse {
         stream::try_unfold(reader, async |mut reader| Ok(reader.next().await?.map(|data| (data, reader))))
     }
 
-    /// Fetches all rows as one NDJSON stream: a single request, memory for a few rows, and an error if the server stops
-    /// before the end. `batch_size` and `on_progress` do not apply; a batch is what arrived together.
+    /// Fetches all rows as one NDJSON stream: a single request, memory for a few rows, and an error if the
+    /// server stops before the end. `batch_size` and `on_progress` do not apply; a batch is the rows that
+    /// arrived together.
     pub fn export(
         &self,
         sort: Vec<Sort>,
@@ -86,7 +87,7 @@ impl ParsedDualResponse {
         ndjson::export(self.clone(), sort)
     }
 
-    /// The same, as the caller's own type.
+    /// As `export`, with rows of the caller's own type.
     pub fn export_as<T: DeserializeOwned + Send + 'static>(
         &self,
         sort: Vec<Sort>,
@@ -99,7 +100,7 @@ struct Reader {
     parsed: ParsedDualResponse,
     options: BatchOptions,
     limit: u64,
-    /// Where the next page begins; none after the last.
+    /// The beginning of the next page; `None` after the last one.
     offset: Option<u64>,
     fetched: u64,
 }
@@ -110,8 +111,8 @@ impl Reader {
         let query =
             FetchOptions { offset: Some(offset), limit: Some(self.limit), sort: self.options.sort.clone() };
         let page: FetchResult<T> = self.parsed.fetch_as(query).await?;
-        // A server whose rows vanish meanwhile may promise a next page for ever: an empty page is the end, and so is
-        // one that does not lead onwards.
+        // If rows are deleted meanwhile, a server may promise a next page for ever. So an empty page ends the
+        // loop, and so does a next offset that is not larger than the present one.
         if page.data.is_empty() {
             return Ok(None);
         }

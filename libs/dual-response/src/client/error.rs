@@ -1,60 +1,60 @@
-//! Why a call of the client failed, split by what the caller can do about it.
+//! The reasons why a call of the client fails, divided by what the caller can do about them.
 
 use std::time::Duration;
 
 use crate::BoxError;
 
-/// What every operation of the client may fail with.
+/// The error of every operation of the client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The tool result is not a dual response, or does not say where its rows are.
     #[error("{what}")]
     Parse {
-        /// What is missing.
+        /// The missing part.
         what: String,
     },
-    /// The request failed, or was answered with a failure.
+    /// The request failed, or the server answered with a failure.
     #[error("{message}")]
     Fetch {
-        /// The status, if there was an answer.
+        /// The HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What the server said, or what went wrong on the way.
+        /// The server's message, or a description of what went wrong on the way.
         message: String,
         /// The cause, if there was no answer.
         #[source]
         source: Option<BoxError>,
     },
-    /// No answer in time.
+    /// There was no answer in time.
     #[error("no answer within {after:?}")]
     Timeout {
-        /// How long it was waited for.
+        /// The time that the client waited.
         after: Duration,
     },
-    /// The server knows no such resource, or not for us.
+    /// The server does not know the resource, or the caller may not read it.
     #[error("{message}")]
     NotFound {
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
     /// The resource is no longer available.
     #[error("{message}")]
     Expired {
-        /// What the server said.
+        /// The server's message.
         message: String,
     },
-    /// The tool result points where the client must not go.
+    /// The tool result points to an address that the client must not use.
     #[error("refused to fetch from {url}: {why}")]
     UrlRefused {
-        /// Where it points.
+        /// The address.
         url: String,
-        /// Why not there.
+        /// The reason for the refusal.
         why: &'static str,
     },
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     #[error("{what}")]
     InvalidOption {
-        /// Which, and why.
+        /// The option and the reason.
         what: String,
     },
 }
@@ -105,13 +105,13 @@ pub enum ClientErrorCode {
     FetchError,
     /// The request timed out.
     Timeout,
-    /// 404 from the server.
+    /// The server answered 404.
     ResourceNotFound,
     /// The resource is no longer available.
     ResourceExpired,
-    /// The tool result points where the client must not go.
+    /// The tool result points to an address that the client must not use.
     UrlRefused,
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     InvalidOption,
 }
 

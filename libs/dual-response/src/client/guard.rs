@@ -1,5 +1,5 @@
-//! Where the client may go. The address comes from a server by way of a model, so it is not to be trusted: it could
-//! point at a machine that only we can reach.
+//! The rules for addresses. The address of a resource comes from a server by way of a model, so it is not
+//! trusted: it could point to a machine that only this host can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use url::{Host, Url};
 use super::ClientError;
 
 pub(super) struct Guard {
-    /// Addresses that the program itself named.
+    /// The origins that the program itself has named.
     trusted: Vec<Url>,
     allow_private: bool,
 }
@@ -18,7 +18,7 @@ impl Guard {
         Self { trusted, allow_private }
     }
 
-    /// Whether a request may go there. Names are checked again when they are resolved.
+    /// Whether a request may go to this URL. A host name is checked again when it is resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), ClientError> {
         let refuse = |why| Err(ClientError::UrlRefused { url: without_secrets(url), why });
         if !url.username().is_empty() || url.password().is_some() {
@@ -45,8 +45,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether a name may stand for an address. A name is checked when it is looked up and not before, since its owner
-    /// can point it elsewhere in between.
+    /// Whether a name may resolve to this address. The check takes place when the name is resolved and not
+    /// earlier, because its owner could let it point to another address in between.
     pub(super) fn allows(&self, name: &str, address: IpAddr) -> bool {
         if self.trusted.iter().any(|trusted| trusted.host_str() == Some(name)) {
             return true;
@@ -62,7 +62,7 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether an address belongs to the open internet.
+/// Whether an address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -91,11 +91,12 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         return is_public_v4(mapped);
     }
     match a {
-        // Addresses that stand for an IPv4 one: 6to4, and what a network's translator makes.
+        // Addresses that contain an IPv4 address: those of 6to4, and those that a network's translator
+        // (NAT64) makes.
         0x2002 => is_public_v4(Ipv4Addr::from((u32::from(b) << 16) | u32::from(address.segments()[2]))),
         0x0064 => b == 0xff9b && is_public_v4(embedded()),
         0x2001 if b == 0x0db8 || b == 0 => false,
-        // The only block that is given out.
+        // The only block of global addresses that is in use.
         _ => (0x2000..0x4000).contains(&a),
     }
 }
@@ -103,7 +104,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 fn without_secrets(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
-    // Fails only for addresses that cannot have credentials.
+    // These calls only fail for URLs that can't have credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.into()
@@ -151,7 +152,7 @@ mod tests {
         ] {
             assert!(check(url).is_err(), "{url}");
         }
-        // What a URL's parser makes of an address written as one number.
+        // An address written as one number, which the URL parser turns into an IPv4 address.
         assert!(check("https://167772161/a").is_err());
     }
 

@@ -1,6 +1,6 @@
-//! The client side: finds dual responses in tool results and fetches what they point at.
+//! The client side: finds dual responses in tool results and fetches the rows behind them.
 //!
-//! Leaves to others: the model's API, the MCP transport and protocol.
+//! It does not contain the model's API, or the transport and protocol of MCP.
 
 mod batches;
 mod error;
@@ -26,7 +26,7 @@ use guard::Guard;
 use transport::ReqwestSend;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Twice what a server of this crate sends as one page.
+/// Twice the size of the largest page that a server of this crate sends.
 const RESPONSE_BYTES_MAX_DEFAULT: usize = 32 << 20;
 
 /// Finds dual responses in tool results and fetches their rows. Cheap to clone.
@@ -46,7 +46,7 @@ struct Inner {
 }
 
 impl DualResponseClient {
-    /// A client with every default.
+    /// A client with all defaults.
     pub fn new() -> Result<Self, ClientError> {
         Self::builder().build()
     }
@@ -65,18 +65,18 @@ impl DualResponseClient {
         }
     }
 
-    /// What a tool result says, or none if it is not a dual response. Takes the result, its structured content, a text
-    /// block that holds it as JSON, or such a text itself.
+    /// Parses a tool result; `None` if it is not a dual response. It accepts the result, its structured
+    /// content, a text block that contains this content as JSON, or the text of such a block.
     pub fn parse(&self, tool_result: &Value) -> Option<ParsedDualResponse> {
         self.try_parse(tool_result).ok()
     }
 
-    /// The same, with the reason why not.
+    /// As `parse`, with the reason if it is not a dual response.
     pub fn try_parse(&self, tool_result: &Value) -> Result<ParsedDualResponse, ClientError> {
         parse::tool_result(self, tool_result)
     }
 
-    /// What the structured content of a tool result says, or none if it is not a dual response.
+    /// Parses the structured content of a tool result; `None` if it is not a dual response.
     pub fn parse_structured(&self, structured_content: &Value) -> Option<ParsedDualResponse> {
         parse::structured(self, structured_content, None).ok()
     }
@@ -84,7 +84,7 @@ impl DualResponseClient {
 
 impl std::fmt::Debug for DualResponseClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Headers may hold secrets.
+        // Headers may contain secrets, so they are left out.
         let base_url = self.inner.base_url.as_ref().map(Url::as_str);
         f.debug_struct("DualResponseClient").field("base_url", &base_url).finish_non_exhaustive()
     }
@@ -108,31 +108,34 @@ enum Transport {
 }
 
 impl ClientBuilder {
-    /// Fetches every resource below this address, whatever a tool result says. Default: where the result points.
+    /// Fetches every resource below this URL, whatever address a tool result has. Default: the address in the
+    /// result.
     pub fn base_url(self, base_url: impl Into<String>) -> Self {
         Self { base_url: Some(base_url.into()), ..self }
     }
 
-    /// Sends requests with this client, and so by its rules for proxies, names and redirects. The address is still
-    /// checked first, and an answer from another origin refused. The default client uses no proxy, checks each address
-    /// that a name stands for, and follows no redirect to another origin.
+    /// Sends requests with this HTTP client, which then decides about proxies, name resolution and redirects.
+    /// The address is still checked first, and a reply from another origin is refused. The default HTTP
+    /// client uses no proxy, checks each address that a name resolves to, and follows no redirect to another
+    /// origin.
     pub fn http(self, http: reqwest::Client) -> Self {
         Self { http: Some(Transport::Reqwest(http)), ..self }
     }
 
-    /// Sends requests in some other way.
+    /// Sends requests with another implementation.
     pub fn transport(self, transport: impl HttpSend) -> Self {
         Self { http: Some(Transport::Own(Arc::new(transport))), ..self }
     }
 
-    /// A header of all requests. A credential needs `base_url` with it, or `header_for` in its place: a tool result
-    /// must not be able to choose who gets it.
+    /// Adds a header to all requests. A header with a credential requires `base_url`, or `header_for` in
+    /// place of this method, because a tool result must not be able to choose who receives it.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// A header of requests to one origin, such as `https://api.example.com`; that origin is then trusted.
+    /// Adds a header to requests to one origin, such as `https://api.example.com`; that origin is then
+    /// trusted.
     pub fn header_for(
         mut self,
         origin: impl Into<String>,
@@ -149,22 +152,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Lets tool results point into private networks. Default: off.
+    /// Allows tool results that point into private networks. Default: off.
     pub fn allow_private(self, allow_private: bool) -> Self {
         Self { allow_private, ..self }
     }
 
-    /// How long a request may take, and a stream may be silent. Default: 30 seconds.
+    /// The largest time for a request, and for silence within a stream. Default: 30 seconds.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// How large an answer, or one line of a stream, may be. Default: 32 MiB.
+    /// The largest size of a reply, or of one line of a stream. Default: 32 MiB.
     pub fn response_bytes_max(self, response_bytes_max: usize) -> Self {
         Self { response_bytes_max, ..self }
     }
 
-    /// The client, or which option cannot be.
+    /// Makes the client; fails if an option is invalid.
     pub fn build(self) -> Result<DualResponseClient, ClientError> {
         let base_url = self.base_url.as_deref().map(parse_origin).transpose()?;
         let mut headers = HeaderMap::new();

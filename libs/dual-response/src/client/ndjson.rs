@@ -1,4 +1,4 @@
-//! Reading an export: a row a line, and a last line that says that nothing is missing.
+//! Reads an export: one row per line, and a last line that confirms that no row is missing.
 
 use futures_util::{Stream, TryStreamExt, stream};
 use http::Method;
@@ -9,7 +9,7 @@ use super::parsed::{ParsedDualResponse, broken_off, within};
 use super::transport::BodyStream;
 use crate::wire::{EndMarker, MIME_NDJSON, PageQuery, Sort};
 
-/// How the last line begins. A row may begin so too, and is then told apart by what follows it.
+/// The beginning of the last line. A row may begin in the same way; it is a row if another line follows it.
 const MARKER_START: &[u8] = b"{\"_end\"";
 
 pub(super) fn export<T: DeserializeOwned + Send + 'static>(
@@ -23,13 +23,13 @@ pub(super) fn export<T: DeserializeOwned + Send + 'static>(
 struct Reader {
     parsed: ParsedDualResponse,
     sort: Vec<Sort>,
-    /// None before the request was sent.
+    /// `None` before the request was sent.
     body: Option<BodyStream>,
     lines: Lines,
 }
 
 impl Reader {
-    /// The rows of the next piece that has any.
+    /// The rows of the next piece of the stream that completes at least one row.
     async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, ClientError> {
         let timeout = self.parsed.client.inner.timeout;
         let bytes_max = self.parsed.client.inner.response_bytes_max;
@@ -54,12 +54,12 @@ impl Reader {
     }
 }
 
-/// What is left over between two pieces of a stream.
+/// The state between two pieces of a stream.
 #[derive(Default)]
 struct Lines {
-    /// A line whose end has not come yet.
+    /// A line whose end has not arrived yet.
     partial: Vec<u8>,
-    /// A line that is the marker if none follows.
+    /// A line that is the end marker, unless another line follows it.
     marker: Option<Vec<u8>>,
     rows: u64,
 }
@@ -114,7 +114,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Nothing, if the last line says that as many rows were sent as came.
+    /// Succeeds if the last line is the end marker and its count is the number of rows that arrived.
     fn finish(&mut self) -> Result<(), ClientError> {
         let came = self.rows;
         let last = self.marker.take().and_then(|line| serde_json::from_slice::<EndMarker>(&line).ok());
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// The rows of a stream cut into pieces of `size` bytes.
+    /// The rows of a stream that is cut into pieces of `size` bytes.
     fn read(text: &str, size: usize) -> Result<Vec<Value>, String> {
         let mut lines = Lines::default();
         let mut rows = Vec::new();

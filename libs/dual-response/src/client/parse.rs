@@ -1,4 +1,4 @@
-//! Finding a dual response in what a tool returned.
+//! Finds a dual response in a tool result.
 
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
@@ -9,7 +9,7 @@ use super::parsed::ParsedDualResponse;
 use super::{ClientError, DualResponseClient};
 use crate::wire::{Column, META_KEY, Row};
 
-/// The fields that hold the sample, the first of them that is there.
+/// The fields that may contain the sample; the first one that is present is used.
 const SAMPLE_FIELDS: [&str; 4] = ["results", "items", "patterns", "data"];
 
 pub(super) fn tool_result(
@@ -32,7 +32,7 @@ pub(super) fn tool_result(
     }
 }
 
-/// The first text block that holds a dual response as JSON.
+/// The first text block that contains a dual response as JSON.
 fn in_text(
     client: &DualResponseClient,
     content: &Value,
@@ -101,8 +101,8 @@ fn time(metadata: &Map<String, Value>, field: &str) -> Result<Option<Timestamp>,
     }
 }
 
-/// Where the rows are: below the program's own address if it named one, else where the result says. None if it says
-/// nowhere, as a server without REST does.
+/// The URL of the rows: below the program's own base URL if there is one, else the URL in the result. `None`
+/// if the result has no URL, as from a server without REST endpoints.
 fn resource_url(
     client: &DualResponseClient,
     uri: &str,
@@ -121,12 +121,13 @@ fn resource_url(
     Ok(urls.find(|url| matches!(url.scheme(), "http" | "https")))
 }
 
-/// The id in a URI: its last part, `abc123` of `resource://abc123` and of `resource://query/abc123`.
+/// The id in a URI, which is its last part: `abc123` in `resource://abc123` and in `resource://query/abc123`.
 fn id_of(uri: &str) -> Option<String> {
     let (_, rest) = uri.split_once("://")?;
     let rest = rest.split(['?', '#']).next()?;
     let last = rest.rsplit('/').next()?;
-    // A bad escape such as `%+f` is left as it is by the decoder, and then refused because an id has no `%`.
+    // The decoder leaves a bad escape such as `%+f` as it is; the check below refuses it, because an id has
+    // no `%`.
     let id = percent_decode_str(last).decode_utf8().ok()?.into_owned();
     let is_id = (1..=128).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));

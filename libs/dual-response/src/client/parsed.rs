@@ -1,4 +1,4 @@
-//! A parsed response, and everything that can be done with what it points at.
+//! A parsed response, with the operations on its resource.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -11,41 +11,41 @@ use super::transport::BodyStream;
 use super::{ClientError, DualResponseClient};
 use crate::wire::{Column, Failure, MIME_JSON, Metadata, Page, PageQuery, Pinned, Row, Sort};
 
-/// How much of a failure's body is read for its message.
+/// The largest part of a failure's body that is read for its message.
 const FAILURE_BYTES_MAX: usize = 64 << 10;
 
-/// What a dual response says, and the way to all of its rows.
+/// The content of a dual response, with access to all of its rows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParsedDualResponse {
     /// The rows that the response shows.
     pub sample: Vec<Row>,
-    /// How many rows there are in all.
+    /// The number of all rows.
     pub total_count: u64,
     /// The URI of the resource, such as `resource://abc123`.
     pub resource_uri: String,
-    /// Its HTTP address; none if the server has no REST endpoints.
+    /// The HTTP address of the resource; `None` if the server has no REST endpoints.
     pub resource_url: Option<Url>,
-    /// What the resource is called.
+    /// The name of the resource.
     pub name: String,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<Column>,
-    /// When the resource ends; none if it does not.
+    /// The time at which the resource expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
-    /// When the query ran; none if the server does not say.
+    /// The time at which the query ran; `None` if the server does not tell.
     pub executed_at: Option<Timestamp>,
     pub(super) client: DualResponseClient,
 }
 
-/// Which rows to fetch. What is not said is the server's default.
+/// The rows to fetch. For options that are not set, the server uses its defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FetchOptions {
     /// The first row, counted from 0.
     pub offset: Option<u64>,
-    /// How many rows at most.
+    /// The largest number of rows.
     pub limit: Option<u64>,
-    /// In which order.
+    /// The order of the rows.
     pub sort: Vec<Sort>,
 }
 
@@ -55,17 +55,17 @@ impl FetchOptions {
         Self::default()
     }
 
-    /// From this row on.
+    /// Starts at this row.
     pub fn offset(self, offset: u64) -> Self {
         Self { offset: Some(offset), ..self }
     }
 
-    /// At most so many rows.
+    /// Fetches at most this many rows.
     pub fn limit(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// In this order; called again, what breaks ties.
+    /// Sorts by this field. A further call adds a field that orders rows which are equal so far.
     pub fn sort(mut self, sort: Sort) -> Self {
         self.sort.push(sort);
         self
@@ -78,27 +78,27 @@ impl FetchOptions {
 pub struct FetchResult<T = Row> {
     /// The rows.
     pub data: Vec<T>,
-    /// How many rows there are in all.
+    /// The number of all rows.
     pub total_count: u64,
-    /// How many rows this page has.
+    /// The number of rows on this page.
     pub returned_count: u64,
-    /// The first row of this page.
+    /// The position of the first row of this page.
     pub offset: u64,
-    /// Whether rows follow.
+    /// Whether there are rows after this page.
     pub has_next: bool,
-    /// Whether rows come before.
+    /// Whether there are rows before this page.
     pub has_previous: bool,
-    /// Where the next page begins; none at the end.
+    /// The beginning of the next page; `None` at the end.
     pub next_offset: Option<u64>,
 }
 
 impl ParsedDualResponse {
-    /// Whether the resource has ended, by the clock of this machine.
+    /// Whether the resource has expired, by the clock of this machine.
     pub fn is_expired(&self) -> bool {
         self.is_expired_at(Timestamp::now())
     }
 
-    /// Whether the resource has ended at that time.
+    /// Whether the resource has expired at that time.
     pub fn is_expired_at(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -108,7 +108,7 @@ impl ParsedDualResponse {
         self.fetch_as(options).await
     }
 
-    /// Fetches a page of rows of the caller's own type.
+    /// Fetches a page of rows, as the caller's own type.
     pub async fn fetch_as<T: DeserializeOwned>(
         &self,
         options: FetchOptions,
@@ -126,12 +126,13 @@ impl ParsedDualResponse {
         })
     }
 
-    /// Fetches what the server knows of the resource now.
+    /// Fetches the present metadata of the resource.
     pub async fn metadata(&self) -> Result<Metadata, ClientError> {
         self.ask(Method::GET, None).await
     }
 
-    /// Takes away the end of the resource; false if the server answered something else.
+    /// Pins the resource, so that it no longer expires; false if the server's reply has an expiry all the
+    /// same.
     pub async fn pin(&self) -> Result<bool, ClientError> {
         let pinned: Pinned = self.ask(Method::PUT, None).await?;
         Ok(pinned.expires_at.is_none())
@@ -158,7 +159,7 @@ impl ParsedDualResponse {
         within(inner.timeout, answer).await
     }
 
-    /// Sends a request and gives the answer if it is a success.
+    /// Sends a request and returns the reply if it is a success.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -211,7 +212,7 @@ impl ParsedDualResponse {
     }
 }
 
-/// What was wanted, or that it took too long.
+/// The result of a future, or a timeout error.
 pub(super) async fn within<T>(
     after: std::time::Duration,
     wanted: impl Future<Output = Result<T, ClientError>>,
@@ -235,7 +236,7 @@ pub(super) fn broken_off(error: crate::BoxError) -> ClientError {
     ClientError::broken("the answer broke off", error)
 }
 
-/// The failure that an answer is, in the server's words where it has any.
+/// The error for a failure reply, with the server's message if it has one.
 async fn failure(status: StatusCode, body: BodyStream) -> ClientError {
     let body = read_body(body, FAILURE_BYTES_MAX).await.unwrap_or_default();
     let message = match serde_json::from_slice::<Failure>(&body) {

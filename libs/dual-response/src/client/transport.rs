@@ -1,4 +1,4 @@
-//! How requests are sent. The default is reqwest, kept from following anybody anywhere.
+//! The transport of requests. The default is reqwest, restricted by the guard's rules.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::ClientError;
 use super::guard::Guard;
 use crate::BoxError;
 
-/// How many redirects within one origin are followed.
+/// The largest number of redirects within one origin that are followed.
 const REDIRECTS_MAX: usize = 5;
 
-/// The body of an answer, in pieces as they come.
+/// The body of a reply, in pieces as they arrive.
 pub type BodyStream = BoxStream<'static, Result<Bytes, BoxError>>;
 
-/// Sends requests: what `fetch` is to a browser. Timeouts and statuses are the client's own business.
+/// Sends requests, like `fetch` in a browser. Timeouts and status codes are handled by the client.
 #[async_trait]
 pub trait HttpSend: Send + Sync + 'static {
-    /// Sends a request and gives the answer once its head is there.
+    /// Sends a request and returns the reply as soon as its head has arrived.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<BodyStream>, BoxError>;
 }
 
 pub(super) struct ReqwestSend(pub(super) reqwest::Client);
 
 impl ReqwestSend {
-    /// A client that keeps to the guard's rules when it resolves names and follows redirects. It uses no proxy, since a
-    /// proxy would resolve names in our place.
+    /// An HTTP client that keeps to the guard's rules when it resolves names and follows redirects. It uses
+    /// no proxy, because a proxy would resolve names itself.
     pub(super) fn guarded(guard: &Arc<Guard>) -> Result<Self, ClientError> {
         let client = reqwest::Client::builder()
             .dns_resolver(Arc::new(GuardedResolver(guard.clone())))

@@ -1,4 +1,4 @@
-//! What one caller may do. Every way to the rows, REST or tool or `resources/read`, is a caller of this.
+//! The rights of one caller. REST, tools and `resources/read` all get rows through this type.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::sample::fitting_rows;
 use super::{Backing, Error, Inner, Principal, Resource, ResourcePatch, Right};
 use crate::wire::{Metadata, Page, PageQuery, Pinned, Status};
 
-/// The server, as one caller sees it: what is not theirs is not there.
+/// The server as one caller sees it: resources that the caller may not read do not exist.
 #[derive(Clone)]
 pub struct Access {
     pub(super) inner: Arc<Inner>,
@@ -19,7 +19,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// What is known of a resource.
+    /// The metadata of a resource.
     pub async fn metadata(&self, id: &str) -> Result<Metadata, Error> {
         let resource = self.open(id, Right::Read).await?;
         Ok(Metadata {
@@ -46,21 +46,22 @@ impl Access {
         Ok(Page::new(data, offset, resource.total_count))
     }
 
-    /// All rows, one batch after the other.
+    /// All rows, one batch after another.
     pub async fn export(&self, id: &str, query: &ExportQuery) -> Result<Export, Error> {
         let resource = self.open(id, Right::Read).await?;
         let offset = checked_offset(query.offset)?;
         let sort = checked_sort(&query.sort, &resource.columns)?;
         let rows = self.inner.rows(&resource, &self.principal)?;
         self.inner.note_access(&resource).await;
-        // A count taken once bounds the export: a query that ignores its offset must not run for ever.
+        // The count at creation bounds the export, because a query that ignores its offset would otherwise
+        // run for ever.
         let left = resource.total_count.saturating_sub(offset);
         let count_max = query.limit.map_or(left, |limit| limit.min(left));
         let batch = self.inner.options.page_limits.rows_max;
         Ok(Export::new(resource, rows, sort, offset..offset + count_max, batch))
     }
 
-    /// Takes away the end of a resource.
+    /// Pins a resource, so that it no longer expires.
     pub async fn pin(&self, id: &str) -> Result<Pinned, Error> {
         let resource = self.open(id, Right::Pin).await?;
         match self.inner.pin(&resource).await? {
@@ -69,7 +70,7 @@ impl Access {
         }
     }
 
-    /// Removes a resource, expired or not.
+    /// Removes a resource, whether expired or not.
     pub async fn delete(&self, id: &str) -> Result<(), Error> {
         self.find(id, Right::Delete).await?;
         match self.inner.delete(id).await? {
@@ -88,7 +89,8 @@ impl Access {
         }
     }
 
-    /// The resource, if the caller may. Asked before anything else is told of it: nobody is to learn which ids exist.
+    /// The resource, if the caller has the right. The right to read is checked before anything else, so that
+    /// nobody can find out which ids exist.
     async fn find(&self, id: &str, right: Right) -> Result<Resource, Error> {
         if !is_id(id) {
             return Err(Error::NotFound);
@@ -106,7 +108,7 @@ impl Access {
 }
 
 impl Inner {
-    /// Counts an access. Rows are not withheld because a counter could not be written.
+    /// Counts an access. If the count can't be written, the rows are returned all the same.
     async fn note_access(&self, resource: &Resource) {
         let now = self.now();
         let mut patch = ResourcePatch::access(now);

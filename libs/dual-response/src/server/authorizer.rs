@@ -1,17 +1,18 @@
-//! Who is asking, and what they may do. The policy is the program's; the library asks it before every step.
+//! The identity of a caller, and its rights. The policy belongs to the program; the library asks it before
+//! every step.
 
 use async_trait::async_trait;
 use http::HeaderMap;
 
 use super::{Error, Principal, Resource};
 
-/// What somebody wants to do to a resource.
+/// An operation on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Right {
-    /// See what it is, and read its rows.
+    /// Read its metadata and its rows.
     Read,
-    /// Take away its end.
+    /// Pin it, so that it no longer expires.
     Pin,
     /// Remove it.
     Delete,
@@ -20,19 +21,19 @@ pub enum Right {
 /// The program's rules.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Who sent a request with these headers. [`Error::Unauthenticated`] is answered with 401.
+    /// The principal that sent a request with these headers. [`Error::Unauthenticated`] is answered with 401.
     async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Error>;
 
-    /// Whether they may. A resource that somebody may not read does not exist for them (404); one that they may only
-    /// read refuses the rest (403).
+    /// Whether the principal may do this. A resource that it may not read does not exist for it (404); if it
+    /// may only read the resource, other operations are refused (403).
     fn allow(&self, principal: &Principal, resource: &Resource, right: Right) -> bool {
         let _ = right;
         *principal == resource.owner
     }
 }
 
-/// Everybody is the anonymous principal, so whoever knows the id of a resource without an owner may use it. A resource
-/// that has an owner is out of reach until a program says who its callers are.
+/// Treats every caller as the anonymous principal, so whoever knows the id of a resource without an owner may
+/// use it. Resources with an owner are out of reach until the program uses another authorizer.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct IdIsEnough;
@@ -44,7 +45,8 @@ impl Authorizer for IdIsEnough {
     }
 }
 
-/// Everybody who can reach the endpoints is one and the same principal, as on a machine that only one person uses.
+/// Treats every caller that can reach the endpoints as the same principal, as on a machine with only one
+/// user.
 #[derive(Clone, Debug)]
 pub struct EveryoneIs(pub Principal);
 

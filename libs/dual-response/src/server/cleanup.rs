@@ -1,4 +1,4 @@
-//! Removes resources whose time is over, once a minute or when told to.
+//! Removes expired resources, once a minute or on demand.
 
 use std::sync::{Arc, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::task::AbortHandle;
 
 use super::{DualResponseServer, Error, Inner};
 
-/// How many resources are removed in one step, so that no step holds a store for long.
+/// The number of resources that are removed in one step, so that no step blocks a store for long.
 const BATCH: usize = 500;
 
 pub(super) enum Task {
@@ -16,21 +16,23 @@ pub(super) enum Task {
 }
 
 impl DualResponseServer {
-    /// Removes what has expired and says how many it were. Runs by itself unless `cleanup_interval` is `None`.
+    /// Removes expired resources and returns their number. Runs by itself unless `cleanup_interval` is
+    /// `None`.
     pub async fn cleanup_once(&self) -> Result<usize, Error> {
         self.inner.cleanup_once().await
     }
 }
 
 impl Inner {
-    /// Begins the cleanup with the first resource: only then is there surely a runtime, and something to remove.
+    /// Starts the cleanup with the first resource, because only then is it certain that a runtime exists and
+    /// that there will be something to remove.
     pub(super) fn start_cleanup(self: &Arc<Self>) {
         let Some(interval) = self.options.cleanup_interval else { return };
         let mut task = self.cleanup.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*task, Task::NotStarted) {
             return;
         }
-        // The task must not keep the server alive: it ends when the last clone is dropped.
+        // The task must not keep the server alive, so it ends when the last clone is dropped.
         let server = Arc::downgrade(self);
         let running = tokio::spawn(async move {
             loop {
@@ -56,7 +58,7 @@ impl Inner {
 
     async fn cleanup_once(&self) -> Result<usize, Error> {
         let now = self.now();
-        // Closures and rows may hold a lot, and nobody can reach them any more: they go at once.
+        // Closures and rows may use much memory and can't be reached any more, so they are freed at once.
         self.live().retain(|_, live| live.expires_at.is_none_or(|end| end > now));
         self.store.release_expired(now).await?;
         let Ok(before) = now.checked_sub(self.options.keep_expired) else { return Ok(0) };

@@ -1,4 +1,4 @@
-//! Making a response: the query runs once for the sample and the count, and is kept for the rest.
+//! Making a response: the query runs once for the sample and the count, and is kept for later reads.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{
 use crate::BoxError;
 use crate::wire::{Column, Row};
 
-/// What `create_response` is to make.
+/// The input of `create_response`.
 pub struct NewResource {
     name: String,
     columns: Vec<Column>,
@@ -38,7 +38,7 @@ enum Source {
     Rows(Vec<Row>),
 }
 
-/// What a source gave when it was asked first.
+/// The result of the first look at a source.
 struct Found {
     query: Backing,
     sample: Vec<Row>,
@@ -46,7 +46,7 @@ struct Found {
     keep: Keep,
 }
 
-/// What goes beside the resource itself.
+/// The part that is kept besides the resource itself.
 enum Keep {
     Nothing,
     Closures(Arc<dyn Rows>),
@@ -66,9 +66,9 @@ enum Expiration {
 }
 
 impl NewResource {
-    /// Over two closures: `execute` gives the rows of a page, each a [`Row`] or anything that serialises to an object;
-    /// `count` gives how many there are. The resource lives in this process only; for one that outlives it, see
-    /// [`NewResource::query`].
+    /// A resource over two closures: `execute` returns the rows of a page, each a [`Row`] or any type that
+    /// serialises to an object, and `count` returns the number of all rows. The resource exists only in this
+    /// process; for one that outlives it, see [`NewResource::query`].
     pub fn live<F, FF, T, E, C, CF, G>(
         name: impl Into<String>,
         columns: impl IntoIterator<Item = Column>,
@@ -87,7 +87,8 @@ impl NewResource {
         Self::new(name, columns, Source::Live(Arc::new(Live { execute, count })))
     }
 
-    /// Over a registered executor and its arguments. The resource outlives the process if its store does.
+    /// A resource over a registered executor and its arguments. The resource outlives the process if its
+    /// store does.
     pub fn query<E: Executor>(
         name: impl Into<String>,
         columns: impl IntoIterator<Item = Column>,
@@ -97,7 +98,7 @@ impl NewResource {
         Self::new(name, columns, Source::Query { executor: E::NAME, version: E::VERSION, args })
     }
 
-    /// Over rows that are at hand; the store keeps them.
+    /// A resource over rows in memory; the store keeps them.
     pub fn snapshot(
         name: impl Into<String>,
         columns: impl IntoIterator<Item = Column>,
@@ -121,49 +122,49 @@ impl NewResource {
         }
     }
 
-    /// How many rows the sample has.
+    /// Sets the number of rows in the sample.
     pub fn sample_size(self, rows: usize) -> Self {
         Self { sample_size: Some(rows), ..self }
     }
 
-    /// How long it lives.
+    /// Sets the time after which the resource expires.
     pub fn expiration(self, expiration: Duration) -> Self {
         Self { expiration: Expiration::After(expiration), ..self }
     }
 
-    /// It lives until it is deleted.
+    /// Lets the resource live until it is deleted.
     pub fn pinned(self) -> Self {
         Self { expiration: Expiration::Never, ..self }
     }
 
-    /// Kept with the resource and never shown over REST.
+    /// Adds data that is kept with the resource and never shown over REST.
     pub fn metadata(self, metadata: Value) -> Self {
         Self { metadata, ..self }
     }
 
-    /// Whose it is: what the default authoriser compares a caller with.
+    /// Sets the owner, with which the default authorizer compares a caller.
     pub fn owner(self, owner: Principal) -> Self {
         Self { owner, ..self }
     }
 
-    /// Runs the query to its end now and keeps the rows, so that they never change.
+    /// Runs the whole query now and keeps the rows, so that they never change.
     pub fn materialize(self) -> Self {
         Self { materialize: true, ..self }
     }
 
-    /// The first rows, if they are known already: the query does not run for them.
+    /// Sets the first rows if they are known already, so that the query does not run for them.
     pub fn sample(self, rows: Vec<Row>) -> Self {
         Self { sample: Some(rows), ..self }
     }
 
-    /// How many rows there are, if that is known already: nothing is counted.
+    /// Sets the number of rows if it is known already, so that nothing is counted.
     pub fn total_count(self, rows: u64) -> Self {
         Self { total_count: Some(rows), ..self }
     }
 }
 
 impl DualResponseServer {
-    /// Runs a query for its sample and its count, keeps it, and gives what a tool returns.
+    /// Runs a query for its sample and its count, keeps it, and returns the response for a tool.
     pub async fn create_response(&self, new: NewResource) -> Result<DualResponse, Error> {
         self.inner.start_cleanup();
         self.inner.create(new).await
@@ -219,7 +220,7 @@ impl Inner {
         })
     }
 
-    /// The first rows of a source, how many there are, and what must be kept to give the others.
+    /// The first rows of a source, their total number, and the part that must be kept to read the others.
     async fn find(&self, new: &mut NewResource, sample_size: usize) -> Result<Found, Error> {
         let (query, rows) = match &mut new.source {
             Source::Live(rows) => (Backing::Live, rows.clone()),
@@ -282,7 +283,8 @@ impl Inner {
             }
             Keep::Rows(rows) => {
                 if let Err(error) = self.save_rows(&resource.id, &rows).await {
-                    // Half a snapshot must not stay; if this fails too, it goes with its expiry.
+                    // Half a snapshot must not stay. If the deletion fails too, the resource is removed when
+                    // it expires.
                     let _ = self.store.delete(&resource.id).await;
                     return Err(error);
                 }
@@ -292,7 +294,7 @@ impl Inner {
     }
 }
 
-/// A closure in a durable store is most likely a mistake: after a restart its resource is gone.
+/// A closure in a durable store is most likely a mistake, because its resource is gone after a restart.
 fn refuse_or_warn(name: &str, expires_at: Option<Timestamp>) -> Result<(), Error> {
     if expires_at.is_none() {
         return Err(Error::NotDurable);
@@ -307,7 +309,8 @@ fn refuse_or_warn(name: &str, expires_at: Option<Timestamp>) -> Result<(), Error
     Ok(())
 }
 
-/// The first rows and how many there are, both at once; what is known already is not asked again.
+/// The first rows and their total number, fetched at the same time; a part that is known already is not
+/// fetched.
 async fn first_look(
     rows: &dyn Rows,
     page: PageRequest,

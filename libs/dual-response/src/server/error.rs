@@ -1,9 +1,9 @@
-//! Why a call to the server failed, split by what the caller can do about it.
+//! The reasons why a call to the server fails, divided by what the caller can do about them.
 
 use crate::BoxError;
 
-/// What every operation of the server may fail with. Messages are safe to show: the cause of a failed query or store
-/// is kept as the source, for the log, and never in the text.
+/// The error of every operation of the server. Messages are safe to show: the cause of a failed query or
+/// store is available as the source, for the log, and is never in the text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,51 +16,52 @@ pub enum Error {
     /// The store failed.
     #[error("the store failed")]
     Storage(#[from] StoreError),
-    /// Never there, deleted, or somebody else's: which of them is not told.
+    /// The resource never existed, was deleted, or belongs to somebody else; the reply does not tell which.
     #[error("Resource not found or expired")]
     NotFound,
-    /// It was there, and cannot be read any more.
+    /// The resource existed, but can't be read any more.
     #[error("Resource has expired; run the query again")]
     Expired,
-    /// The caller may read the resource, and not do this to it.
+    /// The caller may read the resource but not do this to it.
     #[error("this is not allowed on this resource")]
     Forbidden,
-    /// Nobody knows who is calling.
+    /// The caller is unknown.
     #[error("credentials are missing or wrong")]
     Unauthenticated,
-    /// The rows cannot be sorted like this.
+    /// The rows can't be sorted in this way.
     #[error("{what}")]
     InvalidSort {
-        /// What was asked and what is possible.
+        /// The requested sort and the possible ones.
         what: String,
     },
-    /// There can be no such page.
+    /// There can't be such a page.
     #[error("{what}")]
     InvalidPage {
-        /// What was asked and what is possible.
+        /// The requested page and the possible ones.
         what: String,
     },
-    /// The resource names an executor that this server does not have: a matter of deployment, so the resource stays.
+    /// The resource names an executor that this server does not have. That is a problem of deployment, so the
+    /// resource is kept.
     #[error("no executor `{name}` is registered on this server")]
     ExecutorMissing {
-        /// The name it is stored under.
+        /// The name of the executor.
         name: String,
     },
-    /// More than is taken or kept.
+    /// Larger than the server accepts or keeps.
     #[error("{what}")]
     LimitExceeded {
         /// The limit.
         what: String,
     },
-    /// A closure cannot outlive its process, so its resource cannot be promised to last.
+    /// A closure can't outlive its process, so its resource can't be pinned.
     #[error(
         "a resource over a closure cannot be pinned in a durable store; use an executor or `materialize`"
     )]
     NotDurable,
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     #[error("{what}")]
     InvalidOption {
-        /// Which, and why.
+        /// The option and the reason.
         what: String,
     },
 }
@@ -107,30 +108,30 @@ pub enum ErrorCode {
     CountExecutionFailed,
     /// The store failed.
     StorageError,
-    /// There is no such resource, or not for this caller.
+    /// There is no such resource, or the caller may not read it.
     ResourceNotFound,
     /// The resource has expired.
     ResourceExpired,
-    /// The caller may read the resource, and not do this to it.
+    /// The caller may read the resource but not do this to it.
     Forbidden,
     /// The caller is unknown.
     Unauthenticated,
-    /// The rows cannot be sorted like this.
+    /// The rows can't be sorted in this way.
     InvalidSort,
-    /// There can be no such page.
+    /// There can't be such a page.
     InvalidPage,
-    /// The resource's executor is not registered here.
+    /// The resource's executor is not registered on this server.
     ExecutorMissing,
-    /// More than is taken or kept.
+    /// Larger than the server accepts or keeps.
     LimitExceeded,
-    /// The resource cannot outlive its process.
+    /// The resource can't outlive its process.
     NotDurable,
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     InvalidOption,
 }
 
 impl ErrorCode {
-    /// The code as it goes over the wire.
+    /// The code as it is sent over the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::QueryExecutionFailed => "QUERY_EXECUTION_FAILED",
@@ -156,26 +157,26 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
-/// Why a store failed.
+/// The reason why a store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It does not answer, or not as it should.
+    /// The store does not answer, or gives a wrong answer.
     #[error("the store does not answer: {0}")]
     Unavailable(#[source] BoxError),
-    /// What it holds is not what was saved.
+    /// The stored data is not the data that was saved.
     #[error("the store holds something unreadable: {0}")]
     Damaged(#[source] BoxError),
-    /// It keeps no rows, so no snapshots.
+    /// The store keeps no rows, so it can't keep snapshots.
     #[error("the store keeps no rows")]
     NoRows,
-    /// It holds as many resources as it may.
+    /// The store has as many resources as it may have.
     #[error("the store is full: it holds {limit} resources")]
     Full {
-        /// How many it may hold.
+        /// The largest number of resources.
         limit: usize,
     },
-    /// The id is taken.
+    /// The id is in use already.
     #[error("there is already a resource `{id}`")]
     Taken {
         /// The id.

@@ -1,4 +1,4 @@
-//! Where rows come from when they are asked for: closures, or executors that are known by name.
+//! The sources of rows: closures, or executors that are registered under a name.
 
 use std::any::Any;
 use std::future::Future;
@@ -13,21 +13,21 @@ use super::{Error, PageRequest, Principal};
 use crate::BoxError;
 use crate::wire::Row;
 
-/// A query that goes by a name, so that a resource over it outlives the process that made it.
+/// A query that is registered under a name, so that a resource over it can outlive the process that made it.
 ///
 /// The store keeps the name, the version and the arguments. A server on which the executor is registered can serve
 /// the resource, whichever process made it.
 pub trait Executor: Send + Sync + 'static {
-    /// What the query needs to know; kept as JSON.
+    /// The arguments of the query; kept as JSON.
     type Args: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// What it gives: [`Row`], or a type of your own that serialises to an object.
+    /// The type of its rows: [`Row`], or a type of your own that serialises to an object.
     type Row: Serialize + Send + 'static;
-    /// The name it is stored under. Never change it.
+    /// The name under which resources store it. Never change it.
     const NAME: &'static str;
-    /// Raise it when the meaning of `Args` changes.
+    /// The version of `Args`. Raise it when their meaning changes.
     const VERSION: u32;
 
-    /// The rows of one page. `page.sort` holds only columns that may be sorted by. `principal` is who asks.
+    /// The rows of one page. `page.sort` only contains sortable columns. `principal` is the caller.
     fn execute(
         &self,
         args: &Self::Args,
@@ -35,24 +35,24 @@ pub trait Executor: Send + Sync + 'static {
         principal: &Principal,
     ) -> impl Future<Output = Result<Vec<Self::Row>, BoxError>> + Send;
 
-    /// How many rows there are in all.
+    /// The number of all rows.
     fn count(
         &self,
         args: &Self::Args,
         principal: &Principal,
     ) -> impl Future<Output = Result<u64, BoxError>> + Send;
 
-    /// The arguments of an earlier version as this one takes them. Without any, the resource has expired.
+    /// Converts the arguments of an earlier version. If it returns `None`, the resource counts as expired.
     fn migrate(&self, version: u32, args: Value) -> Option<Self::Args> {
         let _ = (version, args);
         None
     }
 }
 
-/// Rows of one resource, for one caller.
+/// The rows of one resource, for one caller.
 pub(super) trait Rows: Send + Sync {
     fn execute(&self, page: PageRequest) -> BoxFuture<'_, Result<Vec<Row>, BoxError>>;
-    /// The same page as text, without a detour over rows.
+    /// The same page as NDJSON text, made without converting each row to a map.
     fn lines(&self, page: PageRequest) -> BoxFuture<'_, Result<Lines, BoxError>>;
     fn count(&self) -> BoxFuture<'_, Result<u64, BoxError>>;
 }
@@ -61,7 +61,7 @@ pub(super) trait Rows: Send + Sync {
 pub(super) struct Lines {
     pub(super) text: Vec<u8>,
     pub(super) count: u64,
-    /// The last row of the page, where the next one may seek to.
+    /// The last row of the page, from which the next page may continue.
     pub(super) last: Option<Row>,
 }
 
@@ -84,9 +84,9 @@ impl Lines {
 
 const NOT_AN_OBJECT: &str = "a row must serialise to a JSON object";
 
-/// Rows of any type as rows of ours.
+/// Converts rows of any serialisable type to [`Row`].
 fn to_rows<T: Serialize + 'static>(mut rows: Vec<T>) -> Result<Vec<Row>, BoxError> {
-    // Most are of our type already, and then there is nothing to do.
+    // Most rows are of this type already and need no conversion.
     if let Some(rows) = (&mut rows as &mut dyn Any).downcast_mut::<Vec<Row>>() {
         return Ok(std::mem::take(rows));
     }
@@ -133,9 +133,9 @@ where
     }
 }
 
-/// An executor whose type of arguments is forgotten.
+/// An executor without its type of arguments.
 pub(super) trait AnyExecutor: Send + Sync {
-    /// The rows for these arguments; fails as expired if nobody can read the arguments any more.
+    /// The rows for these arguments; fails as expired if the executor can't read the arguments any more.
     fn bind(&self, version: u32, args: &Value, principal: &Principal) -> Result<Arc<dyn Rows>, Error>;
 }
 
@@ -153,7 +153,7 @@ impl<E: Executor> AnyExecutor for Registered<E> {
     }
 }
 
-/// An executor together with what it is asked and by whom.
+/// An executor together with its arguments and the caller.
 struct Bound<E: Executor> {
     executor: Arc<E>,
     args: E::Args,

@@ -1,4 +1,4 @@
-//! All rows of a resource, streamed: memory holds one batch, however many rows there are.
+//! Streams all rows of a resource: memory holds only one batch, however many rows there are.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::executor::Rows;
 use super::{Error, PageRequest, Resource};
 use crate::wire::{Column, EndMarker, Row, Sort};
 
-/// Which rows an export has.
+/// The rows of an export.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExportQuery {
     /// The first row, counted from 0.
     pub offset: Option<u64>,
-    /// How many rows at most; all if nobody says.
+    /// The largest number of rows. Default: all.
     pub limit: Option<u64>,
-    /// In which order.
+    /// The order of the rows.
     pub sort: Vec<Sort>,
 }
 
@@ -29,15 +29,15 @@ impl ExportQuery {
     }
 }
 
-/// Rows on their way out.
+/// An export in progress.
 pub struct Export {
-    /// What the resource is called.
+    /// The name of the resource.
     pub name: String,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<Column>,
     rows: Arc<dyn Rows>,
     sort: Vec<Sort>,
-    /// What is left to send.
+    /// The positions of the rows that are not sent yet.
     range: Range<u64>,
     batch: u64,
     after: Option<Row>,
@@ -64,18 +64,19 @@ impl Export {
         }
     }
 
-    /// How many rows it has, if none vanish meanwhile.
+    /// The number of rows in the export, if none are deleted meanwhile.
     pub fn count_max(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// The rows in batches. Ends with the first empty one, or where the count taken at creation ends.
+    /// The rows in batches. The stream ends with the first empty batch, or after the number of rows that was
+    /// counted at creation.
     pub fn batches(self) -> impl Stream<Item = Result<Vec<Row>, Error>> + Send + 'static {
         stream::try_unfold(self, async |mut export| Ok(export.next_rows().await?.map(|rows| (rows, export))))
     }
 
-    /// The rows as NDJSON, with the end marker as the last line. A failure on the way ends the stream with an error, so
-    /// the marker is there only when every row is.
+    /// The rows as NDJSON, with the end marker as the last line. A failure ends the stream with an error, so
+    /// the marker is only there if all rows are.
     pub fn ndjson(self) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static {
         stream::try_unfold(Some(self), async |export| {
             let Some(mut export) = export else { return Ok(None) };
@@ -89,7 +90,8 @@ impl Export {
         })
     }
 
-    /// The rows as comma-separated values, the names of the columns first. With `end_marker`, a last line `_end,n`.
+    /// The rows as comma-separated values, after a line with the names of the columns. With `end_marker`, the
+    /// last line is `_end,n`.
     #[cfg(feature = "csv")]
     pub fn csv(self, end_marker: bool) -> impl Stream<Item = Result<Bytes, Error>> + Send + 'static {
         let mut head = Vec::new();
@@ -135,7 +137,7 @@ impl Export {
         (limit > 0).then(page)
     }
 
-    /// Moves on behind the rows of a page; false if it had none, which is the end.
+    /// Moves on past the rows of a page; false if the page was empty, which is the end.
     fn advance(&mut self, count: u64, last: Option<Row>) -> bool {
         self.range.start += count;
         self.sent += count;

@@ -1,6 +1,6 @@
-//! The server side: makes responses, keeps what is behind them, and hands out rows.
+//! The server side: makes responses, keeps the resources behind them, and returns rows.
 //!
-//! Leaves to others: the MCP transport and protocol, the registration of tools, the database.
+//! It does not contain the transport and protocol of MCP, the registration of tools, or the database.
 
 mod access;
 mod authorizer;
@@ -47,7 +47,7 @@ pub use stores::sqlite::SqliteStore;
 use executor::{AnyExecutor, Rows};
 use options::Options;
 
-/// Makes responses and keeps the resources behind them. Cheap to clone; clones are the same server.
+/// Makes responses and keeps the resources behind them. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
 pub struct DualResponseServer {
     inner: Arc<Inner>,
@@ -62,31 +62,32 @@ struct Inner {
     cleanup: Mutex<cleanup::Task>,
 }
 
-/// The closures of a resource, and when they may be dropped.
+/// The closures of a resource, and the time at which they may be dropped.
 struct LiveRows {
     rows: Arc<dyn Rows>,
     expires_at: Option<Timestamp>,
 }
 
 impl DualResponseServer {
-    /// A server whose REST endpoints are found below `base_url`, such as `https://api.example.com/resources`.
+    /// A server with REST endpoints below `base_url`, such as `https://api.example.com/resources`.
     pub fn builder(base_url: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(Some(base_url.into()))
     }
 
-    /// A server without REST endpoints: rows are read through MCP only, by way of [`DualResponseServer::access`], and
-    /// responses name no address.
+    /// A server without REST endpoints: rows are read through MCP only, with [`DualResponseServer::access`],
+    /// and responses contain no HTTP address.
     pub fn without_rest() -> ServerBuilder {
         ServerBuilder::new(None)
     }
 
-    /// The resource of this id, unless it has expired. For the program itself: nobody is asked whether they may.
+    /// The resource with this id, unless it has expired. For the program itself: no rights are checked.
     pub async fn get_resource(&self, id: &str) -> Result<Option<Resource>, Error> {
         let resource = self.inner.store.get(id).await?;
         Ok(resource.filter(|resource| !self.inner.has_ended(resource)))
     }
 
-    /// Takes away the end of a resource; false if there is none of this id. For the program itself.
+    /// Pins a resource, so that it no longer expires; false if there is none with this id. For the program
+    /// itself.
     pub async fn pin_resource(&self, id: &str) -> Result<bool, Error> {
         match self.get_resource(id).await? {
             Some(resource) => self.inner.pin(&resource).await,
@@ -94,27 +95,28 @@ impl DualResponseServer {
         }
     }
 
-    /// Removes a resource; false if there was none of this id. For the program itself.
+    /// Removes a resource; false if there was none with this id. For the program itself.
     pub async fn delete_resource(&self, id: &str) -> Result<bool, Error> {
         self.inner.delete(id).await
     }
 
-    /// What one caller may do: REST, `resources/read` and tools all go through this.
+    /// The operations of one caller; REST, `resources/read` and tools all use this.
     pub fn access(&self, principal: Principal) -> Access {
         Access { inner: self.inner.clone(), principal }
     }
 
-    /// The URI under which a resource goes in MCP.
+    /// The URI of a resource in MCP.
     pub fn uri_of(&self, id: &str) -> String {
         self.inner.options.uri_of(id)
     }
 
-    /// The id in a URI that [`DualResponseServer::uri_of`] gave, as `resources/read` gets it; none for any other text.
+    /// The id in a URI that [`DualResponseServer::uri_of`] returned, as `resources/read` receives it; `None`
+    /// for any other text.
     pub fn id_of<'a>(&self, uri: &'a str) -> Option<&'a str> {
         uri.strip_prefix(&self.inner.options.uri_prefix).filter(|id| options::is_id(id))
     }
 
-    /// The HTTP address of a resource; none without REST.
+    /// The HTTP address of a resource; `None` without REST.
     pub fn url_of(&self, id: &str) -> Option<String> {
         self.inner.options.url_of(id)
     }
@@ -136,18 +138,19 @@ impl std::fmt::Debug for DualResponseServer {
 }
 
 impl Inner {
-    /// The time in whole milliseconds: JavaScript knows no finer one, and a store must give back what it was given.
+    /// The time in whole milliseconds: JavaScript knows no smaller unit, and a store must return the time
+    /// that it was given.
     fn now(&self) -> Timestamp {
         let now = (self.options.clock)();
         Timestamp::from_millisecond(now.as_millisecond()).expect("a time's own milliseconds are a time")
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<String, LiveRows>> {
-        // Nothing is left half done under this lock, so a panic elsewhere does not spoil the map.
+        // No change under this lock is left half done, so a panic elsewhere does not spoil the map.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it cannot be read any more: its time is over, or its closures went with another process.
+    /// Whether the resource can't be read any more: it has expired, or its closures were in another process.
     fn has_ended(&self, resource: &Resource) -> bool {
         resource.is_expired(self.now())
             || (resource.query == Backing::Live && !self.live().contains_key(&resource.id))

@@ -1,4 +1,4 @@
-//! What a server can be told, and what it does when it is not.
+//! The options of a server, with their defaults.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,17 +17,18 @@ use super::{
 const EXPIRATION_DEFAULT: Duration = Duration::from_secs(15 * 60);
 const SAMPLE_ROWS_DEFAULT: usize = 15;
 const CLEANUP_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
-/// Long enough for whoever comes back to a link to be told that it has expired, not that it never was.
+/// Long enough that a person who comes back to a link is told that it has expired, and not that it never
+/// existed.
 const EXPIRED_KEPT_DEFAULT: Duration = Duration::from_secs(60 * 60);
 const PAGE_ROWS_DEFAULT: u64 = 100;
 const PAGE_ROWS_MAX_DEFAULT: u64 = 1000;
-/// A page ends early rather than be larger.
+/// A page has fewer rows rather than more bytes than this.
 const PAGE_BYTES_MAX_DEFAULT: usize = 16 << 20;
-/// About 2,000 tokens: what a sample may cost the model.
+/// The size of a sample in the model's context, about 2,000 tokens.
 const SAMPLE_BYTES_MAX_DEFAULT: usize = 8 << 10;
 const SNAPSHOT_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
-/// Schemes that mean something to a host already: a resource must not pass for a page, a file or a view.
+/// Schemes that already have a meaning for hosts: a resource must not be taken for a page, a file or a view.
 const TAKEN_SCHEMES: [&str; 7] = ["http", "https", "file", "ui", "javascript", "data", "about"];
 
 pub(super) struct Options {
@@ -67,7 +68,7 @@ pub struct ServerBuilder {
     store: Arc<dyn ResourceStore>,
     authorizer: Arc<dyn Authorizer>,
     executors: HashMap<&'static str, Arc<dyn AnyExecutor>>,
-    /// Complete but for what is made of the base URL, the scheme and the path.
+    /// All options except those that are derived from the base URL, the scheme and the path.
     options: Options,
 }
 
@@ -101,116 +102,121 @@ impl ServerBuilder {
         }
     }
 
-    /// Where resources are kept. Default: [`MemoryStore`].
+    /// Sets the store for resources. Default: [`MemoryStore`].
     pub fn store(self, store: impl ResourceStore) -> Self {
         self.shared_store(Arc::new(store))
     }
 
-    /// The same, for a store that others hold too.
+    /// As `store`, for a store that other code uses too.
     pub fn shared_store(self, store: Arc<dyn ResourceStore>) -> Self {
         Self { store, ..self }
     }
 
-    /// Who may do what. Default: [`IdIsEnough`].
+    /// Sets the rules for the rights of callers. Default: [`IdIsEnough`].
     pub fn authorizer(self, authorizer: impl Authorizer) -> Self {
         Self { authorizer: Arc::new(authorizer), ..self }
     }
 
-    /// Makes an executor known by its name.
+    /// Registers an executor under its name.
     pub fn executor<E: Executor>(mut self, executor: E) -> Self {
         self.executors.insert(E::NAME, Arc::new(Registered(Arc::new(executor))));
         self
     }
 
-    /// How long a resource lives. Default: 15 minutes.
+    /// Sets how long a resource lives. Default: 15 minutes.
     pub fn default_expiration(mut self, default_expiration: Duration) -> Self {
         self.options.default_expiration = default_expiration;
         self
     }
 
-    /// How many rows a sample has. Default: 15.
+    /// Sets the number of rows in a sample. Default: 15.
     pub fn default_sample_size(mut self, default_sample_size: usize) -> Self {
         self.options.default_sample_size = default_sample_size;
         self
     }
 
-    /// How often expired resources are removed; `None` leaves it to calls of `cleanup_once`. Default: every minute.
+    /// Sets how often expired resources are removed; with `None` only calls of `cleanup_once` do so. Default:
+    /// every minute.
     pub fn cleanup_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.options.cleanup_interval = interval.into();
         self
     }
 
-    /// How long an expired resource is still known as expired (410) before it is removed (404). Default: an hour.
+    /// Sets how long an expired resource is answered with 410 (expired) before it is removed and answered
+    /// with 404. Default: an hour.
     pub fn keep_expired(mut self, keep_expired: Duration) -> Self {
         self.options.keep_expired = keep_expired;
         self
     }
 
-    /// Lets a resource live for so long from each access on, if that is longer. Default: off.
+    /// Lets each access extend the life of a resource to this time from the access, if that is longer.
+    /// Default: off.
     pub fn extend_on_access(mut self, extend: impl Into<Option<Duration>>) -> Self {
         self.options.extend_on_access = extend.into();
         self
     }
 
-    /// Answers 404 for an expired resource, as the first draft of the pattern did. Default: off, 410.
+    /// Answers 404 for an expired resource, as the first draft of the pattern did. Default: off, which means
+    /// 410.
     pub fn expired_as_not_found(mut self, expired_as_not_found: bool) -> Self {
         self.options.expired_as_not_found = expired_as_not_found;
         self
     }
 
-    /// How many rows a page has when nobody says, and at most. Default: 100 and 1,000.
+    /// Sets the default and the largest number of rows of a page. Default: 100 and 1,000.
     pub fn page_rows(mut self, rows_default: u64, rows_max: u64) -> Self {
         self.options.page_limits = PageLimits { rows_default, rows_max };
         self
     }
 
-    /// How large a page may be; one with larger rows has fewer of them. Default: 16 MiB.
+    /// Sets the largest size of a page; with larger rows, a page has fewer of them. Default: 16 MiB.
     pub fn page_bytes_max(mut self, page_bytes_max: usize) -> Self {
         self.options.page_bytes_max = page_bytes_max;
         self
     }
 
-    /// How large a sample may be; one with larger rows has fewer of them. Default: 8 KiB.
+    /// Sets the largest size of a sample; with larger rows, a sample has fewer of them. Default: 8 KiB.
     pub fn sample_bytes_max(mut self, sample_bytes_max: usize) -> Self {
         self.options.sample_bytes_max = sample_bytes_max;
         self
     }
 
-    /// How large a snapshot may be; a larger one is refused. Default: 64 MiB.
+    /// Sets the largest size of a snapshot; a larger one is refused. Default: 64 MiB.
     pub fn snapshot_bytes_max(mut self, snapshot_bytes_max: usize) -> Self {
         self.options.snapshot_bytes_max = snapshot_bytes_max;
         self
     }
 
-    /// The scheme of resource URIs. Default: `resource`, as in `resource://abc123`.
+    /// Sets the scheme of resource URIs. Default: `resource`, as in `resource://abc123`.
     pub fn uri_scheme(self, scheme: impl Into<String>) -> Self {
         Self { uri_scheme: scheme.into(), ..self }
     }
 
-    /// What stands between scheme and id: with `query`, `resource://query/abc123`. Default: nothing.
+    /// Sets the part between scheme and id: with `query`, `resource://query/abc123`. Default: nothing.
     pub fn uri_path(self, path: impl Into<String>) -> Self {
         Self { uri_path: path.into(), ..self }
     }
 
-    /// What the text of a tool result says. Default: the summary and the sample.
+    /// Sets the content of a tool result's text. Default: the summary and the sample.
     pub fn content_style(mut self, content_style: ContentStyle) -> Self {
         self.options.content_style = content_style;
         self
     }
 
-    /// Where the time comes from. Default: the system's clock.
+    /// Sets the source of the time. Default: the system's clock.
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.options.clock = Arc::new(clock);
         self
     }
 
-    /// Where ids come from: letters, digits, `-` and `_`, at most 128, not to be guessed. Default: 128 random bits.
+    /// Sets the source of ids. An id has at most 128 letters, digits, `-` and `_`, and must be hard to guess.
+    /// Default: 128 random bits.
     pub fn ids(mut self, ids: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.options.ids = Arc::new(ids);
         self
     }
 
-    /// The server, or which option cannot be.
+    /// Makes the server; fails if an option is invalid.
     pub fn build(self) -> Result<DualResponseServer, Error> {
         let mut options = self.options;
         let PageLimits { rows_default, rows_max } = options.page_limits;
@@ -271,7 +277,8 @@ fn invalid<T>(what: String) -> Result<T, Error> {
     Err(Error::InvalidOption { what })
 }
 
-/// Whether a text can be the id of a resource: nothing that a URL or a path would read as anything but a name.
+/// Whether a text can be the id of a resource: it has only characters without a special meaning in URLs and
+/// paths.
 pub(super) fn is_id(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))

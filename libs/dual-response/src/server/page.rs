@@ -1,23 +1,24 @@
-//! Which rows are asked for: checked before any query runs.
+//! The rows of a request, checked before any query runs.
 
 use std::fmt::Write;
 
 use super::Error;
 use crate::wire::{Column, Order, PageQuery, Row, Sort};
 
-/// One page, as an executor is asked for it.
+/// A request for one page, as an executor gets it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageRequest {
     /// The first row, counted from 0.
     pub offset: u64,
-    /// How many rows at most.
+    /// The largest number of rows.
     pub limit: u64,
-    /// By what to order, the most important first; empty for the query's own order. Every field is one of the
-    /// resource's columns, and the last ones tell rows apart wherever a column can.
+    /// The fields to order by, the most important first; empty for the query's own order. Every field is one
+    /// of the resource's columns. The last fields are key columns if there are any, so that no two rows are
+    /// equal.
     pub sort: Vec<Sort>,
-    /// The last row of the page before, when pages are read in one go: an executor may seek to it instead of
-    /// counting off `offset` rows.
+    /// The last row of the page before, when pages are read one after another: an executor may continue from
+    /// it instead of skipping `offset` rows.
     pub after: Option<Row>,
 }
 
@@ -27,8 +28,9 @@ impl PageRequest {
         Self { offset, limit, sort: Vec::new(), after: None }
     }
 
-    /// The order as SQL that SQLite and PostgreSQL take: `ORDER BY "enrollment" DESC NULLS LAST, "id" ASC NULLS LAST`,
-    /// or nothing. Safe to put into a statement, since names are quoted.
+    /// The order as SQL for SQLite and PostgreSQL:
+    /// `ORDER BY "enrollment" DESC NULLS LAST, "id" ASC NULLS LAST`, or empty. It is safe to put into a
+    /// statement, because names are quoted.
     pub fn order_by(&self) -> String {
         let mut sql = String::new();
         for (position, sort) in self.sort.iter().enumerate() {
@@ -41,7 +43,7 @@ impl PageRequest {
     }
 }
 
-/// What pages may be.
+/// The limits of pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageLimits {
     pub(super) rows_default: u64,
@@ -60,7 +62,7 @@ impl PageLimits {
     }
 }
 
-/// Databases count rows in 64 bits with a sign.
+/// The offset, if it fits into the signed 64-bit integers in which databases count rows.
 pub(super) fn checked_offset(offset: Option<u64>) -> Result<u64, Error> {
     match offset.unwrap_or(0) {
         offset if i64::try_from(offset).is_ok() => Ok(offset),
@@ -70,7 +72,8 @@ pub(super) fn checked_offset(offset: Option<u64>) -> Result<u64, Error> {
     }
 }
 
-/// The sort asked for, with what breaks its ties. Only names of columns get through: a field may end up in SQL.
+/// The requested sort, with key columns added to order equal rows. Only names of sortable columns are
+/// accepted, because a field may become a part of SQL.
 pub(super) fn checked_sort(asked: &[Sort], columns: &[Column]) -> Result<Vec<Sort>, Error> {
     for sort in asked {
         if !columns.iter().any(|column| column.sortable && column.name == sort.field) {
@@ -94,7 +97,7 @@ pub(super) fn checked_sort(asked: &[Sort], columns: &[Column]) -> Result<Vec<Sor
     Ok(sort)
 }
 
-/// The columns that tell rows apart: those that say so, else one called `id`.
+/// The columns that identify a row: those marked as keys, or else the one named `id`.
 fn keys(columns: &[Column]) -> impl Iterator<Item = &Column> {
     let marked = columns.iter().any(|column| column.key);
     columns.iter().filter(move |column| if marked { column.key } else { column.name == "id" })

@@ -1,4 +1,4 @@
-//! A resource as stores keep it: the full result behind one response.
+//! A resource in the form in which stores keep it: the full result behind one response.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,43 +6,43 @@ use serde_json::Value;
 
 use crate::wire::{Column, Row};
 
-/// The form of [`Resource`] that this version writes.
+/// The version of the stored form of [`Resource`] that this code writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The full result behind one response: where its rows come from, whose it is, and how long it lives.
+/// The full result behind one response: the source of its rows, its owner, and its lifetime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resource {
-    /// Its id: 128 random bits, unless the server was given another source of ids.
+    /// The id: 128 random bits, unless the server has another source of ids.
     pub id: String,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Where its rows come from.
+    /// The source of its rows.
     pub query: Backing,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<Column>,
-    /// How many rows there were when it was made.
+    /// The number of rows when the resource was made.
     pub total_count: u64,
     /// The rows that the response showed.
     pub sample_data: Vec<Row>,
-    /// When it was made.
+    /// The time at which the resource was made.
     pub created_at: Timestamp,
-    /// When it ends; none once it is pinned.
+    /// The time at which it expires; `None` if it is pinned.
     pub expires_at: Option<Timestamp>,
-    /// How often its rows were read.
+    /// The number of times that its rows were read.
     pub access_count: u64,
-    /// When they were read last.
+    /// The time at which its rows were last read.
     pub last_accessed_at: Option<Timestamp>,
-    /// Whatever the maker keeps with it. Not shown over REST.
+    /// Data that the maker keeps with the resource. Not shown over REST.
     pub metadata: Value,
-    /// Whose it is.
+    /// The owner.
     pub owner: Principal,
-    /// The form it is written in.
+    /// The version of the stored form.
     pub schema_version: u32,
 }
 
 impl Resource {
-    /// A resource of this id and backing, with nothing else said: for tests of stores.
+    /// A resource with this id and backing and otherwise default values, for tests of stores.
     pub fn new(id: impl Into<String>, query: Backing, created_at: Timestamp) -> Self {
         Self {
             id: id.into(),
@@ -61,24 +61,24 @@ impl Resource {
         }
     }
 
-    /// Whether it has ended by now.
+    /// Whether the resource has expired at this time.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 }
 
-/// Where the rows of a resource come from.
+/// The source of the rows of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Backing {
-    /// Two closures in the memory of one process, gone when it ends.
+    /// Two closures in the memory of one process, lost when it ends.
     Live,
-    /// A registered executor and its arguments: any process that has the executor can go on.
+    /// A registered executor and its arguments: any process that has the executor can read the rows.
     Query {
         /// The executor's name.
         executor: String,
-        /// The version of it that the arguments were made for.
+        /// The version of the executor that the arguments were made for.
         version: u32,
         /// The arguments.
         args: Value,
@@ -87,55 +87,56 @@ pub enum Backing {
     Snapshot,
 }
 
-/// Who owns a resource, or asks for it.
+/// The owner of a resource, or a caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Principal {
-    /// The tenant, where there are several.
+    /// The tenant, if there are several.
     pub tenant: Option<String>,
-    /// The person or program; empty for nobody in particular.
+    /// The person or program; empty for the anonymous principal.
     pub subject: String,
 }
 
 impl Principal {
-    /// Nobody in particular: knowing the id is enough.
+    /// The anonymous principal: knowing the id of its resources is enough to use them.
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// Somebody, where there is one tenant.
+    /// A principal with this subject, without a tenant.
     pub fn subject(subject: impl Into<String>) -> Self {
         Self { tenant: None, subject: subject.into() }
     }
 
-    /// The same one, within a tenant.
+    /// The same principal within a tenant.
     pub fn of_tenant(self, tenant: impl Into<String>) -> Self {
         Self { tenant: Some(tenant.into()), ..self }
     }
 }
 
-/// A change to a stored resource. What is `None` stays.
+/// A change to a stored resource. Fields that are `None` are not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourcePatch {
-    /// A new end; `Some(None)` for none at all.
+    /// A new expiry; `Some(None)` removes it.
     pub expires_at: Option<Option<Timestamp>>,
-    /// One more access, at this time. The store adds it, so that none is lost between two servers.
+    /// The time of one more access. The store increases the count, so that no access is lost between two
+    /// servers.
     pub accessed_at: Option<Timestamp>,
 }
 
 impl ResourcePatch {
-    /// No end any more.
+    /// Removes the expiry.
     pub fn pin() -> Self {
         Self { expires_at: Some(None), ..Self::default() }
     }
 
-    /// One more access.
+    /// Adds an access.
     pub fn access(at: Timestamp) -> Self {
         Self { accessed_at: Some(at), ..Self::default() }
     }
 
-    /// Another end.
+    /// Also sets a new expiry.
     pub fn expiring(self, at: Timestamp) -> Self {
         Self { expires_at: Some(Some(at)), ..self }
     }

@@ -1,4 +1,4 @@
-//! A response as a tool returns it: the sample for the model, and where all the rows are.
+//! A response as a tool returns it: the sample for the model, and the address of all rows.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,48 +7,49 @@ use crate::wire::{Column, KIND, META_KEY, MIME_JSON, Row};
 
 const OUTPUT_SCHEMA: &str = include_str!("../../schema/dual-response.v1.schema.json");
 
-/// What the text of a tool result says.
+/// The content of a tool result's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContentStyle {
-    /// How many rows were found, in one sentence. For hosts known to show the model structured content.
+    /// The number of rows found, in one sentence. For hosts that are known to show the model structured
+    /// content.
     Summary,
     /// The summary, the sample and the address. Most hosts show the model only text, so this is the default.
     #[default]
     SummaryWithSample,
 }
 
-/// What `create_response` made.
+/// The result of `create_response`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DualResponse {
     /// The id of the resource.
     pub resource_id: String,
-    /// Its URI, such as `resource://abc123`.
+    /// The URI of the resource, such as `resource://abc123`.
     pub resource_uri: String,
-    /// Its HTTP address; none without REST.
+    /// The HTTP address of the resource; `None` without REST.
     pub resource_url: Option<String>,
-    /// What it is called.
+    /// The name of the resource.
     pub name: String,
     /// The first rows.
     pub sample: Vec<Row>,
-    /// Whether the sample had to be cut to its size in bytes.
+    /// Whether the sample was cut to the largest size in bytes.
     pub truncated: bool,
-    /// How many rows there are in all.
+    /// The number of all rows.
     pub total_count: u64,
-    /// What a row consists of.
+    /// The columns of a row.
     pub columns: Vec<Column>,
-    /// When the resource ends; none if it does not.
+    /// The time at which the resource expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
-    /// When the resource was made.
+    /// The time at which the resource was made.
     pub created_at: Timestamp,
-    /// What the text says.
+    /// The content of the text.
     pub content_style: ContentStyle,
 }
 
 impl DualResponse {
-    /// The `content` of a tool result: a text, and the link. The link always has a name, since clients reject a whole
-    /// result over a link without one.
+    /// The `content` of a tool result: a text and a link. The link always has a name, because clients reject
+    /// a whole result with a link without one.
     pub fn to_mcp_content(&self) -> Vec<Value> {
         vec![
             json!({"type": "text", "text": self.to_text()}),
@@ -57,7 +58,7 @@ impl DualResponse {
                 "uri": self.resource_uri,
                 "name": self.name,
                 "mimeType": MIME_JSON,
-                // No `priority`: some clients reject a result over a fraction in it.
+                // There is no `priority`, because some clients reject a result in which it is a fraction.
                 "annotations": {"audience": ["user", "assistant"], "lastModified": self.created_at},
             }),
         ]
@@ -89,7 +90,8 @@ impl DualResponse {
         serde_json::from_str(OUTPUT_SCHEMA).expect("the schema in this crate is JSON")
     }
 
-    /// The whole tool result. `resultType` is required from protocol 2026-07-28 on and ignored before.
+    /// The whole tool result. `resultType` is required by protocol revision 2026-07-28 and later, and ignored
+    /// by earlier ones.
     pub fn to_mcp_tool_result(&self) -> Value {
         json!({
             "resultType": "complete",
@@ -100,7 +102,7 @@ impl DualResponse {
     }
 
     pub(crate) fn to_meta(&self) -> Value {
-        // Short, since some hosts show it to the model.
+        // This is short because some hosts show it to the model.
         json!({META_KEY: {
             "url": self.resource_url,
             "total_count": self.total_count,
@@ -117,7 +119,7 @@ impl DualResponse {
         }
     }
 
-    /// The sample, a row a line, in a fence that nothing in it can close: rows are data, whatever they say.
+    /// The sample, one row per line, in a fence that no row can close: rows are data, whatever they contain.
     fn fenced_sample(&self) -> String {
         if self.sample.is_empty() {
             return String::new();

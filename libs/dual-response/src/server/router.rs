@@ -1,4 +1,5 @@
-//! The REST endpoints. No CORS, authentication or tracing of its own: wrap it in the layers that the program has.
+//! The REST endpoints. They have no CORS, authentication or tracing; wrap the router in the layers of your
+//! program.
 
 use axum::Json;
 use axum::Router;
@@ -15,12 +16,12 @@ use serde::Deserialize;
 use super::{Access, DualResponseServer, Error, Export, ExportQuery};
 use crate::wire::{Failure, MIME_CSV, MIME_NDJSON, Metadata, Page, PageQuery, Pinned, Row, Sort};
 
-/// Far more than any page query needs.
+/// The largest size of a request body, far more than any page query needs.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 impl DualResponseServer {
-    /// The endpoints, to be nested where `base_url` points:
-    /// `app.nest("/resources", server.router())`. Fits into an app of any state.
+    /// The endpoints, to be nested at the path of `base_url`: `app.nest("/resources", server.router())`. The
+    /// router fits into an app with any state.
     ///
     /// | | | |
     /// |---|---|---|
@@ -115,7 +116,7 @@ struct ExportParams {
     offset: Option<u64>,
     limit: Option<u64>,
     sort: Option<String>,
-    /// Ask for the end marker in a format that has none by itself.
+    /// Requests the end marker in a format that has none by default.
     #[serde(default)]
     end: bool,
 }
@@ -166,7 +167,7 @@ impl Format {
     }
 }
 
-/// The stream that a request asks for instead of a page, if it does.
+/// The stream format that a request accepts; `None` if it asks for a page.
 fn wanted(headers: &HeaderMap) -> Option<Format> {
     let accept = headers.get(header::ACCEPT)?.to_str().ok()?;
     let asked =
@@ -182,7 +183,7 @@ fn wanted(headers: &HeaderMap) -> Option<Format> {
     None
 }
 
-/// All rows as a body. An error on the way breaks the connection off, which every HTTP client reports.
+/// All rows as a body. An error in between aborts the connection, which every HTTP client reports.
 fn stream(export: Export, format: Format, end_marker: bool) -> Response {
     let total = HeaderValue::from(export.count_max());
     let (mime, body) = match format {
@@ -198,7 +199,7 @@ fn stream(export: Export, format: Format, end_marker: bool) -> Response {
     (headers, body).into_response()
 }
 
-/// The id in a path. One that cannot be read names nothing.
+/// The id in a path. A path that can't be decoded names no resource.
 struct Id(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
@@ -210,7 +211,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// Who sent a request, and so what they see.
+/// The access of the principal that sent a request.
 struct Caller(Access);
 
 impl FromRequestParts<DualResponseServer> for Caller {
@@ -226,12 +227,12 @@ fn read_body(body: &[u8]) -> Result<PageQuery, Error> {
     if body.is_empty() {
         return Ok(PageQuery::default());
     }
-    // By way of an object, since a struct would be read from an array as well.
+    // Parsed as an object first, because serde would also read a struct from an array.
     let fields: Row = serde_json::from_slice(body).map_err(invalid_page)?;
     serde_json::from_value(fields.into()).map_err(invalid_page)
 }
 
-/// `-enrollment,name`: a minus for the largest first.
+/// Parses a sort such as `-enrollment,name`; a minus sorts the largest values first.
 fn read_sort(text: &str) -> Vec<Sort> {
     let fields = text.split(',').filter(|field| !field.is_empty());
     fields
@@ -246,12 +247,12 @@ fn invalid_page(error: impl std::fmt::Display) -> Error {
     Error::InvalidPage { what: format!("the request cannot be read: {error}") }
 }
 
-/// Rows are somebody's: no cache on the way keeps them.
+/// Forbids caches to keep a response, because rows belong to a caller.
 async fn keep_private(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    // A row is data, whatever it looks like to a browser.
+    // A browser must not guess another type: a row is data, whatever it looks like.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

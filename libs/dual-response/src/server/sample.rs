@@ -1,10 +1,10 @@
-//! Rows that fit: into the sample that a model reads, and into one page.
+//! Cuts rows to a size: for the sample that a model reads, and for one page.
 
 use serde_json::Value;
 
 use crate::wire::Row;
 
-/// As many rows as fit into `bytes_max`, at least one; whether anything was left out or clipped.
+/// As many rows as fit into `bytes_max`, at least one; and whether a row was left out or clipped.
 pub(super) fn fit_sample(mut rows: Vec<Row>, bytes_max: usize) -> (Vec<Row>, bool) {
     let fitting = fitting_rows(&rows, bytes_max);
     let mut truncated = fitting < rows.len();
@@ -15,7 +15,8 @@ pub(super) fn fit_sample(mut rows: Vec<Row>, bytes_max: usize) -> (Vec<Row>, boo
     (rows, truncated)
 }
 
-/// How many of the rows fit into `bytes_max` as JSON; at least one, so that a reader always gets on.
+/// The number of rows that fit into `bytes_max` as JSON. It is at least one, so that a reader always makes
+/// progress.
 pub(super) fn fitting_rows(rows: &[Row], bytes_max: usize) -> usize {
     let mut bytes = 0;
     for (position, row) in rows.iter().enumerate() {
@@ -27,14 +28,14 @@ pub(super) fn fitting_rows(rows: &[Row], bytes_max: usize) -> usize {
     rows.len()
 }
 
-/// How long a row is as JSON.
+/// The length of a row as JSON.
 pub(super) fn json_bytes(row: &Row) -> usize {
     let mut counter = Counter(0);
     serde_json::to_writer(&mut counter, row).expect("JSON values serialise, and counting cannot fail");
     counter.0
 }
 
-/// Shortens strings, then drops fields, until the row fits.
+/// Shortens strings and then drops fields until the row fits.
 fn clip_row(row: &mut Row, bytes_max: usize) -> bool {
     if json_bytes(row) <= bytes_max {
         return false;

@@ -13,11 +13,11 @@ use super::{Error, Inner, PageRequest, Resource, ResourceStore};
 use crate::BoxError;
 use crate::wire::{Order, Row, Sort};
 
-/// How many rows are read or written in one step.
+/// The number of rows that are read or written in one step.
 const BATCH: usize = 1000;
 
 impl Inner {
-    /// Every row of a query, or that they are too many.
+    /// All rows of a query; fails if they are too many.
     pub(super) async fn read_all(&self, rows: &dyn Rows, total_count: u64) -> Result<Vec<Row>, Error> {
         let mut all: Vec<Row> = Vec::new();
         let mut bytes = 0;
@@ -36,7 +36,7 @@ impl Inner {
         Ok(all)
     }
 
-    /// The bytes of a snapshot with these rows added, or that they are too many.
+    /// The size of a snapshot after these rows are added; fails if that is too large.
     pub(super) fn check_snapshot_bytes(&self, rows: &[Row], before: usize) -> Result<usize, Error> {
         let bytes = before + rows.iter().map(json_bytes).sum::<usize>();
         let most = self.options.snapshot_bytes_max;
@@ -54,7 +54,8 @@ impl Inner {
     }
 }
 
-/// The rows of one snapshot. Made anew for every request, so an export sorts once and not for each of its pages.
+/// The rows of one snapshot. The value is made for each request, so an export sorts only once and not for
+/// each of its pages.
 pub(super) struct SnapshotRows {
     store: Arc<dyn ResourceStore>,
     id: String,
@@ -100,7 +101,7 @@ impl Rows for SnapshotRows {
     }
 }
 
-/// Puts rows in an order, for an executor whose source can't. Missing values come last.
+/// Sorts rows, for an executor whose source can't do so. Missing values come last.
 pub fn sort_rows(rows: &mut [Row], sort: &[Sort]) {
     rows.sort_by(|a, b| compare_rows(a, b, sort));
 }
@@ -109,7 +110,7 @@ fn compare_rows(a: &Row, b: &Row, sort: &[Sort]) -> Ordering {
     let each = sort.iter().map(|sort| {
         let (a, b) = (a.get(&sort.field).unwrap_or(&Value::Null), b.get(&sort.field).unwrap_or(&Value::Null));
         match (a, b) {
-            // Missing values come last, whichever way the rest is sorted.
+            // Missing values come last in both directions.
             (Value::Null, Value::Null) => Ordering::Equal,
             (Value::Null, _) => Ordering::Greater,
             (_, Value::Null) => Ordering::Less,
@@ -120,7 +121,8 @@ fn compare_rows(a: &Row, b: &Row, sort: &[Sort]) -> Ordering {
     each.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Values of one kind by size, kinds one after the other: booleans, numbers, strings, the rest as JSON.
+/// Compares two values: first by kind in the order boolean, number, string, other; values of one kind by
+/// size, other values by their JSON.
 fn compare_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),

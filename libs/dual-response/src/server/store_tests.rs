@@ -1,6 +1,6 @@
-//! What every store promises, as tests over any store.
+//! The contract of stores, as tests for any store.
 //!
-//! A store of your own is tested with one line, given an async function that makes an empty store:
+//! A store of your own is tested with one line, which gets an async function that makes an empty store:
 //!
 //! ```
 //! # use mcp_dual_response::server::MemoryStore;
@@ -8,8 +8,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! Each promise is a function that panics where the store breaks it. They use ids of their own, so stores over one
-//! shared database can be tested side by side.
+//! Each rule is a function that panics if the store breaks it. The functions use ids of their own, so several
+//! stores over one shared database can be tested at the same time.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -17,8 +17,9 @@ use serde_json::json;
 use super::{Backing, Principal, Resource, ResourcePatch, ResourceStore, StoreError};
 use crate::wire::{Column, Row};
 
-/// Makes a test of each promise, over stores that the given future gives. Needs `tokio` with macros. With `if` before
-/// it, the future gives an option: without a store, as where no database is at hand, there is nothing to test.
+/// Makes a test of each rule, on stores that the given future returns. It needs `tokio` with macros. With
+/// `if` before it, the future returns an option; with `None`, for example without a database, the test does
+/// nothing.
 #[macro_export]
 macro_rules! store_tests {
     (if $make:expr) => {
@@ -50,7 +51,7 @@ macro_rules! store_tests {
     };
 }
 
-/// `get` gives what `save` took, field by field.
+/// `get` returns what `save` was given, field by field.
 pub async fn saved_is_given_back(store: &dyn ResourceStore) {
     let saved = resource(Backing::Query {
         executor: "institutions".into(),
@@ -68,7 +69,7 @@ pub async fn saved_is_given_back(store: &dyn ResourceStore) {
     }
 }
 
-/// What was never saved is not there, and cannot be changed.
+/// A resource that was never saved does not exist and can't be changed.
 pub async fn an_unknown_id_is_none(store: &dyn ResourceStore) {
     let id = new_id();
     assert_eq!(get(store, &id).await, None);
@@ -76,7 +77,7 @@ pub async fn an_unknown_id_is_none(store: &dyn ResourceStore) {
     assert!(!store.delete(&id).await.expect("delete answers"));
 }
 
-/// A second resource of the same id is refused, and the first stays.
+/// A second resource with the same id is refused, and the first one stays.
 pub async fn an_id_is_taken_once(store: &dyn ResourceStore) {
     let first = resource(Backing::Live);
     save(store, &first).await;
@@ -85,7 +86,7 @@ pub async fn an_id_is_taken_once(store: &dyn ResourceStore) {
     assert_eq!(get(store, &first.id).await, Some(first));
 }
 
-/// Each access adds one and leaves its time; the end stays.
+/// Each access adds one to the count and sets its time; the expiry stays.
 pub async fn accesses_add_up(store: &dyn ResourceStore) {
     let saved = resource(Backing::Live);
     save(store, &saved).await;
@@ -97,7 +98,7 @@ pub async fn accesses_add_up(store: &dyn ResourceStore) {
     assert_eq!(read.expires_at, saved.expires_at);
 }
 
-/// A patch sets an end or takes it away; accesses stay.
+/// A patch sets an expiry or removes it; the count of accesses stays.
 pub async fn an_end_can_be_moved_and_taken_away(store: &dyn ResourceStore) {
     let saved = resource(Backing::Live);
     save(store, &saved).await;
@@ -109,7 +110,7 @@ pub async fn an_end_can_be_moved_and_taken_away(store: &dyn ResourceStore) {
     assert_eq!((read.expires_at, read.access_count, read.last_accessed_at), (None, 1, Some(at(1))));
 }
 
-/// `delete` takes the rows along and says whether there was anything.
+/// `delete` also removes the rows, and tells whether the resource existed.
 pub async fn deleted_is_gone_with_its_rows(store: &dyn ResourceStore) {
     let saved = resource(Backing::Snapshot);
     save(store, &saved).await;
@@ -120,7 +121,8 @@ pub async fn deleted_is_gone_with_its_rows(store: &dyn ResourceStore) {
     assert_eq!(store.rows(&saved.id, 0, 10).await.expect("rows answers"), Vec::<Row>::new());
 }
 
-/// `find_expired` names what has ended by then, the exact moment included, and never what is pinned.
+/// `find_expired` returns resources that have expired by then, including those that expire at that moment,
+/// but no pinned ones.
 pub async fn expired_are_found_and_the_rest_is_not(store: &dyn ResourceStore) {
     let ending = |minute| Resource { expires_at: Some(at(minute)), ..resource(Backing::Live) };
     let (past, now, future) = (ending(-2), ending(0), ending(2));
@@ -136,7 +138,7 @@ pub async fn expired_are_found_and_the_rest_is_not(store: &dyn ResourceStore) {
     assert!(get(store, &past.id).await.is_some(), "finding does not delete");
 }
 
-/// `delete_expired` removes at most as many as it may, and nothing that lives.
+/// `delete_expired` removes at most `limit` resources, and only expired ones.
 pub async fn expired_are_deleted_in_steps(store: &dyn ResourceStore) {
     let ended: Vec<_> =
         (0..3).map(|_| Resource { expires_at: Some(at(-500)), ..resource(Backing::Live) }).collect();
@@ -152,7 +154,7 @@ pub async fn expired_are_deleted_in_steps(store: &dyn ResourceStore) {
     assert_eq!(get(store, &alive.id).await, Some(alive));
 }
 
-/// `release_expired` frees the rows of what has ended, and of nothing else.
+/// `release_expired` frees the rows of expired resources, and no others.
 pub async fn released_rows_are_gone_and_their_resource_is_not(store: &dyn ResourceStore) {
     let ended = Resource { expires_at: Some(at(-300)), ..resource(Backing::Snapshot) };
     let alive = resource(Backing::Snapshot);
@@ -166,7 +168,7 @@ pub async fn released_rows_are_gone_and_their_resource_is_not(store: &dyn Resour
     assert_eq!(store.rows(&alive.id, 0, 10).await.expect("rows answers"), rows(0..5));
 }
 
-/// Rows saved in parts are read as one list, in any window.
+/// Rows that are saved in parts are read as one list, with any offset and limit.
 pub async fn rows_come_back_in_order(store: &dyn ResourceStore) {
     let saved = resource(Backing::Snapshot);
     save(store, &saved).await;
@@ -179,7 +181,7 @@ pub async fn rows_come_back_in_order(store: &dyn ResourceStore) {
     assert_eq!(read(15, 4).await, rows(0..0));
 }
 
-/// Accesses that come in at once are all counted.
+/// Accesses that arrive at the same time are all counted.
 pub async fn accesses_at_once_all_count(store: &dyn ResourceStore) {
     let saved = resource(Backing::Live);
     save(store, &saved).await;
@@ -220,7 +222,7 @@ fn rows(numbers: std::ops::Range<u64>) -> Vec<Row> {
     numbers.map(row).collect()
 }
 
-/// A moment so many minutes from a fixed one.
+/// The time `minute` minutes after a fixed one.
 fn at(minute: i64) -> Timestamp {
     let start = Timestamp::from_second(1_736_937_000).expect("2025 is a time");
     start.checked_add(SignedDuration::from_mins(minute)).expect("minutes later is a time")

@@ -256,7 +256,7 @@ async fn an_answer_has_a_bound() {
     assert_eq!(parsed.fetch(FetchOptions::new()).await.unwrap_err().code().as_str(), "FETCH_ERROR");
 }
 
-/// A server that gives the same page for ever.
+/// A server that returns the same page for ever.
 async fn stuck(page: Value) -> ParsedDualResponse {
     let (listener, base_url) = listen().await;
     serve(listener, Router::new().fallback(any(async move || axum::Json(page))));
@@ -284,13 +284,13 @@ async fn a_page_that_leads_nowhere_never_loops() {
     assert_eq!(rows_of(&stuck(page).await).await, 1);
 }
 
-/// Each page says that there are fewer rows than before, and the last ones are empty.
+/// Each page reports a smaller total than the one before, and the last pages are empty.
 struct Shrinking;
 
 #[async_trait]
 impl HttpSend for Shrinking {
     async fn send(&self, request: http::Request<Bytes>) -> Result<http::Response<BodyStream>, BoxError> {
-        // An answer takes a moment, in which a client that loops can be stopped.
+        // The reply yields once, so that a client that loops can be stopped.
         tokio::task::yield_now().await;
         let query: Value = serde_json::from_slice(request.body())?;
         let offset = query["offset"].as_u64().unwrap_or(0);
@@ -329,7 +329,7 @@ async fn the_timeout_is_that_of_the_specification() {
     assert_eq!(start.elapsed().as_millis(), 30_000);
 }
 
-/// Never answers.
+/// A server that never answers.
 struct Never;
 
 #[async_trait]

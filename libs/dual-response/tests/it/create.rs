@@ -1,4 +1,4 @@
-//! `create_response`: what it runs, what it keeps, what it gives.
+//! `create_response`: the queries that it runs, the data that it keeps, and its result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +128,7 @@ async fn execute_and_count_run_at_once() {
     let (server, _) = server();
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
     let (of_execute, of_count) = (barrier.clone(), barrier);
-    // Each waits for the other: one after the other, they would wait for ever.
+    // Each closure waits for the other, so the test would never end if they ran one after the other.
     let new = NewResource::live(
         NAME,
         columns(),

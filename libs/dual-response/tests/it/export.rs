@@ -1,4 +1,4 @@
-//! All rows at once: NDJSON and CSV.
+//! Exports of all rows, as NDJSON and CSV.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! Where the client goes, and with which headers: the address comes from a tool result and is not to be trusted.
+//! The addresses to which the client sends requests, and the headers that it sends: the address comes from a
+//! tool result and is not trusted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::client::result_at;
 use crate::support::*;
 
-/// A server that answers every request with a page of one row: the headers it came with.
+/// A server that answers every request with a page of one row, which contains the headers of the request.
 async fn echo() -> String {
     let (listener, base_url) = listen().await;
     let reply = async |headers: HeaderMap| {

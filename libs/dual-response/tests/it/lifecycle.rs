@@ -1,4 +1,4 @@
-//! How long a resource lives, and what ends it.
+//! The life of a resource, and the events that end it.
 
 use std::sync::Arc;
 use std::time::Duration;

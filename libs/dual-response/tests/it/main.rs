@@ -1,6 +1,6 @@
-//! The crate from outside: one program, so that it links once.
+//! Tests of the public interface, in one program so that only one has to be linked.
 
-// A test that cannot go on says so by stopping.
+// A test fails by panicking, so `unwrap` is fine here.
 #![allow(clippy::unwrap_used)]
 
 mod client;

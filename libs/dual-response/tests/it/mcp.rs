@@ -1,4 +1,4 @@
-//! What a tool returns, in JSON and in rmcp's types.
+//! The results of tools, in JSON and in rmcp's types.
 
 use mcp_dual_response::Column;
 use mcp_dual_response::rmcp::model::{CallToolResult, ResultType};
@@ -73,7 +73,7 @@ async fn structured_content_matches_its_schema() {
     }
 }
 
-/// Hosts show the model one channel or the other, so each must answer alone.
+/// Hosts show the model only one channel or the other, so each must be complete.
 #[tokio::test]
 async fn each_channel_stands_alone() {
     let (server, _) = server();

@@ -1,4 +1,4 @@
-//! Whose a resource is: what is not yours is not there.
+//! Owners of resources: a resource of another owner does not exist for a caller.
 
 use async_trait::async_trait;
 use mcp_dual_response::reqwest::{self, Method};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Callers name themselves as `tenant/subject`, as a proxy in front might. Readers of a tenant may read everything in
-/// it; only owners may do more.
+/// Callers name themselves as `tenant/subject`, as a proxy in front of the server might do. Members of a
+/// tenant may read everything in it; only owners may do more.
 struct ByHeader;
 
 #[async_trait]
@@ -99,7 +99,7 @@ async fn without_an_authoriser_an_owned_resource_is_out_of_reach() {
     assert_eq!(call(&owned, Method::GET, "").await.0, 404);
 }
 
-/// Gives each caller their own name.
+/// Returns each caller's own name.
 struct WhoAmI;
 
 impl Executor for WhoAmI {

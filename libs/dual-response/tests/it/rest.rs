@@ -1,4 +1,4 @@
-//! The endpoints, byte by byte, with a plain HTTP client.
+//! The endpoints, checked with a plain HTTP client, byte by byte.
 
 use mcp_dual_response::reqwest::{self, Method, StatusCode};
 use mcp_dual_response::server::{DualResponseServer, NewResource, PageRequest};
@@ -111,7 +111,7 @@ async fn sort_runs_the_query_again() {
 #[tokio::test]
 async fn sorted_pages_do_not_overlap() {
     let (server, _) = served(|builder| builder).await;
-    // As in a database, rows that are equal come in any order: here, in another one on each page.
+    // As in a database, equal rows come in any order: here in another order on each page.
     let restless = |page: PageRequest| async move {
         let mut rows = all_rows();
         rows.rotate_left((page.offset * 3 % TOTAL) as usize);

@@ -1,4 +1,4 @@
-//! What is left after a restart: a new server on the same file.
+//! The state after a restart, which is simulated by a new server on the same file.
 
 use std::path::Path;
 

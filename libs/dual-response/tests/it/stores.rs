@@ -1,4 +1,4 @@
-//! Every store keeps the same promises.
+//! Runs the contract tests on every store.
 
 mod memory {
     use mcp_dual_response::server::MemoryStore;
@@ -48,7 +48,7 @@ mod sqlite {
         let store = SqliteStore::open(&file).unwrap().write_behind();
         let other = Connection::open(&file).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        // With the file locked, a save that is waited for would fail.
+        // While the file is locked, a save that waits for the file would fail.
         for number in 0..64 {
             store.save(&resource(&number.to_string())).await.unwrap();
         }
@@ -62,7 +62,8 @@ mod sqlite {
     }
 }
 
-/// Runs where the variable names a database, such as `postgres://postgres@localhost/rows`; its tables are made there.
+/// These tests run only if `POSTGRES_URL` names a database, such as `postgres://postgres@localhost/rows`;
+/// they make tables in it.
 mod postgres {
     use mcp_dual_response::server::{PostgresStore, ResourceStore};
 

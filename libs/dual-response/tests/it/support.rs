@@ -1,4 +1,4 @@
-//! What the tests share: 847 institutions, a clock that is set by hand, and a server on loopback.
+//! The shared fixtures of the tests: 847 institutions, a clock that is set by hand, and a server on loopback.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -23,7 +23,7 @@ pub fn columns() -> Vec<Column> {
     vec![Column::number("id"), Column::string("name"), Column::string("state"), Column::number("enrollment")]
 }
 
-/// A row of the test data. Enrollments repeat, so that a sort has ties to break.
+/// A row of the test data. Values of `enrollment` repeat, so that a sort has equal rows.
 pub fn row(id: u64) -> Row {
     let state = ["NJ", "NY", "CA"][(id % 3) as usize];
     object(json!({"id": id, "name": format!("College {id}"), "state": state, "enrollment": (id * 7919) % 50}))
@@ -40,7 +40,7 @@ pub fn all_rows() -> Vec<Row> {
     (0..TOTAL).map(row).collect()
 }
 
-/// A page of rows, sorted as an executor over a database would.
+/// A page of rows, sorted as an executor over a database would sort them.
 pub fn page_of(mut rows: Vec<Row>, page: &PageRequest) -> Vec<Row> {
     rows.sort_by(|a, b| {
         let each = page.sort.iter().map(|Sort { field, order, .. }| {
@@ -68,7 +68,7 @@ pub fn count() -> Ready<Result<u64, Infallible>> {
     ready(Ok(TOTAL))
 }
 
-/// The same rows behind a name, narrowed to a state.
+/// An executor over the same rows, limited to one state.
 pub struct Institutions;
 
 #[derive(Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Executor for Institutions {
     }
 
     fn migrate(&self, version: u32, args: Value) -> Option<InState> {
-        // Version 1 called it `region`.
+        // Version 1 named this argument `region`.
         (version == 1).then(|| InState { state: args["region"].as_str().unwrap_or_default().to_owned() })
     }
 }
@@ -120,7 +120,7 @@ impl Clock {
     }
 }
 
-/// A server with that clock and ids in order; `base_url` is where nobody listens.
+/// A server with this clock and with numbered ids; nobody listens at its `base_url`.
 pub fn builder(clock: &Clock) -> ServerBuilder {
     builder_at("http://127.0.0.1:9/resources".into(), clock)
 }
@@ -138,7 +138,7 @@ pub fn server() -> (DualResponseServer, Clock) {
     (builder(&clock).build().unwrap(), clock)
 }
 
-/// A server on loopback, its endpoints under `/resources`.
+/// A server on loopback with its endpoints under `/resources`.
 pub async fn served(options: impl FnOnce(ServerBuilder) -> ServerBuilder) -> (DualResponseServer, Clock) {
     let (listener, base_url) = listen().await;
     let clock = Clock::new();
@@ -167,7 +167,7 @@ pub fn client_with(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Dual
     options(DualResponseClient::builder()).build().unwrap()
 }
 
-/// A response made and parsed again, as a host would.
+/// A response, and the same response parsed as by a host.
 pub async fn parsed(server: &DualResponseServer, new: NewResource) -> (DualResponse, ParsedDualResponse) {
     let response = server.create_response(new).await.unwrap();
     let parsed = client().parse(&response.to_mcp_tool_result()).unwrap();

@@ -1,4 +1,4 @@
-//! The table of the specification's points in `docs/conformance.md` names tests that exist.
+//! Checks that the tests named by the table in `docs/conformance.md` exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ fn every_row_names_a_test_that_exists() {
     for folder in ["src", "tests", "js/test"] {
         tests_below(&root.join(folder), &mut tests);
     }
-    // The promises of stores become tests by a macro.
+    // A macro makes tests of the rules for stores, so their names are added.
     let promises = fs::read_to_string(root.join("src/server/store_tests.rs")).unwrap();
     tests.extend(
         promises

@@ -1,4 +1,4 @@
-//! Resources in memory: for one process, gone when it ends.
+//! Resources in memory: for one process, lost when it ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use crate::server::{Resource, ResourcePatch, ResourceStore, StoreError};
 use crate::wire::Row;
 
-/// More than a process serves within the life of a resource; a bound, so that pinned resources cannot fill the memory.
+/// More than a process needs during the life of a resource; the bound keeps pinned resources from filling the
+/// memory.
 const RESOURCES_MAX_DEFAULT: usize = 10_000;
 
 /// Keeps resources in memory. The default.
@@ -25,13 +26,13 @@ impl MemoryStore {
         Self::with_limit(RESOURCES_MAX_DEFAULT)
     }
 
-    /// A store for at most so many resources; one more is refused.
+    /// A store for at most this many resources; further ones are refused.
     pub fn with_limit(resources_max: usize) -> Self {
         Self { kept: Mutex::default(), resources_max }
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<String, (Resource, Vec<Row>)>> {
-        // No step under this lock leaves the map half changed.
+        // No change under this lock is left half done.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,7 +51,7 @@ impl ResourceStore for MemoryStore {
             return Err(StoreError::Taken { id: resource.id.clone() });
         }
         if kept.len() >= self.resources_max {
-            // What is only kept to be known as expired makes room first.
+            // Expired resources, which are only kept to be reported as expired, make room first.
             kept.retain(|_, (kept, _)| !kept.is_expired(resource.created_at));
         }
         if kept.len() >= self.resources_max {

@@ -1,4 +1,4 @@
-//! Places for resources.
+//! The stores for resources.
 
 pub(super) mod memory;
 #[cfg(feature = "postgres")]

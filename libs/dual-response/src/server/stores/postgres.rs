@@ -9,7 +9,8 @@ use super::record::{COLUMNS, Record, clamped, from_text, to_text, unavailable};
 use crate::server::{Resource, ResourcePatch, ResourceStore, StoreError};
 use crate::wire::Row;
 
-/// Servers that start at the same time must not make the tables at the same time: the second would fail.
+/// The lock keeps servers that start at the same time from making the tables at the same time: the second
+/// would fail.
 const SCHEMA: &str = "
 BEGIN;
 SELECT pg_advisory_xact_lock(hashtext('mcp-dual-response'));
@@ -46,14 +47,14 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// The store in the database of this URL, such as `postgres://user@localhost/rows`. Without TLS; for a database
-    /// across a network, make a pool with TLS and use [`PostgresStore::from_pool`].
+    /// The store in the database with this URL, such as `postgres://user@localhost/rows`, without TLS. For a
+    /// database across a network, make a pool with TLS and use [`PostgresStore::from_pool`].
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let config = Config { url: Some(url.to_owned()), ..Config::default() };
         Self::from_pool(config.create_pool(Some(Runtime::Tokio1), NoTls).map_err(unavailable)?).await
     }
 
-    /// The store behind a pool that was made elsewhere.
+    /// The store that uses an existing pool.
     pub async fn from_pool(pool: Pool) -> Result<Self, StoreError> {
         let store = Self { pool };
         store.client().await?.batch_execute(SCHEMA).await.map_err(unavailable)?;
@@ -67,7 +68,7 @@ impl PostgresStore {
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The pool knows the password.
+        // The pool contains the password, so it is left out.
         f.debug_struct("PostgresStore").finish_non_exhaustive()
     }
 }
@@ -148,7 +149,7 @@ impl ResourceStore for PostgresStore {
     }
 
     async fn delete_expired(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        // Several servers clean up at once: each takes what no other has in hand.
+        // Several servers may clean up at the same time; each skips the rows that another has locked.
         let sql = "DELETE FROM dual_resource WHERE id IN (SELECT id FROM dual_resource \
              WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
         let client = self.client().await?;

@@ -1,6 +1,7 @@
 //! A resource as a row of a table: the same columns in both databases, JSON as text, times in milliseconds.
 //!
-//! JSON is text and not the database's own type, so that a value comes back exactly as it went in.
+//! JSON is stored as text and not in the database's JSON type, so that a value is read exactly as it was
+//! written.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -83,7 +84,8 @@ pub(super) fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, StoreError
     serde_json::from_str(text).map_err(damaged)
 }
 
-/// A number of the database's; one too large for it is as good as its largest.
+/// Converts a limit to the database's integer; a limit that is too large becomes the largest integer, which
+/// has the same effect.
 pub(super) fn clamped(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -38,11 +38,11 @@ CREATE TABLE IF NOT EXISTS dual_row (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// How long a step waits while another process writes.
+/// The time that a step waits while another process writes.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// How long it waits between two tries where SQLite does not wait itself.
+/// The pause between two tries if SQLite itself does not wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
-/// So many resources may wait to be written.
+/// The largest number of resources that wait to be written.
 const UNSAVED_MAX: usize = 64;
 
 /// Keeps resources in a SQLite database, in the tables `dual_resource` and `dual_row`.
@@ -54,15 +54,16 @@ pub struct SqliteStore {
 
 #[derive(Debug)]
 struct Shared {
-    /// None once closed.
+    /// `None` after the store was closed.
     connection: Mutex<Option<Connection>>,
-    /// What is not in the file yet, where nobody waits for that.
+    /// Resources that are not in the file yet, if the store writes behind.
     unsaved: Mutex<Vec<Record>>,
 }
 
 impl SqliteStore {
-    /// The store in this file, made if it is not there. Writes ahead, so that readers and a writer do not wait for
-    /// each other; a power cut may lose the last few resources, never the file.
+    /// The store in this file, which is created if it does not exist. It uses a write-ahead log, so that
+    /// readers and a writer do not wait for each other; a power failure may lose the last few resources, but
+    /// never the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let connection = Connection::open(path).map_err(unavailable)?;
         connection.busy_timeout(BUSY_WAIT).map_err(unavailable)?;
@@ -71,7 +72,7 @@ impl SqliteStore {
         Self::from_connection(connection)
     }
 
-    /// The store in a database that was opened, and set up, elsewhere.
+    /// The store in a database that the caller has opened and configured.
     pub fn from_connection(connection: Connection) -> Result<Self, StoreError> {
         connection.pragma_update(None, "foreign_keys", true).map_err(unavailable)?;
         connection.execute_batch(SCHEMA).map_err(unavailable)?;
@@ -79,13 +80,13 @@ impl SqliteStore {
         Ok(Self { shared: Arc::new(shared), is_behind: false })
     }
 
-    /// The same store, whose `save` does not wait for the file. Whoever uses this store sees what was saved all the same;
-    /// other processes see it a moment later. What can't be written is logged, and is not there.
+    /// The same store, but its `save` does not wait for the file. This store returns such a resource at once;
+    /// other processes see it a moment later. A resource that can't be written is logged and lost.
     pub fn write_behind(self) -> Self {
         Self { is_behind: true, ..self }
     }
 
-    /// Runs a step where it may wait for a disk.
+    /// Runs a step on a thread that may wait for the disk.
     async fn with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
@@ -94,14 +95,15 @@ impl SqliteStore {
         tokio::task::spawn_blocking(move || shared.run(step)).await.map_err(unavailable)?
     }
 
-    /// Notes a resource to be written. Gives it back where so many wait that somebody has to wait for the file.
+    /// Queues a resource to be written. Returns it if the queue is full, so that the caller has to wait for
+    /// the file.
     fn save_later(&self, record: Record) -> Option<Record> {
         let mut unsaved = locked(&self.shared.unsaved);
         if !self.is_behind || unsaved.len() >= UNSAVED_MAX {
             return Some(record);
         }
         unsaved.push(record);
-        // Where others wait already, the thread that writes them takes this one too.
+        // If others wait already, the thread that writes them writes this one too.
         if unsaved.len() == 1 {
             let shared = self.shared.clone();
             drop(tokio::task::spawn_blocking(move || shared.run(|_| Ok(()))));
@@ -111,9 +113,9 @@ impl SqliteStore {
 }
 
 impl Shared {
-    /// Runs a step after everything that was saved before it.
+    /// Runs a step after everything that was saved before it is written.
     fn run<T>(&self, step: impl FnOnce(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        // A step that panicked rolled its transaction back, so the connection is as it was.
+        // If an earlier step panicked, its transaction was rolled back, so the connection can still be used.
         let mut connection = locked(&self.connection);
         let connection = connection.as_mut().ok_or_else(|| unavailable("the store is closed"))?;
         let unsaved = std::mem::take(&mut *locked(&self.unsaved));
@@ -128,7 +130,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // What still waits when the program ends. A store that was closed has written it.
+        // Writes the resources that still wait when the program ends. If the store was closed, there are
+        // none.
         let _ = self.run(|_| Ok(()));
     }
 }
@@ -246,7 +249,7 @@ impl ResourceStore for SqliteStore {
     async fn close(&self) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let close = move || {
-            // One that is closed has nothing to save.
+            // If the store is closed already, there is nothing to save.
             let _ = shared.run(|_| Ok(()));
             match locked(&shared.connection).take() {
                 Some(open) => open.close().map_err(|(_, error)| unavailable(error)),
@@ -302,7 +305,8 @@ impl ResourceStore for SqliteStore {
     }
 }
 
-/// The switch to writing ahead does not wait for others by itself, and several processes may make it at once.
+/// Switches to the write-ahead log. SQLite does not wait for other processes at this step, and several may do
+/// it at the same time, so it is tried again until `BUSY_WAIT` is over.
 fn set_wal(connection: &Connection) -> Result<(), StoreError> {
     let since = Instant::now();
     loop {
