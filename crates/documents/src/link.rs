@@ -89,7 +89,10 @@ pub(crate) fn targets(html: &str) -> Vec<&str> {
 }
 
 fn target(attributes: &str) -> Option<&str> {
-    let at = attributes.find("href").or_else(|| attributes.find("HREF"))?;
+    // The name in any case, and not the end of another name such as `data-href`.
+    let lower = attributes.to_ascii_lowercase();
+    let is_name = |(at, _): &(usize, &str)| lower[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    let (at, _) = lower.match_indices("href").find(is_name)?;
     let value = attributes[at + 4..].trim_start().strip_prefix('=')?.trim_start();
     match value.chars().next()? {
         quote @ ('"' | '\'') => value[1..].split(quote).next(),
@@ -120,8 +123,9 @@ mod tests {
 
     #[test]
     fn targets_are_found_in_html() {
-        let html = "<p><a class=x href=\"b.md#c\">b</a> <A href = 'd.md'>d</A> <abbr href=no> <a name=x> <a href=e.md>e";
-        assert_eq!(targets(html), ["b.md#c", "d.md", "e.md"]);
+        let html = "<p><a class=x href=\"b.md#c\">b</a> <A href = 'd.md'>d</A> <abbr href=no> <a name=x> <a href=e.md>e \
+            <a data-href=\"no\" Href=\"f.md\">f</a>";
+        assert_eq!(targets(html), ["b.md#c", "d.md", "e.md", "f.md"]);
         assert!(targets("<!-- <a href=\"b.md\"> -->").is_empty());
     }
 }

@@ -10,6 +10,7 @@
 //! {"chain":"91ab…","at":"2026-11-18T20:00:05Z","what":"tools/call","who":"key 3f9a0c41d2","name":"alice","from":"10.0.0.7","tool":"store","scope":"acme:web","ids":["K7H9M2PQX8"],"tx_id":42,"outcome":"ok","bytes":512,"ms":3.2}
 //! ```
 
+use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +73,8 @@ impl Record<'_> {
         for list in ["items", "results", "nodes"] {
             ids.extend(structured[list].as_array().into_iter().flatten().filter_map(|item| id(&item["id"])));
         }
-        ids.dedup();
+        let mut known = HashSet::new();
+        ids.retain(|id| known.insert(id.clone()));
         ids.truncate(IDS_MAX);
         self.ids = ids;
         self.tx_id = structured["tx_id"].as_u64();
@@ -274,6 +276,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn each_id_of_a_call_stands_once() {
+        let reply = json!({"id": "A2", "changed_ids": ["B3", "A2"], "items": [{"id": "B3"}, {"id": "C4"}, {"id": "no id"}]});
+        assert_eq!(Record::default().about(&reply).ids, ["A2", "B3", "C4"]);
+    }
 
     #[test]
     fn a_changed_removed_or_added_line_is_found() {

@@ -67,13 +67,22 @@ pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The value of a setting for display: if it is a URL with a password, the password is replaced by `***`.
+/// The value of a setting for display: if it is a URL with a password, before the host or as a parameter, the password is
+/// replaced by `***`.
 fn shown(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
-    match rest.rsplit_once('@') {
-        Some((user, host)) => format!("{scheme}://{}:***@{host}", user.split(':').next().unwrap_or_default()),
-        None => value.to_owned(),
-    }
+    let (address, query) =
+        rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
+    let address = match address.rsplit_once('@') {
+        Some((user, host)) => format!("{}:***@{host}", user.split(':').next().unwrap_or_default()),
+        None => address.to_owned(),
+    };
+    let Some(query) = query else { return format!("{scheme}://{address}") };
+    let parameters = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name @ ("password" | "sslpassword"), _)) => format!("{name}=***"),
+        _ => pair.to_owned(),
+    });
+    format!("{scheme}://{address}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 #[cfg(test)]
@@ -82,5 +91,9 @@ mod tests {
     fn passwords_are_not_shown() {
         assert_eq!(super::shown("postgres://me:secret@db/kenning"), "postgres://me:***@db/kenning");
         assert_eq!(super::shown("https://kenning.example"), "https://kenning.example");
+        assert_eq!(
+            super::shown("postgres://db/kenning?user=me&password=p@ss&sslmode=require"),
+            "postgres://db/kenning?user=me&password=***&sslmode=require"
+        );
     }
 }

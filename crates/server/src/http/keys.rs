@@ -10,12 +10,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::SystemTime;
 
 use jiff::Timestamp;
 use kenning_model::{Grants, Id, Principal, Right};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::limits::{Stamp, stamp};
 
 pub const KEYS_FILE: &str = "keys.jsonl";
 /// The beginning of every key, by which scanners can find a key that leaked.
@@ -84,9 +85,6 @@ pub struct Keys {
     read: Mutex<(Option<Stamp>, Vec<Key>)>,
 }
 
-/// Time and size of the file, which show that it has changed.
-type Stamp = (SystemTime, u64);
-
 impl Keys {
     pub fn in_dir(dir: &Path) -> Keys {
         Keys { file: dir.join(KEYS_FILE), read: Mutex::default() }
@@ -119,8 +117,8 @@ impl Keys {
 
     /// All keys that were not revoked, including expired ones.
     pub fn list(&self) -> io::Result<Vec<Key>> {
-        let stamp = match std::fs::metadata(&self.file) {
-            Ok(found) => Some((found.modified()?, found.len())),
+        let stamp = match stamp(&self.file) {
+            Ok(stamp) => Some(stamp),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };

@@ -28,9 +28,9 @@ struct PathLabels {
     path: &'static str,
 }
 
-/// Buckets from a tenth of a millisecond to about 18 seconds.
+/// Buckets from a tenth of a millisecond to 53 seconds, which is longer than a call may take.
 fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.0001, 3.0, 12))
+    Histogram::new(exponential_buckets(0.0001, 3.0, 13))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
