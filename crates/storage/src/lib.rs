@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kenning_model::{EntityType, Id, Principal, Timestamp, Transaction, TxId};
+use kenning_model::{EntityType, Id, Principal, ScopeId, Timestamp, Transaction, TxId};
 
 pub use backend::{
     At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, Head, KeptKey,
@@ -174,11 +174,13 @@ impl Storage {
         let (ids, total) = match (query.id, query.entity_type, query.view.scopes) {
             (Some(id), entity_type, scopes) => {
                 let mut ids = Vec::new();
+                // An id that is out of reach takes as long as one that does not exist, so no more of it is read.
+                let within_reach = query.view.reach.scopes();
                 for touched in EntityType::ALL {
                     if entity_type.is_none_or(|wanted| wanted == touched) {
                         ids.extend(reader.touches(touched, id, scopes)?);
                         if let (Some(own), Some(_)) = (query.view.own, scopes) {
-                            ids.extend(own_touches(&*reader, touched, id, own)?);
+                            ids.extend(own_touches(&*reader, touched, id, own, within_reach.as_deref())?);
                         }
                     }
                 }
@@ -215,10 +217,19 @@ impl Storage {
     }
 }
 
-/// The transactions of this origin that touched an id, in any scope.
-fn own_touches(reader: &dyn Reader, entity_type: EntityType, id: Id, own: &str) -> Result<Vec<TxId>, Error> {
+/// The transactions of this origin that touched an id, in any of these scopes.
+fn own_touches(
+    reader: &dyn Reader,
+    entity_type: EntityType,
+    id: Id,
+    own: &str,
+    scopes: Option<&[ScopeId]>,
+) -> Result<Vec<TxId>, Error> {
     let head = reader.head()?;
-    let touches = reader.touches(entity_type, id, None)?;
+    let touches = reader.touches(entity_type, id, scopes)?;
+    if touches.is_empty() {
+        return Ok(touches);
+    }
     let headers = reader.transactions(&touches, head, View::HEADER)?.into_iter().flatten();
     Ok(headers.filter(|header| header.origin == own).map(|header| header.id).collect())
 }
