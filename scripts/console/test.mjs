@@ -17,7 +17,7 @@ import { fill } from "./fill.mjs";
 const WEIGHT_MAX = 60 * 1024;
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const [kenning, dir, repository] = process.argv.slice(2);
-const known = await fill(kenning, dir, repository, Number(process.env.ENTRIES ?? 1100));
+const known = await fill(kenning, dir, repository, Number(process.env.ENTRIES ?? 2000));
 const ui = spawn(kenning, ["ui", "--no-open", "--data-dir", dir], { stdio: ["ignore", "pipe", "inherit"], cwd: dir });
 const address = await new Promise((resolve) => createInterface({ input: ui.stdout }).once("line", resolve));
 const base = new URL(address).origin;

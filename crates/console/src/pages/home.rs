@@ -13,7 +13,7 @@ use crate::show::{actor, ago, counted, number, transaction_item};
 
 /// The latest transactions: how many are counted by author, and how many are shown.
 const COUNTED_MAX: u64 = 300;
-const SHOWN_MAX: usize = 8;
+const SHOWN_MAX: u64 = 8;
 const CHANGES_MAX: usize = 3;
 /// The largest number of pairs that are counted.
 const WAITING_MAX: usize = 100;
@@ -29,7 +29,9 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
         documents: documents(ask)?,
     };
     let since = ask.engine.newest_at(ask.judged_at - LATELY)?;
-    let (recent, total) = ask.snapshot.history(None, None, since, ask.view(CHANGES_MAX), 0..COUNTED_MAX)?;
+    // Counting needs no changes of the transactions, and reading them for all is what would take time.
+    let (counted, total) = ask.snapshot.history(None, None, since, ask.view(0), 0..COUNTED_MAX)?;
+    let (recent, _) = ask.snapshot.history(None, None, since, ask.view(CHANGES_MAX), 0..SHOWN_MAX)?;
     let is_empty =
         counts.entries.is_empty() && counts.documents.is_empty() && ask.snapshot.at() == TxId::EMPTY;
     Page::new(
@@ -40,7 +42,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
                 div.columns {
                     div {
                         (totals(ask, &counts))
-                        (changed(ask, since, &recent, total))
+                        (changed(ask, since, &counted, &recent, total))
                     }
                     div {
                         (waiting(ask)?)
@@ -109,9 +111,15 @@ impl Deeds {
     }
 }
 
-fn changed(ask: &Ask<'_>, since: TxId, recent: &[Transaction], total: u64) -> Markup {
+fn changed(
+    ask: &Ask<'_>,
+    since: TxId,
+    counted_ones: &[Transaction],
+    recent: &[Transaction],
+    total: u64,
+) -> Markup {
     let mut by_actor: BTreeMap<&str, Deeds> = BTreeMap::new();
-    recent.iter().for_each(|tx| by_actor.entry(&tx.actor).or_default().add(tx));
+    counted_ones.iter().for_each(|tx| by_actor.entry(&tx.actor).or_default().add(tx));
     let mut by_actor: Vec<(&str, Deeds)> = by_actor.into_iter().collect();
     by_actor.sort_by_key(|(name, deeds)| (std::cmp::Reverse(deeds.transactions), *name));
     let since = since.to_string();
@@ -134,10 +142,10 @@ fn changed(ask: &Ask<'_>, since: TxId, recent: &[Transaction], total: u64) -> Ma
                         }
                     }
                 }
-                @if total > recent.len() as u64 {
-                    p.quiet { "Counted are the last " (number(recent.len() as u64)) " of " (counted(total, "transaction")) "." }
+                @if total > counted_ones.len() as u64 {
+                    p.quiet { "Counted are the last " (number(counted_ones.len() as u64)) " of " (counted(total, "transaction")) "." }
                 }
-                ol.list { @for tx in recent.iter().take(SHOWN_MAX) { (transaction_item(ask, tx, false)) } }
+                ol.list { @for tx in recent { (transaction_item(ask, tx, false)) } }
                 p { a href=(ask.link("/history", [("since", since.as_str())])) { "All " (counted(total, "transaction")) } }
             }
         }

@@ -1,7 +1,7 @@
 //! What HTTP costs, what it holds, and what it keeps apart.
 //!
-//! `cargo bench -p kenning --bench http`; `-- speed`, `-- ids`, `-- timing`, `-- kill` or `-- crowd` measures one of them, `-- crowd 10` for ten
-//! seconds. The crowd needs 8,000 file handles (`ulimit -n`).
+//! `cargo bench -p kenning --bench http`; `-- speed`, `-- ids`, `-- timing`, `-- kill`, `-- console` or `-- crowd` measures one of them, `-- crowd 10`
+//! for ten seconds. The crowd needs 8,000 file handles (`ulimit -n`).
 #![allow(clippy::print_stdout)]
 
 mod peer;
@@ -60,6 +60,9 @@ fn main() -> ExitCode {
     if is_asked("kill") {
         holds &= runtime.block_on(kill(&within("kill")));
     }
+    if is_asked("console") {
+        holds &= runtime.block_on(console(&within("console")));
+    }
     if is_asked("crowd") {
         holds &= runtime.block_on(crowd(&within("crowd"), Duration::from_secs(seconds)));
     }
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
 fn no_limits(dir: &Path) -> String {
     let path = dir.join("limits.json");
     let limits = json!({
-        "requests_per_second": 10_000_000, "writes_per_second": 10_000_000, "requests_at_once": 4_096, "failures_per_minute": 10_000_000
+        "requests_per_second": 10_000_000, "writes_per_second": 10_000_000, "requests_at_once": 4_096, "subscriptions": 1_000, "failures_per_minute": 10_000_000
     });
     std::fs::write(&path, limits.to_string()).expect("writable");
     path.to_str().expect("text").to_owned()
@@ -125,11 +128,14 @@ async fn speed(dir: &Path) {
         ours_rate / floor_rate
     );
     let mut over_stdio = stdio(dir);
+    // The server has closed the idle connection.
+    let mut peer = Peer::connect(&ours).await.expect("a connection");
     let (mut http, mut lines) = (Vec::new(), Vec::new());
     for number in 0..CALLS {
-        http.push(peer.ask(&call(1, "query", query(number))).await.expect("an answer").took.as_secs_f64());
+        let asked = query(number);
+        http.push(peer.ask(&call(1, "query", asked.clone())).await.expect("an answer").took.as_secs_f64());
         let since = Instant::now();
-        over_stdio.call("query", query(number)).expect("an answer");
+        over_stdio.call("query", asked).expect("an answer");
         lines.push(since.elapsed().as_secs_f64());
     }
     let (http, lines) = (median(http) * 1e6, median(lines) * 1e6);
@@ -301,6 +307,102 @@ async fn kill(dir: &Path) -> bool {
         acknowledged.len()
     );
     lost == 0 && !acknowledged.is_empty()
+}
+
+/// How long the pages of the console take at 100,000 entries, and whether 50 people see what 16 agents write.
+async fn console(dir: &Path) -> bool {
+    const STORED: usize = 100_000;
+    const VIEWS: usize = 60;
+    const VIEWERS: usize = 50;
+    const WRITERS: usize = 16;
+    const LASTS: Duration = Duration::from_secs(10);
+    fill(dir, STORED);
+    let limits = no_limits(dir);
+    let server = Server::kenning(dir, &["--limits", &limits]);
+    let target = server.target(None);
+    let mut peer = Peer::connect(&target).await.expect("a connection");
+    let newest = peer.ask(&call(1, "query", json!({"limit": 1}))).await.expect("an answer").message();
+    let entry = newest["result"]["structuredContent"]["items"][0]["id"].as_str().expect("an id").to_owned();
+    let pages = [
+        ("home", "/console".to_owned()),
+        ("entry", format!("/console/entry/{entry}")),
+        ("history", "/console/history".to_owned()),
+        ("transaction", "/console/tx/7".to_owned()),
+        ("contradictions", "/console/contradictions".to_owned()),
+        ("task", "/console/task?queries=walked+slowly%0Athe+old+house".to_owned()),
+        ("time", "/console/time".to_owned()),
+        ("graph", "/console/graph".to_owned()),
+        ("sessions", "/console/sessions".to_owned()),
+        ("settings", "/console/settings".to_owned()),
+    ];
+    let mut slowest = 0.0f64;
+    for (name, path) in &pages {
+        slowest = slowest.max(page_time(&mut peer, name, |_| path.clone(), VIEWS).await);
+    }
+    let typed = |number: usize| {
+        let words = questions(number % 50 + 1)[number % 50].replace(|it: char| !it.is_alphanumeric(), "+");
+        // One letter more with each request.
+        format!("/console/search?q={}", &words[..words.len().min(4 + number % 12)])
+    };
+    slowest = slowest.max(page_time(&mut peer, "search as you type", typed, VIEWS).await);
+
+    let mut viewers = JoinSet::new();
+    for _ in 0..VIEWERS {
+        let target = target.clone();
+        viewers.spawn(async move {
+            let mut peer = Peer::connect(&target).await.expect("a connection");
+            let news = format!(
+                "GET /console/live HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n",
+                target.host
+            );
+            peer.send(news.as_bytes()).await.expect("sent");
+            let mut seen = 0;
+            let read = async {
+                while let Ok(line) = peer.line().await {
+                    let number = line.strip_prefix("data:").and_then(|data| data.trim().parse::<u64>().ok());
+                    seen = number.unwrap_or(seen);
+                }
+            };
+            // The viewers go on for a moment after the writers have ended.
+            let _ = timeout(LASTS + Duration::from_secs(2), read).await;
+            seen
+        });
+    }
+    let until = Instant::now() + LASTS;
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let target = target.clone();
+        writers.spawn(async move {
+            let mut peer = Peer::connect(&target).await.expect("a connection");
+            let mut last = 0;
+            while Instant::now() < until {
+                let note =
+                    json!({"topic": format!("writer {writer}"), "content": "Written while others look."});
+                let answer = peer.ask(&call(1, "store", note)).await.expect("an answer").message();
+                last = answer["result"]["structuredContent"]["tx_id"].as_u64().expect("a number");
+            }
+            last
+        });
+    }
+    let newest = writers.join_all().await.into_iter().max().unwrap_or(0);
+    let seen = viewers.join_all().await;
+    let up_to_date = seen.iter().filter(|seen| **seen == newest).count();
+    println!("{up_to_date} of {VIEWERS} viewers saw the newest transaction {newest} of {WRITERS} writers");
+    up_to_date == VIEWERS && slowest <= 50.0
+}
+
+/// The time to the whole page, which has few bytes, in milliseconds: the 95th percentile.
+async fn page_time(peer: &mut Peer, name: &str, path: impl Fn(usize) -> String, many: usize) -> f64 {
+    let mut times = Vec::new();
+    for number in 0..many {
+        let answer = peer.get(&path(number)).await.expect("a page");
+        assert_eq!(answer.status, 200, "{name}: {}", String::from_utf8_lossy(&answer.body));
+        times.push(answer.took.as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    let (p50, p95) = (times[many / 2], times[many * 95 / 100]);
+    println!("console, {name:<20} p50 {p50:>6.1} ms, p95 {p95:>6.1} ms");
+    p95
 }
 
 /// Good clients beside listeners that hear nothing, readers that do not read and senders that hardly send.

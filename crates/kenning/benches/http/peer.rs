@@ -83,6 +83,17 @@ impl Peer {
 
     pub async fn ask(&mut self, message: &Value) -> io::Result<Answer> {
         let request = self.target.post(message);
+        self.exchange(request).await
+    }
+
+    /// Asks for a page.
+    pub async fn get(&mut self, path: &str) -> io::Result<Answer> {
+        let host = &self.target.host;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/html\r\n\r\n");
+        self.exchange(request.into_bytes()).await
+    }
+
+    async fn exchange(&mut self, request: Vec<u8>) -> io::Result<Answer> {
         let since = Instant::now();
         let answer = async {
             self.send(&request).await?;
