@@ -11,13 +11,16 @@ use serde_json::json;
 use crate::audit::{AuditLog, Record};
 use crate::http::limits::{Held, Meter};
 use crate::http::metrics::Metrics;
+use crate::places::SharedPlaces;
 
-/// All fields are `None` on standard streams, where the caller is the owner.
+/// The first three are `None` on standard streams, where the caller is the owner.
 #[derive(Clone, Default)]
 pub(crate) struct Edge {
     pub(crate) meter: Option<Arc<Meter>>,
     pub(crate) audit: Option<Arc<AuditLog>>,
     pub(crate) metrics: Option<Arc<Metrics>>,
+    /// The places that this caller shares with all others of the process.
+    pub(crate) places: Arc<SharedPlaces>,
 }
 
 /// The address that a request came from.

@@ -11,6 +11,7 @@ mod listener;
 mod mcp;
 mod oversized;
 mod percent;
+mod places;
 mod profiles;
 mod prompts;
 mod resources;

@@ -19,11 +19,12 @@ use rmcp::model::*;
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::{self, Edge};
 use crate::elicitation::{self, Answer, Bound, Way};
+use crate::places::Places;
 use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription, Watcher};
@@ -94,8 +95,7 @@ pub(crate) struct Server {
     /// takes effect while the server runs.
     finder: Arc<ScopeFinder>,
     roots: Roots,
-    /// Permits for the reads that run at the same time.
-    reads: Arc<Semaphore>,
+    places: Places,
     /// The newest transaction when the client asked to subscribe, if the transport could not note it.
     asked_to_listen_at: OnceLock<TxId>,
     ended: CancellationToken,
@@ -131,7 +131,7 @@ impl Server {
             told_no_scope,
             finder,
             roots,
-            reads: Arc::new(Semaphore::new(reads_at_once())),
+            places: Places::new(edge.places.clone()),
             asked_to_listen_at: OnceLock::new(),
             ended,
             edge,
@@ -153,7 +153,7 @@ impl Server {
             told_no_scope: self.told_no_scope.clone(),
             finder: self.finder.clone(),
             roots: Roots::new(self.finder.clone()),
-            reads: self.reads.clone(),
+            places: self.places.clone(),
             asked_to_listen_at: OnceLock::new(),
             ended: self.ended.clone(),
             edge: self.edge.clone(),
@@ -272,7 +272,8 @@ impl Server {
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
-            let json = self.in_turn(admission(context), move |_| rows.read(&caller)).await??;
+            let json =
+                self.in_turn(admission(context), CallKind::Read, move |_| rows.read(&caller)).await??;
             let contents =
                 ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
             return Ok(ReadResourceResult::new(vec![contents]).into());
@@ -281,7 +282,7 @@ impl Server {
         self.roots.ready(context).await;
         let (admission, finder) = (admission(context), self.finder.clone());
         let read = move |engine: &Engine| resources::read(engine, &caller.placed(&finder, engine), &uri);
-        let json = self.in_turn(admission, read).await??;
+        let json = self.in_turn(admission, CallKind::Read, read).await??;
         let contents = ResourceContents::text(json, request.uri.clone()).with_mime_type(resources::MIME_TYPE);
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
@@ -312,7 +313,7 @@ impl Server {
         // The result of work after the deadline goes to nobody, so searches check the deadline and stop.
         let deadline = Instant::now() + CALL_MAX;
         let work = move |engine: &Engine| work(&engine.until(deadline));
-        let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), work));
+        let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), tool.call_kind(), work));
         match told(context, work).await {
             Ok(reply) => reply,
             Err(_) => Ok(timed_out(tool).reply_of(tool.family, format)),
@@ -323,22 +324,18 @@ impl Server {
     async fn in_turn<T: Send + 'static>(
         &self,
         admission: Option<Arc<Admission>>,
+        kind: CallKind,
         work: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Result<T, ErrorData> {
-        let Some(admission) = admission else { return self.blocking(work).await };
-        if let Some(ticket) = &admission.ticket {
+        let ticket = admission.as_ref().and_then(|admission| admission.ticket.clone());
+        if let Some(ticket) = &ticket {
             ticket.may_run().await;
         }
-        // Waiting for a permit counts towards the time of the call. Writes need no permit, so they never wait
-        // for many slow reads.
-        let is_read = admission.ticket.as_ref().is_some_and(|ticket| !ticket.is_write());
-        let place = match is_read {
-            true => self.reads.clone().acquire_owned().await.ok(),
-            false => None,
-        };
+        // Waiting for a place counts towards the time of the call.
+        let place = self.places.take(kind, ticket.is_some()).await;
         self.blocking(move |engine| {
-            let _place = place;
-            match admission.ticket.as_ref().map(|ticket| ticket.as_of(engine)) {
+            let _held = (place, admission);
+            match ticket.map(|ticket| ticket.as_of(engine)) {
                 Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
                 // If the store does not answer, the call itself reports the error.
                 None | Some(Ok(None) | Err(_)) => work(engine),
@@ -357,11 +354,6 @@ impl Server {
             .await
             .map_err(|_| ErrorData::internal_error("Kenning has failed at this; its log says where", None))
     }
-}
-
-/// The most reads at once. More would not finish sooner, and would leave no processor to writes.
-fn reads_at_once() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The tools of the graph that walk facts as well as documents.
@@ -517,7 +509,7 @@ impl ServerHandler for Server {
         // the error.
         let principal = self.options.principal.clone();
         let look = move |engine: &Engine| engine.content(&principal, None).unwrap_or_default();
-        let content = self.in_turn(admission(&context), look).await?;
+        let content = self.in_turn(admission(&context), CallKind::Read, look).await?;
         let families = listed_families(&self.options.toolsets, content);
         let mut tools = tool_list(&self.options, &families);
         if views::are_shown(&context) {
@@ -703,7 +695,10 @@ impl ServerHandler for Server {
                 None,
             ));
         }
-        let since = self.in_turn(admission(&context), Engine::head).await?.map_err(resources::failed)?;
+        let since = self
+            .in_turn(admission(&context), CallKind::Read, Engine::head)
+            .await?
+            .map_err(resources::failed)?;
         let scope = self.scope(&context).await?;
         let watcher =
             Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
@@ -752,7 +747,7 @@ impl ServerHandler for Server {
         let (admission, finder) = (admission(&context), self.finder.clone());
         let complete =
             move |engine: &Engine| prompts::complete(engine, &caller.placed(&finder, engine), &request);
-        self.in_turn(admission, complete).await?
+        self.in_turn(admission, CallKind::Read, complete).await?
     }
 
     /// rmcp treats a known method with malformed params as a custom request.
@@ -804,7 +799,7 @@ impl rmcp::Service<RoleServer> for Service {
             return self.server.handle_request(request, context).await;
         }
         let id = context.id.clone();
-        let done = match self.server.in_turn(admission(&context), Engine::head).await {
+        let done = match self.server.in_turn(admission(&context), CallKind::Read, Engine::head).await {
             Ok(Ok(head)) => {
                 context.extensions.insert(Started(head));
                 // At the end of the input rmcp no longer reads its own queue, so an acknowledgement that is

@@ -433,13 +433,17 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
     for reader in 0..SLOW_READERS {
         let target = target(reader);
         others.spawn(async move {
-            let wanted = target.post(&call(1, "query", json!({"limit": 200, "detail": "full"})));
-            // Whoever is cut off comes back.
+            // More bytes than the system takes for a connection that nobody reads.
+            let wanted = target.post(&call(1, "query", json!({"limit": 200, "detail": "full"}))).repeat(8);
+            // A reader that is cut off comes back.
             loop {
                 let mut peer = Peer::connect(&target).await.expect("a connection");
-                while peer.send(&wanted).await.is_ok() {
-                    sleep(Duration::from_secs(2)).await;
+                if peer.send(&wanted).await.is_ok() {
+                    while peer.line().await.is_ok() {
+                        sleep(Duration::from_secs(5)).await;
+                    }
                 }
+                sleep(Duration::from_secs(5)).await;
             }
         });
     }
@@ -467,9 +471,9 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
         good.spawn(async move {
             let mut took = Vec::new();
             let mut failed = 0u64;
-            sleep(Duration::from_millis(client as u64)).await;
+            sleep(Duration::from_millis(2 * client as u64)).await;
             let Ok(mut peer) = Peer::connect(&target).await else { return (took, 1) };
-            let mut turn = interval(Duration::from_secs(1));
+            let mut turn = interval(Duration::from_secs(2));
             turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut number = client;
             while Instant::now() < until {

@@ -27,6 +27,7 @@ use super::sessions::Sessions;
 use super::{Authentication, SESSION_IDLE_MAX};
 use crate::audit::AuditLog;
 use crate::edge::{self, Edge, Peer};
+use crate::places::SharedPlaces;
 use crate::{Options, mcp};
 
 /// The most callers whose service is kept; beyond it the token service that was idle longest is dropped.
@@ -48,6 +49,7 @@ pub(super) struct Gate {
     pub(super) resource: String,
     pub(super) limits: Arc<CurrentLimits>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) places: Arc<SharedPlaces>,
     /// The services by the subject and the rights of their principals.
     pub(super) services: Mutex<HashMap<String, Arc<PrincipalService>>>,
     /// For each address the number of requests with wrong credentials, and when the minute began in which
@@ -301,7 +303,7 @@ impl Gate {
         let principal = options.principal.clone();
         let meter = Arc::new(Meter::new(self.limits.clone(), has_rates));
         let (audit, metrics) = (self.audit.clone(), Some(self.metrics.clone()));
-        let edge = Edge { meter: Some(meter.clone()), audit, metrics };
+        let edge = Edge { meter: Some(meter.clone()), audit, metrics, places: self.places.clone() };
         let server =
             mcp::Server::new(self.engine.clone(), options, rows_url, subscriptions_end.clone(), edge.clone());
         let (rows, usage) = (server.sets.router(), server.usage.clone());

@@ -144,6 +144,7 @@ pub async fn serve_http(
         is_behind_proxy: http.is_behind_proxy,
         audit: http.audit,
         metrics: Arc::new(Metrics::new()),
+        places: Arc::default(),
         calls: TaskTracker::new(),
         subscriptions_end: subscriptions_end.clone(),
         streams_end: streams_end.clone(),
