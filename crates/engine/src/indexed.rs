@@ -519,6 +519,20 @@ impl Indexed {
         }
     }
 
+    /// Removes the index from the disk, for what is in it must not be there any more. The next question makes it again.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        let unavailable = |reason: String| Error::Unavailable { applied: Applied::No, reason };
+        if self.directory.is_there() {
+            // Whoever is writing a segment may have read the log before it lost its text.
+            let lock = self.lock_within(PATIENCE).map_err(|error| unavailable(error.to_string()))?;
+            let writer =
+                lock.ok_or_else(|| unavailable("another process is writing the index".to_owned()))?;
+            writer.clear().map_err(|error| unavailable(error.to_string()))?;
+        }
+        self.forget(false);
+        Ok(())
+    }
+
     /// Throws the index away and makes it again from the log.
     pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
         let busy = |reason: String| Error::Unavailable { applied: Applied::No, reason };

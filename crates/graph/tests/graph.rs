@@ -24,6 +24,7 @@ fn triple(scope: ScopeId, subject: &str, predicate: &str, object: &str) -> Recor
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 
@@ -47,6 +48,7 @@ fn document(path: &str) -> Record {
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 
@@ -84,6 +86,7 @@ fn section(part: &Part<'_>) -> Record {
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 

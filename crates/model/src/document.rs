@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, ScopeId, Timestamp, clean, fold};
+use crate::{Id, ScopeId, Timestamp, Tombstone, clean, fold};
 
 /// So much of a heading is shown.
 const HEADING_BYTES_MAX: usize = 512;
@@ -45,6 +45,8 @@ pub struct Document {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged: Option<Tombstone>,
 }
 
 /// Title and tags are the document's, the text is in its sections.
@@ -102,6 +104,8 @@ pub struct Section {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged: Option<Tombstone>,
 }
 
 impl Section {

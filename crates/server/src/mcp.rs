@@ -258,11 +258,10 @@ impl Server {
             return Ok(ReadResourceResult::new(vec![view]).into());
         }
         let caller = self.caller(context);
-        let kept = match resources::scratch::read(&caller, &request.uri)? {
-            None => resources::diagnostics::read(&caller, &request.uri)?,
-            passage => passage,
-        };
-        if let Some(contents) = kept {
+        if resources::is_kept(&request.uri) {
+            let uri = request.uri.clone();
+            let read = move |engine: &Engine| resources::kept(engine, &caller, &uri);
+            let contents = self.in_turn(admission(context), read).await??;
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {

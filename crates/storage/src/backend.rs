@@ -30,7 +30,8 @@ pub trait Backend: Send + Sync {
     /// Replays the log and reports every place where the store is not what the log says.
     fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error>;
 
-    /// What tells this store from every other. It changes when another store's content takes the place of this one's.
+    /// What tells this store from every other. It changes when another store's content takes the place of this one's, and when
+    /// something is removed for good.
     fn info(&self) -> Result<StoreInfo, Error>;
 
     /// Waits until the store has another head than the one that was seen, or for as long as `patience`, and returns the head.
@@ -45,13 +46,23 @@ pub trait Backend: Send + Sync {
     /// allow it.
     fn checkpoint(&self) -> Result<(), Error>;
 
+    /// Removes from the disk what `Pending::overwrite` has replaced, as far as the backend can: what is left of it in free space and
+    /// in files beside the store.
+    fn scrub(&self) -> Result<(), Error>;
+
+    /// Whether a scrub is still to come, because the process that purged something ended before it.
+    fn has_remains(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// How often an answer from another machine was waited for since the store was opened: what a call costs on a database.
     fn round_trips(&self) -> u64 {
         0
     }
 }
 
-/// A name that no other store has: 128 random bits, made when the store was made or restored.
+/// A name that no other store has: 128 random bits, made when the store was made or restored, or when something was removed from it
+/// for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
@@ -340,6 +351,11 @@ pub trait Pending {
     }
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error>;
     fn forget_before(&mut self, at: Timestamp) -> Result<(), Error>;
+    /// Puts these rows in the places of those that have their numbers, in the log and in what is derived from it. They change the
+    /// same ids, in the same scopes, and say nothing else about life and visibility.
+    fn overwrite(&mut self, rows: &[LogRow]) -> Result<(), Error>;
+    /// Gives the store a new id and a new secret.
+    fn renew(&mut self) -> Result<(), Error>;
     fn commit(self: Box<Self>) -> Result<(), Error>;
 }
 

@@ -288,6 +288,18 @@ impl RecallLog {
         Ok(never)
     }
 
+    /// Forgets that these ids were given to anybody.
+    pub fn forget(&self, ids: &[Id]) -> Result<(), Error> {
+        let mut connection = self.connection();
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for id in ids {
+            tx.execute("DELETE FROM given WHERE id = ?1", params![id.to_string()])?;
+            tx.execute("DELETE FROM hook_given WHERE id = ?1", params![id.to_string()])?;
+        }
+        tx.commit()?;
+        Ok(())
+    }
+
     /// Since when there are notes; none where nothing was noted.
     pub fn since(&self) -> Result<Option<Timestamp>, Error> {
         let at: Option<i64> =

@@ -20,7 +20,7 @@ use crate::disclosure::{NamedScopes, refusal};
 use crate::lenient::Empty;
 use crate::project::{DefaultScope, Project, ScopeFinder};
 use crate::recall::{Given, Recorder};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, ScratchOwner};
 use crate::sets::{Attached, Columns, Pinned, PinnedCall, ResultSets};
 use crate::usage::Usage;
 use crate::{Code, Listing, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
@@ -144,6 +144,11 @@ impl Caller {
     /// A name for what belongs together, made from the origin and no way back to it; it opens nothing.
     pub fn session(&self) -> String {
         data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.principal.origin))[..16])
+    }
+
+    /// Under what is kept for the caller what was found in this store.
+    pub fn scratch_owner(&self, snapshot: &Snapshot<'_>) -> ScratchOwner {
+        ScratchOwner::new(&self.principal, snapshot.store())
     }
 
     /// Notes what a tool or a resource has given. Nothing waits for it.

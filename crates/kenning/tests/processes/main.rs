@@ -16,6 +16,7 @@ mod kill_index;
 mod many;
 mod order;
 mod project;
+mod purge;
 mod rows;
 mod subscriptions;
 mod teams;

@@ -82,6 +82,7 @@ impl Plan<'_> {
                 version,
                 recorded_at,
                 updated_at: (version > 1).then_some(self.now),
+                purged: None,
             })
         })?];
         changes.extend(self.put_sections(new, id)?);
@@ -131,6 +132,7 @@ impl Plan<'_> {
                 version,
                 recorded_at,
                 updated_at: (version > 1).then_some(self.now),
+                purged: None,
             };
             let is_same = before.remove(&id).is_some_and(|old| {
                 let same = Section {
