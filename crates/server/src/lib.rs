@@ -13,6 +13,7 @@ mod oversized;
 mod percent;
 mod profiles;
 mod prompts;
+pub mod remote_status;
 mod resources;
 mod roots;
 mod rows;

@@ -70,19 +70,24 @@ const TOKEN_VARIABLE: &str = "KENNING_TOKEN";
 impl Connect {
     fn remote(self) -> anyhow::Result<Option<Remote>> {
         let Some(url) = self.url else { return Ok(None) };
-        let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.trim().is_empty());
-        let token = match (self.token_file, variable) {
-            (Some(file), _) => {
-                std::fs::read_to_string(&file).map_err(|error| {
-                    usage(format!("the token can't be read from {}: {error}", file.display()))
-                })?;
-                RemoteToken::File(file)
-            }
-            (None, Some(token)) => RemoteToken::Text(token),
-            (None, None) => RemoteToken::None,
-        };
+        let token = remote_token(self.token_file)?;
         Ok(Some(Remote { url, token, allows_plain_http: self.plain_http }))
     }
+}
+
+/// The key or token for a remote server: from a file, else from the environment.
+pub(super) fn remote_token(file: Option<PathBuf>) -> anyhow::Result<RemoteToken> {
+    let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.trim().is_empty());
+    Ok(match (file, variable) {
+        (Some(file), _) => {
+            std::fs::read_to_string(&file).map_err(|error| {
+                usage(format!("the token can't be read from {}: {error}", file.display()))
+            })?;
+            RemoteToken::File(file)
+        }
+        (None, Some(token)) => RemoteToken::Text(token),
+        (None, None) => RemoteToken::None,
+    })
 }
 
 /// MCP over HTTP instead of standard streams.

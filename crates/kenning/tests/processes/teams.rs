@@ -418,3 +418,55 @@ fn files_that_are_wrong_are_told_at_the_start() {
     let said = server_with(store.path(), &["--http", "127.0.0.1:0", "--auth", "none,keys"]);
     assert!(said.contains("--auth none"), "{said}");
 }
+
+#[test]
+fn a_server_is_asked_from_outside_how_it_stands() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (owner, _) = new_key(dir, &["owner", "--owner"]);
+    let (other, _) = new_key(dir, &["other", "--namespaces", "global=read"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    let mut client = HttpClient::connect(&server, Era::Modern, Some(&owner));
+    client.call("store", json!({"topic": "canary-topic", "content": "canary-content"}));
+    client.call("update", json!({"id": "K7H9M2PQX8", "content": "There is no such entry."}));
+    let ask = |url: &str, token: Option<&str>, more: &[&str]| {
+        // Where there is no store, and none is made.
+        let elsewhere = TempStore::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        without_settings(&mut command)
+            .args(["status", "--url", url])
+            .args(more)
+            .current_dir(elsewhere.path());
+        command.arg("--data-dir").arg(elsewhere.path().join("data"));
+        token.map(|token| command.env("KENNING_TOKEN", token));
+        let done = command.output().expect("it runs");
+        assert!(!elsewhere.path().join("data").exists());
+        (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    let json_of = |token: Option<&str>| -> Value {
+        let (code, said) = ask(&server.url, token, &["--json"]);
+        assert_eq!(code, Some(0), "{said}");
+        serde_json::from_str(&said).expect("JSON")
+    };
+    let status = json_of(Some(&owner));
+    assert_eq!((&status["is_alive"], &status["is_ready"]), (&json!(true), &json!(true)), "{status}");
+    assert_eq!(status["numbers"]["tools"]["store"], json!({"calls": 1, "errors": 0}), "{status}");
+    assert_eq!(status["numbers"]["tools"]["update"], json!({"calls": 1, "errors": 1}), "{status}");
+    assert!(!status.to_string().contains("canary") && !status.to_string().contains(&owner));
+    for token in [None, Some(other.as_str()), Some("kenning_nonsense")] {
+        let status = json_of(token);
+        assert!(status["no_numbers"].is_string() && status["numbers"].is_null(), "{status}");
+    }
+    let (code, said) = ask(&format!("{}/mcp", server.url), Some(&owner), &[]);
+    assert!(code == Some(0) && said.contains("ready") && said.contains("update"), "{said}");
+    let url = server.url.clone();
+    drop(server);
+    let (code, said) = ask(&url, Some(&owner), &[]);
+    assert!(code == Some(5) && said.contains("does not answer"), "{said}");
+    assert_eq!(ask("nonsense", None, &[]).0, Some(2));
+    assert_eq!(
+        ask("http://kenning.example", Some(&owner), &[]).0,
+        Some(2),
+        "a token is not sent unencrypted"
+    );
+}
