@@ -443,6 +443,7 @@ impl Config {
                 Blocks::Full => Some(Content::Full),
             },
             recall: if self.keeps_recall_log() { Some(Recorder::start(self.local_dir()?)) } else { None },
+            traces: None,
         })
     }
 

@@ -20,6 +20,7 @@ mod rows;
 mod stdio;
 mod subscriptions;
 mod toolsets;
+pub mod traces;
 mod views;
 
 use std::sync::Arc;
@@ -36,6 +37,8 @@ use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+use traces::Traces;
 
 pub use mcp::tool_list;
 pub use rows::RowsListener;
@@ -58,6 +61,8 @@ pub struct Options {
     pub content: Option<Content>,
     /// Where it is noted what was given to whom; none where nobody wants that.
     pub recall: Option<Arc<Recorder>>,
+    /// Where spans go; none where nobody wants them.
+    pub traces: Option<Arc<Traces>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

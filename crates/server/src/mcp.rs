@@ -28,6 +28,7 @@ use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription, Watcher};
 use crate::toolsets::{Told, listed_families};
+use crate::traces::TraceContext;
 use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
 /// How long a call may take before the client gets an answer without it.
@@ -292,6 +293,11 @@ impl Server {
             None => self.in_time_for_call(context, tool, format, work).await?,
         };
         self.edge.record_call(self.by(context), tool, &reply, since);
+        if let Some(traces) = &self.options.traces {
+            let request = context.extensions.get::<axum::http::request::Parts>();
+            let trace = request.and_then(|request| request.extensions.get::<TraceContext>()).copied();
+            traces.call(trace, tool.name, &edge::outcome_of(&reply), since.elapsed());
+        }
         Ok(reply)
     }
 

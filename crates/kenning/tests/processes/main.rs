@@ -70,6 +70,7 @@ fn without_settings(command: &mut Command) -> &mut Command {
         "JWT",
         "LIMITS",
         "AUDIT_LOG",
+        "OTLP",
     ] {
         command.env_remove(format!("KENNING_{name}"));
     }
