@@ -387,6 +387,7 @@ mod tests {
             version: 1,
             recorded_at: Timestamp::UNIX_EPOCH,
             updated_at: None,
+            purged: None,
         }
     }
 

@@ -531,6 +531,21 @@ impl Indexed {
         }
     }
 
+    /// Removes the index from the disk, because it contains text that was purged. The next question builds it
+    /// again.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        let unavailable = |reason: String| Error::Unavailable { applied: Applied::No, reason };
+        if self.directory.is_there() {
+            // Another process that is writing a segment may have read the log before the purge.
+            let lock = self.lock_within(PATIENCE).map_err(|error| unavailable(error.to_string()))?;
+            let writer =
+                lock.ok_or_else(|| unavailable("another process is writing the index".to_owned()))?;
+            writer.clear().map_err(|error| unavailable(error.to_string()))?;
+        }
+        self.forget(false);
+        Ok(())
+    }
+
     /// Discards the index and builds it again from the log.
     pub(crate) fn rebuild(&self, reader: &dyn Reader) -> Result<Rebuilt, Error> {
         let busy = |reason: String| Error::Unavailable { applied: Applied::No, reason };

@@ -10,6 +10,7 @@ mod indexed;
 mod ingest;
 mod likeness;
 mod order;
+mod purge;
 mod reading;
 mod search;
 mod sight;
@@ -44,6 +45,7 @@ pub use kenning_storage::{
 };
 pub use likeness::collisions;
 pub use order::{CallKind, Order, Ticket};
+pub use purge::{PURGED_FILE, PurgeNote, PurgedId, brought_back, is_same_log, purge_notes};
 pub use search::{
     EntryHit, Explanation, Found, FoundPassages, PassageHit, Question, Scoring, SectionLabel, SectionQuestion,
 };
@@ -399,6 +401,14 @@ impl Engine {
         let storage =
             if self.creates { self.location.open(sources) } else { self.location.open_existing(sources) };
         let storage = Arc::new(storage?);
+        let opened = self.opened_on(storage);
+        if self.keeps_index {
+            purge::finish_if_needed(&opened);
+        }
+        Ok(self.shared.opened.get_or_init(|| opened))
+    }
+
+    fn opened_on(&self, storage: Arc<Storage>) -> Opened {
         let duplicates = Mutex::new(duplicates::Duplicates::default());
         let index = |of: EntityType, name: &str| {
             let dir = self.cache_dir.join(INDEX_DIR).join(name);
@@ -407,7 +417,7 @@ impl Engine {
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");
         let patterns = index(EntityType::Document, "patterns");
-        Ok(self.shared.opened.get_or_init(|| Opened {
+        Opened {
             storage,
             duplicates,
             indexed,
@@ -415,7 +425,7 @@ impl Engine {
             patterns,
             catalogue: reading::Reading::default(),
             graph: reading::Reading::default(),
-        }))
+        }
     }
 }
 

@@ -67,6 +67,7 @@ fn graph() -> Graph {
             version: 1,
             recorded_at: Timestamp::UNIX_EPOCH,
             updated_at: None,
+            purged: None,
         });
         graph.apply(TxId(number + 1), EntityType::Triple, Id::from_bits(number), Some(&record));
     }

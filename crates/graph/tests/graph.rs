@@ -25,6 +25,7 @@ fn triple(scope: ScopeId, subject: &str, predicate: &str, object: &str) -> Recor
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 
@@ -48,6 +49,7 @@ fn document(path: &str) -> Record {
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 
@@ -85,6 +87,7 @@ fn section(part: &Part<'_>) -> Record {
         version: 1,
         recorded_at: Timestamp::UNIX_EPOCH,
         updated_at: None,
+        purged: None,
     })
 }
 

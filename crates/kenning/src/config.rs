@@ -119,6 +119,7 @@ const WRITERS: &[&str] = &[
     "import",
     "ingest",
     "mirror",
+    "purge",
     "rm",
     "serve",
     "token",
@@ -138,6 +139,7 @@ const WHOLE: &[&str] = &[
     "doctor",
     "man",
     "model",
+    "purge",
     "rebuild",
     "restore",
     "scopes",
@@ -447,6 +449,7 @@ impl Config {
                 Blocks::Full => Some(Content::Full),
             },
             recall: if self.keeps_recall_log() { Some(Recorder::start(self.local_dir()?)) } else { None },
+            traces: None,
         })
     }
 
@@ -557,7 +560,7 @@ mod tests {
             [configuration](config.md). `--json` prints for programs: one document, or a line of JSON for each thing where the help says \
             so; the fields are those of the tools' [replies](tools.md) and stay. Where stdout is a terminal, output has colours and \
             fits its width; elsewhere lines are whole and plain (`NO_COLOR`, `CLICOLOR_FORCE` and `--color` decide otherwise).\n\n\
-            Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 5 the store is busy or the disk fails.\n"
+            Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 5 the store is busy, the disk fails, or a server is not ready.\n"
             .to_owned();
         for command in Arguments::definition().get_subcommands() {
             describe(&mut page, command, "kenning", 2);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, ScopeId, Timestamp, clean, fold};
+use crate::{Id, ScopeId, Timestamp, Tombstone, clean, fold};
 
 /// The most bytes of a heading that are shown.
 const HEADING_BYTES_MAX: usize = 512;
@@ -47,6 +47,8 @@ pub struct Document {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged: Option<Tombstone>,
 }
 
 /// The fields that make a document a pattern. Its title and tags are those of the document; its text is in
@@ -107,6 +109,8 @@ pub struct Section {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged: Option<Tombstone>,
 }
 
 impl Section {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ScopeId, Timestamp, clean};
+use crate::{ScopeId, Timestamp, Tombstone, clean};
 
 /// One version of a triple, as the log holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct Triple {
     pub recorded_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged: Option<Tombstone>,
 }
 
 /// The form in which spellings of one name are equal: without invisible characters, case and outer blanks.

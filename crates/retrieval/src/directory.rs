@@ -93,6 +93,11 @@ impl Directory {
         manifest.segments.iter().map(open).collect()
     }
 
+    /// Whether there ever was an index.
+    pub fn is_there(&self) -> bool {
+        self.path.exists()
+    }
+
     /// The last transaction that the segments cover.
     pub fn at(&self) -> Result<u64, Error> {
         Ok(self.manifest()?.reached.at)

@@ -73,6 +73,59 @@ pub enum RemoteToken {
     File(PathBuf),
 }
 
+impl Remote {
+    /// A client for the server, and the address of its `/mcp`.
+    pub(crate) fn client(&self) -> Result<(Client, Url), ConnectError> {
+        let wrong = || ConnectError::Address { url: self.url.clone() };
+        let mut url = Url::parse(&self.url).map_err(|_| wrong())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(wrong());
+        }
+        if url.path() == "/" {
+            url.set_path("/mcp");
+        }
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let is_here =
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let has_token = !matches!(self.token, RemoteToken::None);
+        if url.scheme() == "http" && !is_here && has_token && !self.allows_plain_http {
+            return Err(ConnectError::Unencrypted { url: self.url.clone() });
+        }
+        // A token is for the server that it was given for, wherever that one would like to send it.
+        let mut http = Client::builder()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_MAX)
+            .read_timeout(SILENCE_MAX)
+            .tcp_nodelay(true);
+        if is_here {
+            http = http.no_proxy();
+        }
+        Ok((http.build()?, url))
+    }
+}
+
+impl RemoteToken {
+    /// The header that shows the token to a server, or why there is none.
+    pub(crate) fn headers(&self) -> Result<HeaderMap, String> {
+        let token = match self {
+            RemoteToken::None => None,
+            RemoteToken::Text(token) => Some(token.clone()),
+            RemoteToken::File(path) => Some(
+                std::fs::read_to_string(path)
+                    .map_err(|error| format!("the token can't be read from {}: {error}", path.display()))?,
+            ),
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+            let mut value = value.map_err(|_| "the token has signs that no token has".to_owned())?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("`{url}` is no address of a server; write it as https://kenning.example/mcp")]
@@ -278,32 +331,9 @@ struct Session {
 
 impl Bridge {
     fn new(remote: Remote, output: Box<dyn AsyncWrite + Send + Unpin>) -> Result<Bridge, ConnectError> {
-        let wrong = || ConnectError::Address { url: remote.url.clone() };
-        let mut url = Url::parse(&remote.url).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(wrong());
-        }
-        if url.path() == "/" {
-            url.set_path("/mcp");
-        }
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let is_here =
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let has_token = !matches!(remote.token, RemoteToken::None);
-        if url.scheme() == "http" && !is_here && has_token && !remote.allows_plain_http {
-            return Err(ConnectError::Unencrypted { url: remote.url.clone() });
-        }
-        // Redirects are not followed: a token is only for the server that it was given for.
-        let mut http = Client::builder()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_MAX)
-            .read_timeout(SILENCE_MAX)
-            .tcp_nodelay(true);
-        if is_here {
-            http = http.no_proxy();
-        }
+        let (http, url) = remote.client()?;
         Ok(Bridge {
-            http: http.build()?,
+            http,
             remote,
             url,
             output: tokio::sync::Mutex::new(output),
@@ -648,22 +678,7 @@ impl Bridge {
     }
 
     fn headers(&self) -> Result<HeaderMap, Failure> {
-        let token = match &self.remote.token {
-            RemoteToken::None => None,
-            RemoteToken::Text(token) => Some(token.clone()),
-            RemoteToken::File(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failure::Refused(format!("the token can't be read from {}: {error}", path.display()))
-            })?),
-        };
-        let mut headers = HeaderMap::new();
-        if let Some(token) = token {
-            let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
-            let mut value =
-                value.map_err(|_| Failure::Refused("the token has signs that no token has".to_owned()))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        Ok(headers)
+        self.remote.token.headers().map_err(Failure::Refused)
     }
 
     /// Ends a request whose answer the client no longer wants. Clients before 2026-07-28 tell the server
@@ -850,7 +865,7 @@ fn strange(response: &Response) -> Failure {
 }
 
 /// The text of the innermost cause, which is the most specific: "Connection refused".
-fn said(error: &reqwest::Error) -> String {
+pub(crate) fn said(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;

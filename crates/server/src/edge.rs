@@ -66,10 +66,7 @@ impl Edge {
             metrics.time_call(tool.name, since.elapsed());
         }
         let Some(audit) = &self.audit else { return };
-        let outcome = match reply.is_error {
-            false => "ok".to_owned(),
-            true => code_of(reply),
-        };
+        let outcome = outcome_of(reply);
         let record = Record {
             what: "tools/call",
             who: by.subject,
@@ -99,7 +96,11 @@ pub(crate) struct Caller<'a> {
     pub(crate) from: Option<Peer>,
 }
 
-fn code_of(reply: &Reply) -> String {
+/// How a call ended: `ok`, or the code of the error.
+pub(crate) fn outcome_of(reply: &Reply) -> String {
+    if !reply.is_error {
+        return "ok".to_owned();
+    }
     let structured = &reply.structured;
     let code = structured["error"]["code"].as_str().or(structured["details"]["code"].as_str());
     code.unwrap_or("ERROR").to_owned()

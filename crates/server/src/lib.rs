@@ -14,12 +14,14 @@ mod percent;
 mod places;
 mod profiles;
 mod prompts;
+pub mod remote_status;
 mod resources;
 mod roots;
 mod rows;
 mod stdio;
 mod subscriptions;
 mod toolsets;
+pub mod traces;
 mod views;
 
 use std::sync::Arc;
@@ -36,6 +38,8 @@ use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+use traces::Traces;
 
 pub use mcp::tool_list;
 pub use rows::RowsListener;
@@ -58,6 +62,8 @@ pub struct Options {
     pub content: Option<Content>,
     /// The log of which entries were given to whom; `None` if it is turned off.
     pub recall: Option<Arc<Recorder>>,
+    /// Where spans go; none where nobody wants them.
+    pub traces: Option<Arc<Traces>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,7 @@ use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription, Watcher};
 use crate::toolsets::{Told, listed_families};
+use crate::traces::TraceContext;
 use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
 /// How long a call may take; after that the client gets an error while the work may still go on.
@@ -264,11 +265,10 @@ impl Server {
             return Ok(ReadResourceResult::new(vec![view]).into());
         }
         let caller = self.caller(context);
-        let kept = match resources::scratch::read(&caller, &request.uri)? {
-            None => resources::diagnostics::read(&caller, &request.uri)?,
-            passage => passage,
-        };
-        if let Some(contents) = kept {
+        if resources::is_kept(&request.uri) {
+            let uri = request.uri.clone();
+            let read = move |engine: &Engine| resources::kept(engine, &caller, &uri);
+            let contents = self.in_turn(admission(context), CallKind::Read, read).await??;
             return Ok(ReadResourceResult::new(vec![contents]).into());
         }
         if let Some(rows) = resources::rows::Rows::parse(&request.uri)? {
@@ -300,6 +300,11 @@ impl Server {
             None => self.in_time_for_call(context, tool, format, work).await?,
         };
         self.edge.record_call(self.by(context), tool, &reply, since);
+        if let Some(traces) = &self.options.traces {
+            let request = context.extensions.get::<axum::http::request::Parts>();
+            let trace = request.and_then(|request| request.extensions.get::<TraceContext>()).copied();
+            traces.call(trace, tool.name, &edge::outcome_of(&reply), since.elapsed());
+        }
         Ok(reply)
     }
 

@@ -30,7 +30,8 @@ pub trait Backend: Send + Sync {
     /// Replays the log and reports every place where the store differs from the log.
     fn verify(&self, report: &mut dyn FnMut(Damage)) -> Result<Verified, Error>;
 
-    /// The identity of this store. It changes when the content of another store replaces that of this one.
+    /// The identity of this store. It changes when the content of another store replaces that of this one, and when
+    /// something is purged.
     fn info(&self) -> Result<StoreInfo, Error>;
 
     /// Waits until the head differs from `seen`, at most for the time `patience`, and returns the head. It is
@@ -45,6 +46,15 @@ pub trait Backend: Send + Sync {
     /// Open readers may delay a part of it.
     fn checkpoint(&self) -> Result<(), Error>;
 
+    /// Removes the text that `Pending::overwrite` has replaced from free pages and from files beside the store, as far
+    /// as the backend can.
+    fn scrub(&self) -> Result<(), Error>;
+
+    /// Whether a scrub is still needed, because the process that purged something ended before its scrub.
+    fn has_remains(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// How many answers from another machine were waited for since the store was opened. On a database this
     /// is the main cost of a call.
     fn round_trips(&self) -> u64 {
@@ -52,7 +62,8 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// A unique name of a store: 128 random bits that are drawn when the store is created or restored.
+/// A unique name of a store: 128 random bits that are drawn when the store is created or restored, and when something
+/// is purged from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
@@ -348,6 +359,11 @@ pub trait Pending {
     }
     fn remember(&mut self, actor: &str, key: &str, value: &Remembered) -> Result<(), Error>;
     fn forget_before(&mut self, at: Timestamp) -> Result<(), Error>;
+    /// Puts these rows in the places of those that have their numbers, in the log and in what is derived from it. They change the
+    /// same ids, in the same scopes, and say nothing else about life and visibility.
+    fn overwrite(&mut self, rows: &[LogRow]) -> Result<(), Error>;
+    /// Gives the store a new id and a new secret.
+    fn renew(&mut self) -> Result<(), Error>;
     fn commit(self: Box<Self>) -> Result<(), Error>;
 }
 

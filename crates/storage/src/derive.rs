@@ -86,6 +86,7 @@ pub(crate) struct CounterKey<'a> {
 impl Counter {
     pub(crate) const ENTRIES: i64 = 1;
     pub(crate) const TRIPLES: i64 = 2;
+    pub(crate) const TRIPLES_OF: i64 = 3;
     pub(crate) const TRANSACTIONS: i64 = 4;
     pub(crate) const TRANSACTIONS_OF: i64 = 5;
 
@@ -93,7 +94,7 @@ impl Counter {
         let (what, name, scope, kinds) = match self {
             Counter::Entries { scope, shown } => (Counter::ENTRIES, "", scope, *shown as i64),
             Counter::Triples { scope } => (Counter::TRIPLES, "", scope, 0),
-            Counter::TriplesOf { scope, predicate } => (3, &**predicate, scope, 0),
+            Counter::TriplesOf { scope, predicate } => (Counter::TRIPLES_OF, &**predicate, scope, 0),
             Counter::Transactions { scope, kinds } => (Counter::TRANSACTIONS, "", scope, *kinds),
             Counter::TransactionsOf { origin, scope, kinds } => {
                 (Counter::TRANSACTIONS_OF, &**origin, scope, *kinds)
@@ -178,7 +179,7 @@ pub(crate) enum Columns {
 }
 
 impl Columns {
-    fn of(record: &Record) -> Columns {
+    pub(crate) fn of(record: &Record) -> Columns {
         match record {
             Record::Entry(entry) => Columns::Entry {
                 scope: entry.scope,

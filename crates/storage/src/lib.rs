@@ -13,6 +13,7 @@ mod history;
 mod log_row;
 mod migrate;
 mod postgres;
+mod purge;
 mod reach;
 mod replay;
 mod tree;
@@ -30,11 +31,12 @@ pub use backend::{
     StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
 };
 pub use copy::{LogItem, read_log};
-pub use embedded::{Embedded, STORE_FILE, back_up, restore};
+pub use embedded::{Embedded, STORE_FILE, back_up, restore, restore_checked};
 pub use error::{Applied, Error, Missing};
 pub use log_row::LogRow;
 pub use migrate::{Migrated, migrate};
 pub use postgres::{DEFAULT_STORE, DatabaseUrl, Postgres};
+pub use purge::{PurgeItem, PurgePlan, PurgeSelection, Purged};
 pub use reach::Reach;
 pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{

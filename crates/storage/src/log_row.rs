@@ -141,17 +141,26 @@ pub(crate) fn rows_of(tx: &Transaction) -> Vec<LogRow> {
     let mut rows = Vec::with_capacity(1 + tx.changes.len());
     rows.push(row(0, HEADER, &tx.origin, Some(json(&header))));
     for (seq, change) in (1..).zip(&tx.changes) {
-        let body = change.after.as_ref().map(|record| match record {
-            Record::Entry(entry) => json(entry),
-            Record::Triple(triple) => json(triple),
-            Record::Namespace(namespace) => json(namespace),
-            Record::Scope(scope) => json(scope),
-            Record::Document(document) => json(document),
-            Record::Section(section) => json(section),
-        });
+        let body = change.after.as_ref().map(body_of);
         rows.push(row(seq, kind_of(change.entity_type), change.id.as_str(), body));
     }
     rows
+}
+
+/// The same change with another version in it.
+pub(crate) fn row_with(row: &LogRow, record: &Record) -> LogRow {
+    LogRow::new(row.tx_id, row.seq, row.kind, row.id.clone(), Some(body_of(record)))
+}
+
+fn body_of(record: &Record) -> String {
+    match record {
+        Record::Entry(entry) => json(entry),
+        Record::Triple(triple) => json(triple),
+        Record::Namespace(namespace) => json(namespace),
+        Record::Scope(scope) => json(scope),
+        Record::Document(document) => json(document),
+        Record::Section(section) => json(section),
+    }
 }
 
 /// The checksum of a remembered idempotency key.

@@ -3,6 +3,7 @@
 
 mod counts;
 mod documents;
+mod purge;
 mod scopes;
 
 use std::ops::Range;
@@ -59,6 +60,7 @@ pub const PROMISES: &[Promise] = &[
     ("verify finds nothing in a sound store", verify_finds_nothing_in_a_sound_store),
     ("the secret stays the same", id_and_secret_stay_the_same),
     ("who waits is told of a commit", who_waits_is_told_of_a_commit),
+    ("what is overwritten is gone everywhere", purge::what_is_overwritten_is_gone_everywhere),
 ];
 
 const HERE: ScopeId = ScopeId(1);
@@ -622,6 +624,7 @@ fn entry(topic: &str, scope: ScopeId, version: u32) -> Entry {
         version,
         recorded_at: moment(0),
         updated_at: None,
+        purged: None,
     }
 }
 
@@ -637,6 +640,7 @@ fn triple(subject: &str, predicate: &str, object: &str) -> Triple {
         version: 1,
         recorded_at: moment(0),
         updated_at: None,
+        purged: None,
     }
 }
 

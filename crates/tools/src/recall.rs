@@ -293,6 +293,18 @@ impl RecallLog {
         Ok(never)
     }
 
+    /// Removes all records about these ids.
+    pub fn forget(&self, ids: &[Id]) -> Result<(), Error> {
+        let mut connection = self.connection();
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for id in ids {
+            tx.execute("DELETE FROM given WHERE id = ?1", params![id.to_string()])?;
+            tx.execute("DELETE FROM hook_given WHERE id = ?1", params![id.to_string()])?;
+        }
+        tx.commit()?;
+        Ok(())
+    }
+
     /// The time of the oldest recorded call; `None` if there is none.
     pub fn since(&self) -> Result<Option<Timestamp>, Error> {
         let at: Option<i64> =

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kenning_model::{Id, Section, Timestamp};
+use kenning_engine::StoreId;
+use kenning_model::{Id, Principal, Section, Timestamp};
 use kenning_presentation::text::clean;
 use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
@@ -23,12 +24,26 @@ const TRACES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const WARN_EVERY: u64 = 1_000;
 
 pub struct Scratch {
-    passages: Cache<(String, String), Arc<Passage>>,
+    passages: Cache<(ScratchOwner, String), Arc<Passage>>,
     /// Handles by owner, section and version, so that a section that is found again keeps its handle.
-    handles: Cache<(String, Id, u32), String>,
+    handles: Cache<(ScratchOwner, Id, u32), String>,
     /// The diagnostics of searches, as JSON.
-    traces: Cache<(String, String), Arc<str>>,
+    traces: Cache<(ScratchOwner, String), Arc<str>>,
     evicted: Arc<AtomicU64>,
+}
+
+/// For whom something is kept, and from which store it is. A store gets another id when a backup is put into its place, and when
+/// something is removed from it for good; then nothing of before can be read any more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ScratchOwner {
+    origin: String,
+    store: StoreId,
+}
+
+impl ScratchOwner {
+    pub fn new(principal: &Principal, store: StoreId) -> ScratchOwner {
+        ScratchOwner { origin: principal.origin.clone(), store }
+    }
 }
 
 /// A section as it was when it was found.
@@ -115,31 +130,31 @@ impl std::fmt::Debug for Scratch {
 
 impl Scratch {
     /// The handle and the passage of this version of a section, if it is kept for `owner` already.
-    pub(crate) fn kept(&self, owner: &str, id: Id, version: u32) -> Option<(String, Arc<Passage>)> {
-        let handle = self.handles.get(&(owner.to_owned(), id, version))?;
+    pub(crate) fn kept(&self, owner: &ScratchOwner, id: Id, version: u32) -> Option<(String, Arc<Passage>)> {
+        let handle = self.handles.get(&(owner.clone(), id, version))?;
         Some((handle.clone(), self.get(owner, &handle)?))
     }
 
     /// Keeps a passage for `owner`; for any other caller it does not exist.
     pub(crate) fn keep(
         &self,
-        owner: &str,
+        owner: &ScratchOwner,
         handle: &str,
         (id, version): (Id, u32),
         passage: Passage,
     ) -> Arc<Passage> {
         let passage = Arc::new(passage);
-        self.passages.insert((owner.to_owned(), handle.to_owned()), passage.clone());
-        self.handles.insert((owner.to_owned(), id, version), handle.to_owned());
+        self.passages.insert((owner.clone(), handle.to_owned()), passage.clone());
+        self.handles.insert((owner.clone(), id, version), handle.to_owned());
         passage
     }
 
-    pub fn get(&self, owner: &str, handle: &str) -> Option<Arc<Passage>> {
-        self.passages.get(&(owner.to_owned(), handle.to_owned()))
+    pub fn get(&self, owner: &ScratchOwner, handle: &str) -> Option<Arc<Passage>> {
+        self.passages.get(&(owner.clone(), handle.to_owned()))
     }
 
-    pub(crate) fn put_trace(&self, owner: &str, handle: &str, trace: String) {
-        self.traces.insert((owner.to_owned(), handle.to_owned()), trace.into());
+    pub(crate) fn put_trace(&self, owner: &ScratchOwner, handle: &str, trace: String) {
+        self.traces.insert((owner.clone(), handle.to_owned()), trace.into());
     }
 
     /// The number of passages that were evicted because of the size limit.
@@ -148,7 +163,7 @@ impl Scratch {
     }
 
     /// The diagnostics of a search, as JSON.
-    pub fn trace(&self, owner: &str, handle: &str) -> Option<Arc<str>> {
-        self.traces.get(&(owner.to_owned(), handle.to_owned()))
+    pub fn trace(&self, owner: &ScratchOwner, handle: &str) -> Option<Arc<str>> {
+        self.traces.get(&(owner.clone(), handle.to_owned()))
     }
 }

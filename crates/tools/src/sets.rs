@@ -49,6 +49,8 @@ const HANDLE_BYTES: usize = 30;
 const CLEANUP_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// If another process locks the file for longer than this, the reply is sent without its set.
 const BUSY_MAX: Duration = Duration::from_millis(250);
+/// Whoever removes all sets has more time.
+const PATIENCE_TO_FORGET: Duration = Duration::from_secs(10);
 const MIME_TYPE: &str = "application/json";
 
 // The part of a reply that describes the result set behind it.
@@ -409,7 +411,25 @@ fn connection(file: &Path) -> Result<rusqlite::Connection, BoxError> {
     connection.busy_timeout(BUSY_MAX)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "off")?;
+    // Calls have questions in them, and a set that has expired is to be gone.
+    connection.pragma_update(None, "secure_delete", true)?;
     Ok(connection)
+}
+
+/// Removes every set of a data directory, in a way that leaves nothing of their calls in the file. A file that is not there has none.
+pub fn forget_sets(dir: &Path) -> Result<(), BoxError> {
+    let file = dir.join(SETS_FILE);
+    if !file.exists() {
+        return Ok(());
+    }
+    let connection = connection(&file)?;
+    connection.busy_timeout(PATIENCE_TO_FORGET)?;
+    connection.execute_batch("DELETE FROM dual_row; DELETE FROM dual_resource; VACUUM")?;
+    let is_busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    match is_busy {
+        0 => Ok(()),
+        _ => Err("another process is reading it".into()),
+    }
 }
 
 fn columns_of(columns: Columns) -> Vec<Column> {
@@ -491,12 +511,7 @@ impl Executor for Again {
 fn read(engine: &Arc<Engine>, call: &PinnedCall, offset: u64, limit: u64) -> Result<Vec<Row>, Stop> {
     let gone = || Stop::new(Code::InternalError, format!("there is no tool `{}` any more", call.tool));
     let tool = find(&call.tool).ok_or_else(gone)?;
-    // The transaction number would have another meaning in another store, so its rows would be wrong.
-    let is_same = |snapshot: Snapshot<'_>| Ok(PinnedCall::source(&snapshot)? == call.source);
-    if !engine.snapshot_at(&call.principal, Some(call.at)).and_then(is_same).unwrap_or(false) {
-        let message = "the result set is of a store that is no longer there; make the call again";
-        return Err(Stop::new(Code::NotFound, message).with("error", json!("expired")));
-    }
+    check_store(engine, call)?;
     let caller = Caller {
         has_whole_history: call.has_whole_history,
         principal: Arc::new(call.principal.clone()),
@@ -520,12 +535,25 @@ fn read(engine: &Arc<Engine>, call: &PinnedCall, offset: u64, limit: u64) -> Res
     Ok(rows)
 }
 
+/// Another store's rows would be no answer to what was asked of this one.
+fn check_store(engine: &Engine, call: &PinnedCall) -> Result<(), Stop> {
+    let is_same = |snapshot: Snapshot<'_>| Ok(PinnedCall::source(&snapshot)? == call.source);
+    match engine.snapshot_at(&call.principal, Some(call.at)).and_then(is_same).unwrap_or(false) {
+        true => Ok(()),
+        false => {
+            let message = "the result set is of a store that is no longer there; make the call again";
+            Err(Stop::new(Code::NotFound, message).with("error", json!("expired")))
+        }
+    }
+}
+
 fn read_sorted(
     engine: &Arc<Engine>,
     sorted: &Cache<String, Sorted>,
     call: &PinnedCall,
     page: &PageRequest,
 ) -> Result<Vec<Row>, Stop> {
+    check_store(engine, call)?;
     let key = json!([call, page.sort]).to_string();
     let sort = || {
         let (mut rows, mut bytes) = (Vec::new(), 0);

@@ -20,7 +20,7 @@ use crate::disclosure::{NamedScopes, refusal};
 use crate::lenient::Empty;
 use crate::project::{DefaultScope, Project, ScopeFinder};
 use crate::recall::{Given, Recorder};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, ScratchOwner};
 use crate::sets::{Attached, Columns, Pinned, PinnedCall, ResultSets};
 use crate::usage::Usage;
 use crate::{Code, Listing, Stop, arguments, compat, graph, kb, knowledge, memory, patterns, schema};
@@ -149,6 +149,11 @@ impl Caller {
     /// it, and it gives access to nothing.
     pub fn session(&self) -> String {
         data_encoding::HEXLOWER.encode(&Sha256::digest(format!("session {}", self.principal.origin))[..16])
+    }
+
+    /// The key under which the passages that this caller has found in this store are kept.
+    pub fn scratch_owner(&self, snapshot: &Snapshot<'_>) -> ScratchOwner {
+        ScratchOwner::new(&self.principal, snapshot.store())
     }
 
     /// Records the ids that a tool or a resource has given, without waiting.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kenning_engine::Error;
-use kenning_storage::{DatabaseUrl, Location, STORE_FILE, Storage, Verified, back_up, restore};
+use kenning_storage::{DatabaseUrl, Location, STORE_FILE, Storage, Verified, back_up, restore_checked};
 use serde_json::json;
 
+use super::purge::{self, OfPurged};
 use super::{Outcome, existing_store, print, usage};
 use crate::config::Config;
 
@@ -33,6 +34,8 @@ pub struct Restore {
     /// Replace what is in the store, without asking
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    of_purged: OfPurged,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -78,7 +81,9 @@ pub fn run_restore(config: &Config, wish: Restore) -> anyhow::Result<Outcome> {
     if !wish.yes && !may_replace(&dir)? {
         return Ok(Outcome::Usage);
     }
-    let verified = match restore(&dir, &wish.file) {
+    let (notes, principal) = (purge::notes_of(&dir)?, config.principal());
+    let check = |backup| purge::check_backup(backup, &notes, wish.of_purged, &principal);
+    let verified = match restore_checked(&dir, &wish.file, check) {
         Ok(verified) => verified,
         Err(error) => return Ok(refused("nothing was restored", &error)),
     };

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use self::writer::{Report, Writer};
 use super::log_file::{Head, Lines};
+use super::purge::OfPurged;
 use super::{Outcome, complain, path_on_terminal, print, usage};
 use crate::config::Config;
 
@@ -43,6 +44,8 @@ pub struct Import {
     /// Only say what would be written
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    of_purged: OfPurged,
     /// Print a report for programs
     #[arg(long)]
     json: bool,
@@ -106,7 +109,7 @@ pub fn run(config: &Config, import: Import) -> anyhow::Result<Outcome> {
     let file = Source::detect(&import.path, import.from)?;
     let engine = config.engine()?;
     if file.format == Format::Kenning {
-        return log::run(config, &engine, &file, import.pin, import.dry_run, import.json);
+        return log::run(config, &engine, &file, &import);
     }
     let target = Target::of(config, &engine, import.dry_run)?;
     let mut writer = Writer::new(&engine, &target, import.pin, import.dry_run)?;

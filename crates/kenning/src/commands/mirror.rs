@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use kenning_engine::{Engine, Error};
+use kenning_engine::{Engine, Error, is_same_log, purge_notes};
 use kenning_model::{EntityType, Id, Principal, ScopeId};
 use kenning_storage::{Batch, Request, Write};
 use notify::{RecursiveMode, Watcher};
@@ -268,7 +268,10 @@ impl Run<'_> {
         };
         // Without a usable state, every difference counts as a change on both sides, so nothing is lost.
         let state: State = serde_json::from_str(&text).unwrap_or_default();
-        Ok(if state.store == store && state.scope == self.scope.0 { state } else { nothing() })
+        // A purge gives the store another id, and what it removed is then to be removed from the folder too.
+        let is_same =
+            state.store == store || is_same_log(&purge_notes(self.engine.dir())?, &state.store, &store);
+        Ok(if is_same && state.scope == self.scope.0 { state } else { nothing() })
     }
 
     fn agree(&self, files: BTreeMap<Id, Agreed>) -> anyhow::Result<()> {

@@ -25,6 +25,7 @@ mod log_file;
 pub mod migrate;
 pub mod mirror;
 pub mod model;
+pub mod purge;
 pub mod rebuild;
 mod refusal;
 pub mod rm;
@@ -104,6 +105,8 @@ pub enum Command {
     Undo(undo::Undo),
     /// Hide all entries that somebody has written
     Quarantine(author::Quarantine),
+    /// Remove something for good, also from the history
+    Purge(purge::Purge),
     /// Check the whole store against its log
     Verify(verify::Verify),
     /// Write everything out in a form that other programs read
@@ -166,6 +169,7 @@ impl Command {
             Command::Documents(documents) => documents::run(config, documents),
             Command::Undo(undo) => undo::run(config, undo),
             Command::Quarantine(quarantine) => author::quarantine(config, quarantine),
+            Command::Purge(purge) => purge::run(config, purge),
             Command::Verify(verify) => verify::run(config, verify),
             Command::Export(export) => export::run(config, export),
             Command::Import(import) => import::run(config, import),

@@ -19,6 +19,7 @@ use kenning_server::http::keys::Keys;
 use kenning_server::http::limits::CurrentLimits;
 use kenning_server::http::tls::Tls;
 use kenning_server::http::{Authentication, HttpListener, HttpOptions};
+use kenning_server::traces::Traces;
 use kenning_server::{Options, RowsListener};
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +38,10 @@ pub struct Serve {
     /// Note which entries were given to whom over HTTP too, ids alone; on standard streams that is noted unless --no-recall-log
     #[arg(long, env = "KENNING_RECALL_LOG", value_parser = FalseyValueParser::new())]
     recall_log: bool,
+    /// Send a span for each request and each call of a tool to the OpenTelemetry collector at this address (OTLP over HTTP), such as
+    /// http://127.0.0.1:4318: which tool, how it ended and how long it took, and nothing that is stored or asked for
+    #[arg(long, env = "KENNING_OTLP", value_name = "URL")]
+    otlp: Option<String>,
     #[command(flatten)]
     backups: Schedule,
     #[command(flatten)]
@@ -53,7 +58,7 @@ pub struct Connect {
         long = "connect",
         env = "KENNING_CONNECT",
         value_name = "URL",
-        conflicts_with_all = ["address", "rows_listen", "namespaces"]
+        conflicts_with_all = ["address", "rows_listen", "namespaces", "otlp"]
     )]
     url: Option<String>,
     /// The file with the key or token for --connect; read again for each request
@@ -70,19 +75,24 @@ const TOKEN_VARIABLE: &str = "KENNING_TOKEN";
 impl Connect {
     fn remote(self) -> anyhow::Result<Option<Remote>> {
         let Some(url) = self.url else { return Ok(None) };
-        let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.trim().is_empty());
-        let token = match (self.token_file, variable) {
-            (Some(file), _) => {
-                std::fs::read_to_string(&file).map_err(|error| {
-                    usage(format!("the token can't be read from {}: {error}", file.display()))
-                })?;
-                RemoteToken::File(file)
-            }
-            (None, Some(token)) => RemoteToken::Text(token),
-            (None, None) => RemoteToken::None,
-        };
+        let token = remote_token(self.token_file)?;
         Ok(Some(Remote { url, token, allows_plain_http: self.plain_http }))
     }
+}
+
+/// The key or token for a remote server: from a file, else from the environment.
+pub(super) fn remote_token(file: Option<PathBuf>) -> anyhow::Result<RemoteToken> {
+    let variable = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.trim().is_empty());
+    Ok(match (file, variable) {
+        (Some(file), _) => {
+            std::fs::read_to_string(&file).map_err(|error| {
+                usage(format!("the token can't be read from {}: {error}", file.display()))
+            })?;
+            RemoteToken::File(file)
+        }
+        (None, Some(token)) => RemoteToken::Text(token),
+        (None, None) => RemoteToken::None,
+    })
 }
 
 /// MCP over HTTP instead of standard streams.
@@ -233,7 +243,11 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     if http.is_some() && !serve.recall_log {
         options.recall = None;
     }
-    let recall = options.recall.clone();
+    options.traces = match &serve.otlp {
+        Some(address) => Some(Traces::start(address).map_err(|why| usage(format!("`--otlp`: {why}")))?),
+        None => None,
+    };
+    let (recall, traces) = (options.recall.clone(), options.traces.clone());
     if !serve.namespaces.is_empty() {
         confine(&engine, &mut options, &serve.namespaces)?;
     }
@@ -276,6 +290,9 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
     store.close();
     if let Some(recall) = recall {
         recall.close();
+    }
+    if let Some(traces) = traces {
+        traces.close();
     }
     served?;
     Ok(Outcome::Done)

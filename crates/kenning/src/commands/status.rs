@@ -1,16 +1,19 @@
 //! `kenning status`: what the store holds, how large it is, and who uses it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use kenning_engine::{DocumentKind, INDEX_DIR, Snapshot};
 use kenning_model::{EntityType, ScopeId};
+use kenning_server::connect::Remote;
+use kenning_server::remote_status::{Numbers, RemoteStatus, status_of};
 use kenning_tools::recall::{RecallLog, RecallSession};
 use serde::Serialize;
 
-use super::{Outcome, existing_store, line, print};
+use super::serve::remote_token;
+use super::{Outcome, existing_store, line, print, usage};
 use crate::config::Config;
 use crate::terminal::{self, NAME, Table, Text};
 
@@ -18,7 +21,19 @@ use crate::terminal::{self, NAME, Table, Text};
 const SESSIONS_MAX: usize = 10;
 
 #[derive(Args)]
+#[command(after_help = "Examples:
+  kenning status
+  KENNING_TOKEN=kenning_… kenning status --url https://kenning.example:8787   # exit code 5 when it is not ready")]
 pub struct Status {
+    /// Ask the server at this address instead, such as https://kenning.example:8787; an owner's key in KENNING_TOKEN or --token-file also shows its numbers
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The file with the key or token for --url
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
+    /// Send the token unencrypted to another machine, because the network between is trusted
+    #[arg(long, requires = "url")]
+    plain_http: bool,
     /// Print for programs
     #[arg(long)]
     json: bool,
@@ -77,6 +92,11 @@ struct ScopeReport {
 }
 
 pub fn run(config: &Config, status: Status) -> anyhow::Result<Outcome> {
+    if let Some(url) = status.url {
+        let token = remote_token(status.token_file)?;
+        let remote = Remote { url, token, allows_plain_http: status.plain_http };
+        return of_server(&remote, status.json);
+    }
     if existing_store(config)?.is_none() {
         return Ok(Outcome::NotFound);
     }
@@ -108,6 +128,48 @@ pub fn run(config: &Config, status: Status) -> anyhow::Result<Outcome> {
         false => report.tell()?,
     }
     Ok(Outcome::Done)
+}
+
+/// Asks a server that is running, and touches no store.
+fn of_server(remote: &Remote, as_json: bool) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let status = runtime.block_on(status_of(remote)).map_err(|error| usage(error.to_string()))?;
+    match as_json {
+        true => print(&serde_json::to_string(&status)?)?,
+        false => tell_of_server(&status)?,
+    }
+    Ok(if status.is_ready { Outcome::Done } else { Outcome::Busy })
+}
+
+fn tell_of_server(status: &RemoteStatus) -> anyhow::Result<()> {
+    let RemoteStatus { url, is_alive, is_ready, problem, ready_ms, numbers, no_numbers } = status;
+    let problem = problem.as_deref().map(|why| format!(": {}", line(why))).unwrap_or_default();
+    let state = match (is_alive, is_ready, ready_ms) {
+        (_, true, Some(ms)) => format!("ready, in {ms:.1} ms"),
+        (_, true, None) => "ready".to_owned(),
+        (true, false, _) => format!("not ready{problem}"),
+        (false, false, _) => format!("does not answer{problem}"),
+    };
+    print(&format!("server    {}\nstate     {state}", line(url)))?;
+    if let Some(why) = no_numbers {
+        print(&format!("numbers   none: {}", line(why)))?;
+    }
+    let Some(Numbers { credentials_open, requests, statuses, calls, tools }) = numbers else { return Ok(()) };
+    let others: Vec<String> = statuses.iter().map(|(status, many)| format!("{many} with {status}")).collect();
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
+    print(&format!(
+        "requests  {requests}{others} since it was started\ncallers   {credentials_open}\ncalls     {calls}"
+    ))?;
+    if tools.is_empty() {
+        return Ok(());
+    }
+    print("")?;
+    let mut table = Table::new(&["TOOL", "CALLS", "ERRORS"]).numbers(&[1, 2]);
+    for (tool, counted) in tools {
+        let counts = [counted.calls, counted.errors].map(|count| Text::plain(count.to_string()));
+        table.row(std::iter::once(Text::styled(NAME, line(tool))).chain(counts).collect());
+    }
+    Ok(terminal::print(&table.text())?)
 }
 
 fn scopes(snapshot: &Snapshot<'_>) -> anyhow::Result<Vec<ScopeReport>> {

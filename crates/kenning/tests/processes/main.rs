@@ -16,6 +16,7 @@ mod kill_index;
 mod many;
 mod order;
 mod project;
+mod purge;
 mod rows;
 mod subscriptions;
 mod teams;
@@ -69,6 +70,7 @@ fn without_settings(command: &mut Command) -> &mut Command {
         "JWT",
         "LIMITS",
         "AUDIT_LOG",
+        "OTLP",
     ] {
         command.env_remove(format!("KENNING_{name}"));
     }

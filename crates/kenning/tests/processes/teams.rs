@@ -423,3 +423,158 @@ fn files_that_are_wrong_are_told_at_the_start() {
     let said = server_with(store.path(), &["--http", "127.0.0.1:0", "--auth", "none,keys"]);
     assert!(said.contains("--auth none"), "{said}");
 }
+
+#[test]
+fn a_server_is_asked_from_outside_how_it_stands() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (owner, _) = new_key(dir, &["owner", "--owner"]);
+    let (other, _) = new_key(dir, &["other", "--namespaces", "global=read"]);
+    let server = HttpServer::start(dir, &["--auth", "keys"]);
+    let mut client = HttpClient::connect(&server, Era::Modern, Some(&owner));
+    client.call("store", json!({"topic": "canary-topic", "content": "canary-content"}));
+    client.call("update", json!({"id": "K7H9M2PQX8", "content": "There is no such entry."}));
+    let ask = |url: &str, token: Option<&str>, more: &[&str]| {
+        // Where there is no store, and none is made.
+        let elsewhere = TempStore::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        without_settings(&mut command)
+            .args(["status", "--url", url])
+            .args(more)
+            .current_dir(elsewhere.path());
+        command.arg("--data-dir").arg(elsewhere.path().join("data"));
+        token.map(|token| command.env("KENNING_TOKEN", token));
+        let done = command.output().expect("it runs");
+        assert!(!elsewhere.path().join("data").exists());
+        (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    let json_of = |token: Option<&str>| -> Value {
+        let (code, said) = ask(&server.url, token, &["--json"]);
+        assert_eq!(code, Some(0), "{said}");
+        serde_json::from_str(&said).expect("JSON")
+    };
+    let status = json_of(Some(&owner));
+    assert_eq!((&status["is_alive"], &status["is_ready"]), (&json!(true), &json!(true)), "{status}");
+    assert_eq!(status["numbers"]["tools"]["store"], json!({"calls": 1, "errors": 0}), "{status}");
+    assert_eq!(status["numbers"]["tools"]["update"], json!({"calls": 1, "errors": 1}), "{status}");
+    assert!(!status.to_string().contains("canary") && !status.to_string().contains(&owner));
+    for token in [None, Some(other.as_str()), Some("kenning_nonsense")] {
+        let status = json_of(token);
+        assert!(status["no_numbers"].is_string() && status["numbers"].is_null(), "{status}");
+    }
+    let (code, said) = ask(&format!("{}/mcp", server.url), Some(&owner), &[]);
+    assert!(code == Some(0) && said.contains("ready") && said.contains("update"), "{said}");
+    let url = server.url.clone();
+    drop(server);
+    let (code, said) = ask(&url, Some(&owner), &[]);
+    assert!(code == Some(5) && said.contains("does not answer"), "{said}");
+    assert_eq!(ask("nonsense", None, &[]).0, Some(2));
+    assert_eq!(
+        ask("http://kenning.example", Some(&owner), &[]).0,
+        Some(2),
+        "a token is not sent unencrypted"
+    );
+}
+
+/// A collector of OpenTelemetry: takes what is posted, says that it has it, and keeps the bytes.
+fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = bytes.clone();
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        for connection in listener.incoming().map_while(Result::ok) {
+            let mut reader = BufReader::new(connection);
+            // One request after the other, each with its length.
+            loop {
+                let (mut length, mut head) = (0, String::new());
+                while !head.ends_with("\r\n\r\n") {
+                    let before = head.len();
+                    if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                        break;
+                    }
+                    let line = head[before..].to_ascii_lowercase();
+                    if let Some(many) = line.strip_prefix("content-length:") {
+                        length = many.trim().parse().expect("a number");
+                    }
+                }
+                let mut body = vec![0; length];
+                if head.is_empty() || reader.read_exact(&mut body).is_err() {
+                    break;
+                }
+                assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+                {
+                    let mut kept = kept.lock().expect("no panic");
+                    kept.extend(head.as_bytes());
+                    kept.extend(body);
+                    kept.push(b'\n');
+                }
+                let answer =
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+                if reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    (url, bytes)
+}
+
+#[test]
+fn traces_have_a_span_for_each_request_and_call_and_nothing_of_what_is_stored() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let (url, bytes) = collector();
+    let (key, key_id) = new_key(dir, &["canary-caller", "--owner"]);
+    let mut server = HttpServer::start(dir, &["--auth", "keys", "--otlp", &url]);
+    let mut client = HttpClient::connect(&server, Era::Modern, Some(&key));
+    client.call("create_scope", json!({"scope": "global:canary-scope", "description": "canary"}));
+    let stored = client.call(
+        "store",
+        json!({"topic": "canary-topic", "content": "canary-content", "scope": "global:canary-scope"}),
+    );
+    let id = stored["structuredContent"]["id"].as_str().expect("an id").to_owned();
+    for _ in 0..3 {
+        client.call("query", json!({"content": "canary-question"}));
+    }
+    client.call("update", json!({"id": "K7H9M2PQX8", "content": "canary-nothing"}));
+    server.get("/canary-path?canary", &[("authorization", "Bearer canary-key")]);
+    let _ = Command::new("kill").arg("-TERM").arg(server.child.id().to_string()).status();
+    server.child.wait().expect("it ends, and has sent everything");
+
+    // A session on standard streams has its calls alone.
+    let mut command = crate::server(dir);
+    command.args(["--otlp", &url]);
+    let mut session = Client::start(command, Era::Legacy, "canary-client").expect("it starts");
+    session.call("history", json!({})).expect("an answer");
+    session.finish().expect("it ends");
+
+    let bytes = bytes.lock().expect("no panic").clone();
+    let text = String::from_utf8(bytes).expect("text");
+    for secret in ["canary", "kenning_", &id, &key_id] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    let mut spans: Vec<Value> = Vec::new();
+    for message in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let found = &message["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        spans.extend(found.as_array().expect("spans").iter().cloned());
+    }
+    let named = |name: &str| spans.iter().filter(|span| span["name"] == name).collect::<Vec<_>>();
+    let attribute = |span: &Value, name: &str| {
+        let all = span["attributes"].as_array().expect("attributes");
+        let found = all.iter().find(|attribute| attribute["key"] == name);
+        found.and_then(|found| found["value"]["stringValue"].as_str().map(str::to_owned))
+    };
+    let counts =
+        ["tools/call store", "tools/call query", "tools/call update", "tools/call history", "GET other"];
+    assert_eq!(counts.map(|name| named(name).len()), [1, 3, 1, 1, 1], "{spans:?}");
+    assert!(named("POST /mcp").len() >= 6, "{spans:?}");
+    let (query, update) = (named("tools/call query")[0], named("tools/call update")[0]);
+    assert_eq!(attribute(query, "kenning.outcome").as_deref(), Some("ok"));
+    assert_eq!(attribute(update, "kenning.outcome").as_deref(), Some("NOT_FOUND"));
+    assert_eq!(update["status"]["code"], 2);
+    let request = named("POST /mcp").into_iter().find(|span| span["spanId"] == query["parentSpanId"]);
+    assert_eq!(request.expect("its request")["traceId"], query["traceId"], "a call is below its request");
+    assert!(named("tools/call history")[0]["parentSpanId"].is_null());
+}

@@ -44,6 +44,7 @@ use self::tls::Tls;
 use crate::audit::AuditLog;
 use crate::edge::Peer;
 use crate::listener::{self, ConnectionLimits, Served};
+use crate::traces::TraceContext;
 use crate::{Options, rows};
 
 const CONNECTIONS_MAX: usize = 4096;
@@ -283,14 +284,34 @@ async fn metrics_page(State(gate): State<Arc<Gate>>, request: Request) -> Result
     Ok((content_type, gate.metrics.page(&open)).into_response())
 }
 
-async fn counted(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+async fn counted(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     // Only the server's own paths become labels, since callers can request any number of other paths.
     let paths = ["/mcp", "/metrics", rows::PATH, kenning_console::BASE];
     let path = paths.into_iter().find(|path| request.uri().path().starts_with(path)).unwrap_or("other");
+    let traced = gate.options.traces.clone().map(|traces| (traces, TraceContext::new(), method_of(&request)));
+    if let Some((_, context, _)) = &traced {
+        request.extensions_mut().insert(*context);
+    }
     let since = Instant::now();
     let response = next.run(request).await;
-    gate.metrics.count(path, response.status().as_u16(), since.elapsed());
+    let (status, took) = (response.status().as_u16(), since.elapsed());
+    gate.metrics.count(path, status, took);
+    if let Some((traces, context, method)) = traced {
+        traces.request(context, method, path, status, took);
+    }
     response
+}
+
+/// The method of a request by its name in traces. A client may write anything as a method.
+fn method_of(request: &Request) -> &'static str {
+    match request.method().as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        _ => "_OTHER",
+    }
 }
 
 /// Whether calls can be answered: whether the store can be read.

@@ -1,7 +1,6 @@
 //! `kenning://diagnostics/{diagnostic_id}`: how a search came to its results, for the client that searched.
 
-use kenning_tools::Caller;
-use rmcp::ErrorData;
+use kenning_tools::{Caller, ScratchOwner};
 use rmcp::model::{ResourceContents, ResourceTemplate};
 
 use serde_json::json;
@@ -11,7 +10,7 @@ use super::MIME_TYPE;
 const TEMPLATE: &str = "kenning://diagnostics/{diagnostic_id}";
 /// Used in place of an id: the address then shows how much the replies of this session have cost so far.
 const USAGE: &str = "usage";
-const PREFIX: &str = "kenning://diagnostics/";
+pub(super) const PREFIX: &str = "kenning://diagnostics/";
 
 pub(crate) fn template() -> ResourceTemplate {
     ResourceTemplate::new(TEMPLATE, "diagnostics")
@@ -21,15 +20,13 @@ pub(crate) fn template() -> ResourceTemplate {
         .with_mime_type(MIME_TYPE)
 }
 
-/// Reads such a resource; `None` for any other address.
-pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents>, ErrorData> {
-    let Some(handle) = uri.strip_prefix(PREFIX) else { return Ok(None) };
+/// Reads such a resource; `None` if it does not exist for this owner.
+pub(super) fn read(caller: &Caller, owner: &ScratchOwner, uri: &str) -> Option<ResourceContents> {
+    let handle = uri.strip_prefix(PREFIX)?;
     if handle == USAGE {
         let usage = json!({"tools": caller.usage.counted(), "passages_evicted": caller.scratch.evictions()});
-        return Ok(Some(ResourceContents::text(usage.to_string(), uri).with_mime_type(MIME_TYPE)));
+        return Some(ResourceContents::text(usage.to_string(), uri).with_mime_type(MIME_TYPE));
     }
-    match caller.scratch.trace(&caller.principal.origin, handle) {
-        Some(trace) => Ok(Some(ResourceContents::text(&*trace, uri).with_mime_type(MIME_TYPE))),
-        None => Err(super::not_found(uri)),
-    }
+    let trace = caller.scratch.trace(owner, handle)?;
+    Some(ResourceContents::text(&*trace, uri).with_mime_type(MIME_TYPE))
 }

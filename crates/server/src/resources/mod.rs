@@ -12,7 +12,7 @@ use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
 use kenning_tools::memory::item::{EntryItem, TransactionItem, entry_items, transaction_items, triple_items};
 use kenning_tools::{Caller, Code, Listing, Stop, scope_name, sight};
 use rmcp::ErrorData;
-use rmcp::model::{MetaObject, Resource, ResourceTemplate};
+use rmcp::model::{MetaObject, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::json;
 
@@ -95,6 +95,22 @@ struct Body<'a, T> {
 
 pub(crate) fn read(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, ErrorData> {
     page(engine, caller, uri).map_err(|stop| refused(stop, &uri.text))
+}
+
+/// Whether it is the address of something that is kept for a caller for a while.
+pub(crate) fn is_kept(uri: &str) -> bool {
+    uri.starts_with(scratch::PREFIX) || uri.starts_with(diagnostics::PREFIX)
+}
+
+/// What is kept for a caller of what was found in the store as it is now.
+pub(crate) fn kept(engine: &Engine, caller: &Caller, uri: &str) -> Result<ResourceContents, ErrorData> {
+    let owner = engine.snapshot(&caller.principal).map(|snapshot| caller.scratch_owner(&snapshot));
+    let owner = owner.map_err(|error| refused(error.into(), uri))?;
+    let found = match uri.strip_prefix(scratch::PREFIX) {
+        Some(path) => scratch::read(caller, &owner, uri, path),
+        None => diagnostics::read(caller, &owner, uri),
+    };
+    found.ok_or_else(|| not_found(uri))
 }
 
 fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {

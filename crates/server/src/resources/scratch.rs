@@ -1,13 +1,12 @@
 //! `kenning://scratch/{session_id}/{passage_id}`: a section that a search found, whole, for the client that searched.
 
 use kenning_presentation::Link;
-use kenning_tools::Caller;
-use rmcp::ErrorData;
+use kenning_tools::{Caller, ScratchOwner};
 use rmcp::model::{Annotations, MetaObject, Resource, ResourceContents, ResourceTemplate, Role};
 use serde_json::json;
 
 const TEMPLATE: &str = "kenning://scratch/{session_id}/{passage_id}";
-const PREFIX: &str = "kenning://scratch/";
+pub(super) const PREFIX: &str = "kenning://scratch/";
 const MIME_TYPE: &str = "text/plain";
 /// The lowest useful priority: a host that chooses which resources to show a model chooses these last.
 const PRIORITY: f64 = 0.1;
@@ -35,14 +34,10 @@ pub(crate) fn link(link: Link) -> Resource {
     resource
 }
 
-/// Reads such a resource; `None` for any other address.
-pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents>, ErrorData> {
-    let Some(path) = uri.strip_prefix(PREFIX) else { return Ok(None) };
-    let passage = path
-        .split_once('/')
-        .filter(|(session, _)| *session == caller.session())
-        .and_then(|(_, handle)| caller.scratch.get(&caller.principal.origin, handle));
-    let Some(passage) = passage else { return Err(super::not_found(uri)) };
+/// Reads such a resource; `None` if it does not exist for this owner.
+pub(super) fn read(caller: &Caller, owner: &ScratchOwner, uri: &str, path: &str) -> Option<ResourceContents> {
+    let (_, handle) = path.split_once('/').filter(|(session, _)| *session == caller.session())?;
+    let passage = caller.scratch.get(owner, handle)?;
     let shown = &passage.text[..passage.text.floor_char_boundary(READ_BYTES_MAX)];
     let mut meta = MetaObject::new();
     let annotations = json!({
@@ -52,5 +47,5 @@ pub(crate) fn read(caller: &Caller, uri: &str) -> Result<Option<ResourceContents
         "size": passage.text.len(),
     });
     meta.0.insert("io.kenning/annotations".to_owned(), annotations);
-    Ok(Some(ResourceContents::text(shown, uri).with_mime_type(MIME_TYPE).with_meta(meta)))
+    Some(ResourceContents::text(shown, uri).with_mime_type(MIME_TYPE).with_meta(meta))
 }

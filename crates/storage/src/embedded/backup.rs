@@ -33,15 +33,29 @@ pub fn back_up(dir: &Path, to: &Path) -> Result<Verified, Error> {
 /// Puts a backup in the place of what a store has, through SQLite, so that processes which have it open stay sound.
 /// The store is another one afterwards: it has a new id. Nothing happens to it unless the backup is sound.
 pub fn restore(dir: &Path, from: &Path) -> Result<Verified, Error> {
+    restore_checked(dir, from, |_| Ok(()))
+}
+
+/// As `restore`; `check` may look at the content before it is put back, change it, or refuse it.
+pub fn restore_checked(
+    dir: &Path,
+    from: &Path,
+    check: impl FnOnce(Embedded) -> Result<(), Error>,
+) -> Result<Verified, Error> {
     files::prepare_dir(dir)?;
     let copy = dir.join("store.db.restored");
     remove(&copy);
-    let restored = put_back(dir, from, &copy);
+    let restored = put_back(dir, from, &copy, check);
     remove(&copy);
     restored
 }
 
-fn put_back(dir: &Path, from: &Path, copy: &Path) -> Result<Verified, Error> {
+fn put_back(
+    dir: &Path,
+    from: &Path,
+    copy: &Path,
+    check: impl FnOnce(Embedded) -> Result<(), Error>,
+) -> Result<Verified, Error> {
     let unreadable = |error: std::io::Error| Error::Invalid {
         what: format!("the backup can't be read: {}", error.kind()),
     };
@@ -65,6 +79,7 @@ fn put_back(dir: &Path, from: &Path, copy: &Path) -> Result<Verified, Error> {
     if !pages::has_checksums(copy).map_err(unreadable)? {
         add_checksums(copy)?;
     }
+    check(Embedded::open_file(copy)?)?;
     let source = connect(copy, OpenFlags::SQLITE_OPEN_READ_WRITE, true)?;
     as_one_file(&source)?;
     let verified = verified(&source)?;

@@ -1,6 +1,6 @@
 //! The derived tables in SQL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kenning_model::{DEFAULT, Id, Record, Scope, ScopeId};
 use rusqlite::{Connection, Params, params};
@@ -8,7 +8,8 @@ use rusqlite::{Connection, Params, params};
 use super::reader::LOG_COLUMNS;
 use super::{failed, log};
 use crate::Error;
-use crate::derive::{Columns, CounterKey, DerivedRows, LiveScopes, RowOperation};
+use crate::derive::{Columns, Counter, CounterKey, DerivedRows, LiveScopes, RowOperation};
+use crate::log_row::LogRow;
 
 /// The derived tables, each with the two columns that identify a row for a person.
 pub(super) const TABLES: [(&str, [&str; 2]); 10] = [
@@ -103,6 +104,66 @@ impl Tables<'_> {
                 params![tx, seq, id, number.0, namespace.as_str(), name],
             ),
         }
+    }
+
+    /// Has the rows say what these rows of the log say, which came into the places of others.
+    pub(super) fn overwrite(self, rows: &[LogRow]) -> Result<(), Error> {
+        let schema = self.schema;
+        let mut predicates = BTreeSet::new();
+        for row in rows {
+            let Some(record) = row.record()? else { continue };
+            let (tx, seq) = (row.tx_id, row.seq);
+            match Columns::of(&record) {
+                Columns::Entry { topic_key, .. } => self.execute(
+                    &format!("UPDATE {schema}.entry SET topic_key = ?3 WHERE tx_from = ?1 AND seq = ?2"),
+                    params![tx, seq, topic_key],
+                )?,
+                Columns::Triple { subject_key, predicate_key, object_key, .. } => {
+                    let sql =
+                        format!("SELECT predicate_key FROM {schema}.triple WHERE tx_from = ?1 AND seq = ?2");
+                    let mut select = self.conn.prepare_cached(&sql).map_err(failed)?;
+                    let before: String =
+                        select.query_row(params![tx, seq], |row| row.get(0)).map_err(failed)?;
+                    self.execute(
+                        &format!(
+                            "UPDATE {schema}.triple SET subject_key = ?3, predicate_key = ?4, object_key = ?5
+                             WHERE tx_from = ?1 AND seq = ?2"
+                        ),
+                        params![tx, seq, subject_key, predicate_key, object_key],
+                    )?;
+                    predicates.extend([before, predicate_key]);
+                }
+                Columns::Document { source, path, hash, pattern, .. } => self.execute(
+                    &format!(
+                        "UPDATE {schema}.document SET source = ?3, path = ?4, hash = ?5, pattern = ?6
+                         WHERE tx_from = ?1 AND seq = ?2"
+                    ),
+                    params![tx, seq, source, path, hash, pattern],
+                )?,
+                // What is derived from these is no text.
+                Columns::Section { .. } | Columns::Namespace { .. } | Columns::Scope { .. } => {}
+            }
+        }
+        predicates.iter().try_for_each(|predicate| self.count_triples_of(predicate))
+    }
+
+    /// Counts the triples with a predicate anew, as of every transaction.
+    fn count_triples_of(self, predicate: &str) -> Result<(), Error> {
+        let (schema, what) = (self.schema, Counter::TRIPLES_OF);
+        self.execute(&format!("DELETE FROM {schema}.tally WHERE what = {what} AND name = ?1"), [predicate])?;
+        self.execute(
+            &format!(
+                "INSERT INTO {schema}.tally
+                 SELECT {what}, ?1, scope, 0, tx_id, sum(change) OVER (PARTITION BY scope ORDER BY tx_id) FROM (
+                     SELECT scope, tx_id, sum(change) AS change FROM (
+                         SELECT scope, tx_from AS tx_id, 1 AS change FROM {schema}.triple WHERE predicate_key = ?1
+                         UNION ALL
+                         SELECT scope, tx_to, -1 FROM {schema}.triple WHERE predicate_key = ?1 AND tx_to IS NOT NULL
+                     ) GROUP BY scope, tx_id HAVING sum(change) <> 0
+                 )"
+            ),
+            [predicate],
+        )
     }
 
     fn execute(self, sql: &str, params: impl Params) -> Result<(), Error> {

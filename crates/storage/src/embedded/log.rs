@@ -26,6 +26,17 @@ pub(super) fn insert(conn: &Connection, row: &LogRow) -> Result<(), Error> {
     insert.execute(row).map(drop).map_err(failed)
 }
 
+/// Puts a row in the place of the one that has its number.
+pub(super) fn overwrite(conn: &Connection, row: &LogRow) -> Result<(), Error> {
+    let mut update = conn
+        .prepare_cached("UPDATE log SET body = ?3, crc = ?4 WHERE tx_id = ?1 AND seq = ?2")
+        .map_err(failed)?;
+    match update.execute(params![row.tx_id, row.seq, row.body, row.crc]).map_err(failed)? {
+        1 => Ok(()),
+        _ => Err(Error::damaged(format!("log row {} of transaction {} is missing", row.seq, row.tx_id))),
+    }
+}
+
 pub(super) fn remember(conn: &Connection, actor: &str, key: &str, value: &Remembered) -> Result<(), Error> {
     let (at, crc) = (value.at.as_millisecond(), remembered_checksum(actor, key, value));
     conn.prepare_cached("INSERT OR REPLACE INTO remembered VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")

@@ -24,7 +24,7 @@ use crate::backend::{Backend, Damage, Head, Pending, Reader, Remembered, StoreIn
 use crate::log_row::LogRow;
 use crate::{Applied, Error};
 
-pub use backup::{back_up, restore};
+pub use backup::{back_up, restore, restore_checked};
 
 pub const STORE_FILE: &str = "store.db";
 
@@ -255,13 +255,41 @@ impl Backend for Embedded {
         conn.busy_timeout(TAIL_PATIENCE).map_err(failed)?;
         // First what is possible without waiting is copied; the rest may have to wait for readers.
         for mode in ["PASSIVE", "TRUNCATE"] {
-            let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
-            match done {
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
-                done => done.map_err(failed)?,
-            }
+            checkpoint(&conn, mode)?;
         }
         Ok(())
+    }
+
+    fn scrub(&self) -> Result<(), Error> {
+        let conn = configured(self.connect()?)?;
+        let noted = schema::remains(&conn)?;
+        let _holes = pages::WithHoles::new();
+        // What is written anew has zeros where it has nothing, instead of what the memory held before.
+        conn.pragma_update(None, "secure_delete", true).map_err(failed)?;
+        conn.execute_batch("VACUUM").map_err(failed)?;
+        let since = Instant::now();
+        while !checkpoint(&conn, "TRUNCATE")? {
+            if since.elapsed() > BUSY_MAX {
+                let reason = "another process has been reading for too long, so what was removed is still in the \
+                              write-ahead log beside the store";
+                return Err(Error::Unavailable { applied: Applied::No, reason: reason.to_owned() });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        noted.map_or(Ok(()), |noted| schema::remove_remains(&conn, &noted))
+    }
+
+    fn has_remains(&self) -> Result<bool, Error> {
+        Ok(schema::remains(&*self.pooled()?)?.is_some())
+    }
+}
+
+/// A checkpoint in this mode; false where somebody who reads is in the way.
+fn checkpoint(conn: &Connection, mode: &str) -> Result<bool, Error> {
+    let done = conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get::<_, i64>(0));
+    match done {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
+        done => done.map(|busy| busy == 0).map_err(failed),
     }
 }
 
@@ -361,6 +389,17 @@ impl Pending for EmbeddedPending<'_> {
             .and_then(|mut delete| delete.execute(params![at.as_millisecond()]))
             .map(drop)
             .map_err(failed)
+    }
+
+    fn overwrite(&mut self, rows: &[LogRow]) -> Result<(), Error> {
+        let conn = self.conn()?;
+        rows.iter().try_for_each(|row| log::overwrite(conn, row))?;
+        derive::Tables { conn, schema: "main" }.overwrite(rows)?;
+        schema::put_remains(conn)
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        schema::renew(self.conn()?)
     }
 
     fn commit(mut self: Box<Self>) -> Result<(), Error> {

@@ -12,6 +12,9 @@ use crate::log_row::checksum;
 /// Marks the file as ours for `file(1)` and keeps us from writing into somebody else's database: "Kenn".
 const APPLICATION_ID: i64 = 0x4b65_6e6e;
 
+/// A row of `meta` that is there from a purge until nothing of what it removed is on the disk any more.
+const REMAINS: &str = "remains";
+
 /// Each step takes the store from its index to the next version. Steps are never edited once released.
 const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7];
 
@@ -218,6 +221,23 @@ fn put(conn: &Connection, key: &str, value: &[u8]) -> Result<(), Error> {
 /// Notes that the pages of the file have checksums, so that a file which seems to have none is found out.
 pub(super) fn put_has_checksums(conn: &Connection) -> Result<(), Error> {
     put(conn, "checksums", b"pages")
+}
+
+/// Notes that the file may still have what was overwritten, in pages that nothing refers to.
+pub(super) fn put_remains(conn: &Connection) -> Result<(), Error> {
+    put_random(conn, REMAINS, 16)
+}
+
+/// The note, by which it is told from a later one.
+pub(super) fn remains(conn: &Connection) -> Result<Option<Vec<u8>>, Error> {
+    let sql = "SELECT value FROM meta WHERE key = ?1";
+    conn.query_row(sql, [REMAINS], |row| row.get(0)).optional().map_err(failed)
+}
+
+/// Removes the note, unless another process has overwritten something meanwhile.
+pub(super) fn remove_remains(conn: &Connection, noted: &[u8]) -> Result<(), Error> {
+    let sql = "DELETE FROM meta WHERE key = ?1 AND value = ?2";
+    conn.execute(sql, params![REMAINS, noted]).map(drop).map_err(failed)
 }
 
 pub(super) fn has_checksums(conn: &Connection) -> Result<bool, Error> {

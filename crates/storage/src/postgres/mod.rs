@@ -13,7 +13,7 @@ mod tls;
 mod verify;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kenning_model::TxId;
@@ -44,8 +44,9 @@ pub struct Postgres {
     connections: Connections,
     /// The number that stands for the store in every key.
     store: i32,
-    id: StoreId,
-    info: OnceLock<StoreInfo>,
+    /// The id that the store had when it was looked at last.
+    seen: Mutex<StoreId>,
+    info: Mutex<Option<StoreInfo>>,
     checksum: Mutex<Option<(TxId, u32)>>,
     places: Mutex<Arc<Places>>,
     ears: Ears,
@@ -99,16 +100,16 @@ impl Postgres {
         let settings = [("kenning.store_name", url.store()), ("kenning.store", &number)];
         let connections = Connections::new(url, &[&settings[..], &SETTINGS].concat())?;
         let (places, ears) = (Mutex::default(), Ears::new(store));
-        let mut opened = Postgres {
+        let opened = Postgres {
             connections,
             store,
-            id: StoreId::default(),
-            info: OnceLock::new(),
+            seen: Mutex::default(),
+            info: Mutex::default(),
             checksum: Mutex::default(),
             places,
             ears,
         };
-        opened.id = opened.standing()?.head.store;
+        opened.standing()?;
         Ok(opened)
     }
 
@@ -122,7 +123,7 @@ impl Postgres {
     }
 
     fn known_places(&self) -> MutexGuard<'_, Arc<Places>> {
-        self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        locked(&self.places)
     }
 
     /// Namespaces and scopes, at least up to this standing of the store.
@@ -146,6 +147,7 @@ impl Postgres {
     fn standing(&self) -> Result<Standing, Error> {
         let rows = self.connections.query(STANDING, &[&self.store])?;
         let standing = standing_of(rows.first())?;
+        *locked(&self.seen) = standing.head.store;
         if let Some(row) = rows.first()
             && let Some(sums) = get::<Option<Vec<i64>>>(row, 3)?.filter(|sums| sums.len() <= SUMMED_MAX)
         {
@@ -157,7 +159,7 @@ impl Postgres {
     /// The checksum of the transaction that was the newest at the last look. It stays valid, because the log
     /// only grows.
     fn known_checksum(&self) -> MutexGuard<'_, Option<(TxId, u32)>> {
-        self.checksum.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        locked(&self.checksum)
     }
 
     fn read_info(&self) -> Result<StoreInfo, Error> {
@@ -172,6 +174,11 @@ impl Postgres {
         let id = StoreId(id.try_into().map_err(|_| damaged())?);
         Ok(StoreInfo { id, secret: secret.try_into().map_err(|_| damaged())? })
     }
+}
+
+/// What these locks guard is only replaced whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The checksum of a transaction from those of its rows.
@@ -255,12 +262,14 @@ impl Backend for Postgres {
     }
 
     fn info(&self) -> Result<StoreInfo, Error> {
-        if let Some(info) = self.info.get() {
-            return Ok(*info);
+        // Id and secret change together, and every request begins with a look at the id.
+        let seen = *locked(&self.seen);
+        if let Some(info) = locked(&self.info).filter(|info| info.id == seen) {
+            return Ok(info);
         }
-        // Neither value changes while the store has its number.
         let info = self.read_info()?;
-        Ok(*self.info.get_or_init(|| info))
+        *locked(&self.info) = Some(info);
+        Ok(info)
     }
 
     fn wait(&self, seen: Option<Head>, patience: Duration) -> Result<Head, Error> {
@@ -274,6 +283,10 @@ impl Backend for Postgres {
     fn checkpoint(&self) -> Result<(), Error> {
         // PostgreSQL decides by itself when its write-ahead log is taken into the tables.
         Ok(())
+    }
+
+    fn scrub(&self) -> Result<(), Error> {
+        verify::scrub(self)
     }
 
     fn round_trips(&self) -> u64 {
@@ -292,8 +305,8 @@ impl Asked for Pooled<'_> {
         self.store.store
     }
 
-    fn id(&self) -> StoreId {
-        self.store.id
+    fn id(&self) -> Result<StoreId, Error> {
+        Ok(self.known.get().map_or_else(|| self.standing(), Ok)?.head.store)
     }
 
     fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {

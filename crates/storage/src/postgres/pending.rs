@@ -15,16 +15,18 @@ use tokio_postgres::types::ToSql;
 use super::connection::{PATIENCE, Parameters, discard, failed, is_lost, silent};
 use super::places::Places;
 use super::reader::{Asked, Sql, Standing};
-use super::rows::{DerivedChanges, joined, number, text};
-use super::{LOCK, Postgres, standing_of};
+use super::rows::{DerivedChanges, VersionRow, joined, number, text};
+use super::{LOCK, Postgres, info_checksum, standing_of};
 use crate::backend::{Pending, Reader, Remembered, StoreId};
-use crate::derive::{LiveScopes, RowOperation, derive};
+use crate::derive::{Columns, LiveScopes, RowOperation, derive};
 use crate::log_row::{LogRow, remembered_checksum};
 use crate::{Applied, Error};
 
 /// More rows than this are sent on before the commit, so that no statement takes long.
 const COLLECTED_MAX: usize = 2_000;
 const COLLECTED_BYTES_MAX: usize = 8 << 20;
+/// So many rows are overwritten by one statement.
+const OVERWRITTEN: usize = 2_000;
 /// A COMMIT that is not answered within this time is looked up, and the same time is left for the look-up.
 const COMMIT_PATIENCE: Duration = Duration::from_millis(2_500);
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
@@ -549,8 +551,8 @@ impl Asked for Writing<'_> {
         self.store.store
     }
 
-    fn id(&self) -> StoreId {
-        self.store.id
+    fn id(&self) -> Result<StoreId, Error> {
+        Ok(self.standing.get().head.store)
     }
 
     fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
@@ -701,6 +703,84 @@ impl Pending for PostgresPending<'_> {
             None,
         );
         writing.collected.borrow_mut().others.push(statement);
+        Ok(())
+    }
+
+    fn overwrite(&mut self, rows: &[LogRow]) -> Result<(), Error> {
+        let writing = &self.sql.0;
+        let store = writing.store.store;
+        for rows in rows.chunks(OVERWRITTEN) {
+            let mut versions = Vec::with_capacity(rows.len());
+            for row in rows {
+                if let Some(record) = row.record()? {
+                    versions.push(VersionRow::new(
+                        row.tx_id as i64,
+                        row.seq,
+                        row.id()?,
+                        &Columns::of(&record),
+                    ));
+                }
+            }
+            let log = Statement::new(
+                "UPDATE kenning.log AS l SET body = c.body, crc = c.crc
+                 FROM unnest($2::bigint[], $3::int[], $4::text[], $5::bigint[]) AS c(tx_id, seq, body, crc)
+                 WHERE l.store = $1 AND l.tx_id = c.tx_id AND l.seq = c.seq",
+                values![
+                    store,
+                    column!(rows, row => row.tx_id as i64),
+                    column!(rows, row => row.seq as i32),
+                    column!(rows, row => row.body.clone()),
+                    column!(rows, row => row.crc),
+                ],
+                Some(rows.len()),
+            );
+            let version = Statement::new(
+                "UPDATE kenning.version AS v SET topic_key = c.topic_key, subject_key = c.subject_key,
+                     predicate_key = c.predicate_key, object_key = c.object_key, source = c.source, path = c.path,
+                     hash = c.hash, pattern = c.pattern
+                 FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+                     $10::text[], $11::text[])
+                     AS c(tx_from, seq, topic_key, subject_key, predicate_key, object_key, source, path, hash, pattern)
+                 WHERE v.store = $1 AND v.tx_from = c.tx_from AND v.seq = c.seq",
+                values![
+                    store,
+                    column!(versions, row => row.tx_from),
+                    column!(versions, row => row.seq),
+                    column!(versions, row => row.topic_key.clone()),
+                    column!(versions, row => row.subject_key.clone()),
+                    column!(versions, row => row.predicate_key.clone()),
+                    column!(versions, row => row.object_key.clone()),
+                    column!(versions, row => row.source.clone()),
+                    column!(versions, row => row.path.clone()),
+                    column!(versions, row => row.hash.clone()),
+                    column!(versions, row => row.pattern.clone()),
+                ],
+                Some(versions.len()),
+            );
+            writing.collected.borrow_mut().others.extend([log, version]);
+            writing.send(None).map_err(|error| match error {
+                Error::Forbidden { .. } => Error::Forbidden {
+                    what: "only the role that owns the schema `kenning` may overwrite rows of the log; run it with that role's URL"
+                        .to_owned(),
+                },
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        let writing = &self.sql.0;
+        let (id, secret) = (rand::random::<[u8; 16]>(), rand::random::<[u8; 32]>());
+        let crc = info_checksum(&id, &secret);
+        writing.collected.borrow_mut().others.push(Statement::new(
+            "UPDATE kenning.store SET id = $2, secret = $3, crc = $4 WHERE store = $1",
+            values![writing.store.store, id.to_vec(), secret.to_vec(), crc],
+            Some(1),
+        ));
+        let mut standing = writing.standing.get();
+        standing.head.store = StoreId(id);
+        writing.standing.set(standing);
         Ok(())
     }
 

@@ -32,8 +32,8 @@ pub(super) struct Standing {
 /// A source of answers: the pool, or the connection of a write in progress.
 pub(super) trait Asked {
     fn store(&self) -> i32;
-    /// The id of the store, which never changes while the store has its number.
-    fn id(&self) -> StoreId;
+    /// The id that the store had when this source was last asked.
+    fn id(&self) -> Result<StoreId, Error>;
     fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error>;
     /// The checksum of a transaction, if it is at hand.
     fn checksum(&self, at: TxId) -> Option<u32>;
@@ -159,7 +159,7 @@ impl<A: Asked> Reader for Sql<A> {
     }
 
     fn store_id(&self) -> Result<StoreId, Error> {
-        Ok(self.0.id())
+        self.0.id()
     }
 
     fn standing(&self) -> Result<Head, Error> {

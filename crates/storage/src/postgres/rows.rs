@@ -119,7 +119,7 @@ pub(super) const VERSION_COLUMNS: &str = "tx_from, seq, tx_to, kind, id, scope, 
      pinned, subject_key, predicate_key, object_key, source, path, hash, pattern, document, position, name, number, namespace";
 
 impl VersionRow {
-    fn new(tx: i64, seq: u32, id: Id, columns: &Columns) -> VersionRow {
+    pub(super) fn new(tx: i64, seq: u32, id: Id, columns: &Columns) -> VersionRow {
         let row = VersionRow { tx_from: tx, seq: seq as i32, id: id.to_string(), ..VersionRow::default() };
         let kind = |entity_type| kind_of(entity_type) as i16;
         let at = |scope: &ScopeId| Some(i64::from(scope.0));

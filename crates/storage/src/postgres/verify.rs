@@ -267,6 +267,25 @@ fn compare(
     Ok(rows)
 }
 
+/// Has PostgreSQL give back the space of rows that nobody sees any more. When it is written over, and when what the server keeps
+/// for its recovery and its standbys goes, is up to the server.
+pub(super) fn scrub(store: &Postgres) -> Result<(), Error> {
+    let connection = store.connections.wait(store.connections.take())?;
+    // One statement each: none of these may be part of a transaction.
+    for table in ["log", "version", "words", "remembered", "store"] {
+        let vacuum = format!("VACUUM kenning.{table}");
+        let vacuumed = async { tokio::time::timeout(PAGE_PATIENCE, connection.batch_execute(&vacuum)).await };
+        match store.connections.wait(vacuumed) {
+            Ok(done) => done.map_err(failed)?,
+            Err(_) => {
+                super::connection::discard(connection);
+                return Err(super::connection::silent());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Writes the derived tables anew from the log, unless the log itself is damaged.
 pub(super) fn mend(store: &Postgres) -> Result<bool, Error> {
     let mut whole = Whole::begin(store, "BEGIN")?;

@@ -83,6 +83,7 @@ impl Plan<'_> {
                 version,
                 recorded_at,
                 updated_at: (version > 1).then_some(self.now),
+                purged: None,
             })
         })?];
         changes.extend(self.put_sections(new, id)?);
@@ -132,6 +133,7 @@ impl Plan<'_> {
                 version,
                 recorded_at,
                 updated_at: (version > 1).then_some(self.now),
+                purged: None,
             };
             let is_same = before.remove(&id).is_some_and(|old| {
                 let same = Section {

@@ -172,6 +172,7 @@ impl Plan<'_> {
             version: 1,
             recorded_at: self.now,
             updated_at: None,
+            purged: None,
         }
     }
 

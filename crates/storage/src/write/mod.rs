@@ -356,6 +356,10 @@ impl Plan<'_> {
         if self.reader.record(entity_type, id, self.head)?.is_some() {
             return Err(Error::Invalid { what: format!("{entity_type} `{id}` is not deleted") });
         }
+        if let Some(tombstone) = latest.record.tombstone() {
+            let what = format!("{entity_type} `{id}` was removed for good in transaction {}", tombstone.by);
+            return Err(Error::Invalid { what });
+        }
         if let Some(scope) = latest.record.scope() {
             self.check_scope(scope)?;
         }

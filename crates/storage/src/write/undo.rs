@@ -9,8 +9,8 @@ use kenning_model::{
 };
 
 use super::{Draft, Plan};
-use crate::Error;
 use crate::backend::{At, RecordKey, Stored, Touched, View};
+use crate::{Error, purge};
 
 /// How many headers of transactions are read at a time.
 const HEADERS_READ: usize = 1000;
@@ -35,7 +35,7 @@ pub struct Author {
 }
 
 impl Author {
-    fn has_written(&self, tx: &Transaction) -> bool {
+    pub(crate) fn has_written(&self, tx: &Transaction) -> bool {
         (tx.actor == self.name || tx.origin == self.name) && self.since.is_none_or(|since| tx.at >= since)
     }
 }
@@ -65,7 +65,17 @@ enum Part {
 impl Plan<'_> {
     pub(super) fn undo(&self, wish: &UndoWish) -> Result<Draft, Error> {
         let targets = match &wish.target {
-            UndoTarget::Tx(tx) => vec![self.undoable(*tx, wish)?],
+            UndoTarget::Tx(tx) => {
+                let tx = self.undoable(*tx, wish)?;
+                if is_final(&tx) {
+                    let what = format!(
+                        "what transaction {} is about was removed for good by `kenning purge`, so it can't be taken back",
+                        tx.id
+                    );
+                    return Err(Error::Invalid { what });
+                }
+                vec![tx]
+            }
             UndoTarget::Newest(count) => self.newest(*count, wish)?,
             UndoTarget::By(author) => self.standing_of(author, wish)?,
         };
@@ -87,6 +97,8 @@ impl Plan<'_> {
         }
         let mut later = Vec::new();
         let mut changes = Vec::new();
+        // What was removed for good does not come back, and is not in the way of what else the same transactions did.
+        touched.retain(|(_, change)| !is_purged(change));
         for (oldest, change) in touched {
             let touches = self.reader.touches(change.entity_type, change.id, None)?;
             later.extend(self.in_the_way(&touches, oldest, &undoes)?);
@@ -256,7 +268,7 @@ impl Plan<'_> {
             let is_wanted = wish.within.as_ref().is_none_or(|(within, _)| is_within(&tx, *within))
                 && self.part_in_reach(&tx) == Part::Everything
                 && (tx.origin == self.origin || self.reach.check_foreign_undo(&tx.changes).is_ok());
-            if is_wanted && tx.undoes.is_empty() && tx.undone_by.is_none() {
+            if is_wanted && tx.undoes.is_empty() && tx.undone_by.is_none() && !is_final(&tx) {
                 found.push(tx);
             }
         }
@@ -270,6 +282,7 @@ impl Plan<'_> {
             let header = self.reader.transaction(id, self.head, View::HEADER)?;
             if header.is_some_and(|header| header.undoes.is_empty() && header.undone_by.is_none()) {
                 found.push(self.undoable(id, wish)?);
+                found.pop_if(|tx| is_final(tx));
             }
         }
         if found.is_empty() {
@@ -345,6 +358,17 @@ impl Plan<'_> {
         Ok(undoes.iter().any(|target| here(&target))
             && undoes.iter().filter(here).all(|target| *target > oldest))
     }
+}
+
+/// Whether a transaction can't be taken back: a purge, or one of which a purge has left nothing.
+fn is_final(tx: &Transaction) -> bool {
+    tx.tool == purge::TOOL || !tx.changes.is_empty() && tx.changes.iter().all(is_purged)
+}
+
+/// Whether one of the versions that a change is about was removed for good.
+fn is_purged(change: &Change) -> bool {
+    let before = change.before.as_ref().map(|before| &before.record);
+    before.into_iter().chain(&change.after).any(|record| record.tombstone().is_some())
 }
 
 fn changed_since(targets: Vec<TxId>, mut later: Vec<TxId>) -> Error {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kenning_model::{Principal, ScopeId, TxId};
-use kenning_storage::{Backend, DatabaseUrl, Error, NewEntry, Postgres, Request, Storage, Write};
+use kenning_storage::{
+    Author, Backend, DatabaseUrl, Error, NewEntry, Postgres, PurgeSelection, Request, Storage, Write,
+};
 use kenning_testkit::backend::PROMISES;
 
 /// The test database; `None`, with a message, if none was given.
@@ -281,6 +283,25 @@ fn the_database_asks_for_no_more_rights_than_are_documented() {
     let topics: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
     assert_eq!(topics.len(), 2, "{topics:?}");
     assert!(topics.contains(&"Deploys go out by canary"), "{topics:?}");
+    // A purge overwrites rows of the log, so it is for the role to which they belong.
+    let all = PurgeSelection::By(Author { name: "tester".to_owned(), since: None });
+    let dora = Principal::owner("dora", "here");
+    let purge = |storage: &Storage| {
+        let (_, token) = storage.plan_purge(&all).expect("there is something");
+        storage.purge(&all, &token, &dora, |_| Ok(()))
+    };
+    let refused = purge(&storage).expect_err("a server can't change the log").to_string();
+    assert!(refused.contains("owns the schema"), "{refused}");
+    let id = storage.backend().info().expect("an id").id;
+    let of_owner = Storage::on(Box::new(Postgres::open(&of(&owner)).expect("it opens")), random_sources());
+    purge(&of_owner).expect("the owner can");
+    of_owner.backend().scrub().expect("and can clean up");
+    // The server goes on with what is another store now.
+    let reader = storage.reader().expect("a reader");
+    let standing = reader.standing().expect("a standing");
+    assert!(standing.store != id && storage.backend().info().expect("an id").id == standing.store);
+    assert_eq!(reader.live(kenning_model::EntityType::Entry, standing.tx).expect("a list"), []);
+    assert_eq!(ask(&client, "SELECT * FROM kenning.words").len(), 0, "also those of what was live are gone");
     assert!(run(&client, "DELETE FROM kenning.log").is_err(), "a server can't take the log away");
     assert!(run(&client, "ALTER TABLE kenning.log DISABLE ROW LEVEL SECURITY").is_err());
 }

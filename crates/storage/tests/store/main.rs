@@ -15,6 +15,7 @@ mod embedded;
 mod io_errors;
 #[cfg(unix)]
 mod power_loss;
+mod purge;
 mod refusals;
 mod scopes;
 #[cfg(unix)]

@@ -84,7 +84,7 @@ fn pattern(record: Record) -> Record {
     Record::Document(Document { pattern: Some(Box::new(pattern)), ..document })
 }
 
-fn section(document: u64) -> Record {
+pub(super) fn section(document: u64) -> Record {
     Record::Section(Section {
         scope: HERE,
         document: id(document),
@@ -104,10 +104,11 @@ fn section(document: u64) -> Record {
         version: 1,
         recorded_at: moment(0),
         updated_at: None,
+        purged: None,
     })
 }
 
-fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {
+pub(super) fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {
     Record::Document(Document {
         scope,
         source: source.to_owned(),
@@ -127,5 +128,6 @@ fn document(scope: ScopeId, source: &str, path: &str, root: &str) -> Record {
         version: 1,
         recorded_at: moment(0),
         updated_at: None,
+        purged: None,
     })
 }

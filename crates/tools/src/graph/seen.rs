@@ -63,7 +63,7 @@ impl<'a> Seen<'a> {
     /// Finds the node with this name: a section or document by its id, a section by the id of one of its
     /// passages, an entity by its id or its name.
     pub(crate) fn find(&self, view: &View<'_>, name: &str) -> Option<NodeRef> {
-        let passage = self.caller.scratch.get(&self.caller.principal.origin, name);
+        let passage = self.caller.scratch.get(&self.caller.scratch_owner(self.snapshot), name);
         let name = passage.as_ref().map_or(name, |passage| &passage.section_id);
         let entity = Node::Entity(fold(name.strip_prefix(ENTITY).unwrap_or(name)));
         let known = match Id::parse(name) {

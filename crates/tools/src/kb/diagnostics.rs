@@ -41,6 +41,6 @@ pub(super) fn keep(
         "candidates": candidates,
     });
     let handle = ctx.engine.new_handle();
-    ctx.caller.scratch.put_trace(&ctx.caller.principal.origin, &handle, trace.to_string());
+    ctx.caller.scratch.put_trace(&ctx.caller.scratch_owner(snapshot), &handle, trace.to_string());
     handle
 }

@@ -23,23 +23,24 @@ pub(super) fn keep(
     id: Id,
     section: &Section,
 ) -> Result<(String, Arc<Passage>), Stop> {
-    let (scratch, owner) = (&ctx.caller.scratch, &ctx.caller.principal.origin);
-    if let Some(kept) = scratch.kept(owner, id, section.version) {
+    let (scratch, owner) = (&ctx.caller.scratch, ctx.caller.scratch_owner(snapshot));
+    if let Some(kept) = scratch.kept(&owner, id, section.version) {
         return Ok(kept);
     }
     let stored = snapshot.document(section.document)?;
     let path = stored.as_ref().and_then(|stored| stored.record.as_document()).map_or("", |it| &it.path);
     let (handle, passage) = (ctx.engine.new_handle(), Passage::new(id, section, path, ctx.engine.now()));
-    let kept = scratch.keep(owner, &handle, (id, section.version), passage);
+    let kept = scratch.keep(&owner, &handle, (id, section.version), passage);
     Ok((handle, kept))
 }
 
 /// The passage with this handle; or, if `name` is the id of a section, a passage for that section.
 pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(String, Arc<Passage>), Stop> {
     scope.check(ctx)?;
-    let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.principal.origin, name) {
+    let snapshot = ctx.snapshot()?;
+    let (handle, kept) = match ctx.caller.scratch.get(&ctx.caller.scratch_owner(&snapshot), name) {
         Some(kept) => (name.to_owned(), kept),
-        None => of_section(ctx, name)?.ok_or_else(|| {
+        None => of_section(ctx, &snapshot, name)?.ok_or_else(|| {
             let shown = kenning_presentation::text::quote(name, 64);
             Stop::new(
                 Code::NotFound,
@@ -58,13 +59,16 @@ pub(super) fn find(ctx: &Context<'_>, name: &str, scope: &Scope) -> Result<(Stri
     }
 }
 
-fn of_section(ctx: &Context<'_>, name: &str) -> Result<Option<(String, Arc<Passage>)>, Stop> {
+fn of_section(
+    ctx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
+    name: &str,
+) -> Result<Option<(String, Arc<Passage>)>, Stop> {
     let Some(id) = Id::parse(name) else { return Ok(None) };
-    let snapshot = ctx.snapshot()?;
-    let sight = sight(&snapshot, &ctx.scope_name(None)?)?;
+    let sight = sight(snapshot, &ctx.scope_name(None)?)?;
     let stored = snapshot.section(id)?.filter(|stored| sight.sees_record(&stored.record));
     let section = stored.as_ref().and_then(|stored| stored.record.as_section());
-    section.map(|section| keep(ctx, &snapshot, id, section)).transpose()
+    section.map(|section| keep(ctx, snapshot, id, section)).transpose()
 }
 
 /// Up to three sentences that answer the question best, in the order of the text, within `chars_max`; and the

@@ -1,33 +1,34 @@
 //! Imports an export of Kenning. Into an empty store the whole history is copied; into any other store the
 //! live records are written as new entries and facts.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use kenning_engine::Engine;
-use kenning_model::{EntityType, Entry, Record, ScopeId, ScopeName, ScopeNames, Triple, TxId};
+use kenning_engine::{Engine, PurgeNote, PurgedId};
+use kenning_model::{EntityType, Entry, Id, Record, ScopeId, ScopeName, ScopeNames, Triple, TxId};
 use kenning_storage::{LogItem, NewNamespace, NewScope, Request, Storage, Stored, Tree, Write};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::writer::{FoundEntry, FoundTriple, Place, Writer};
-use super::{Source, Target, tell};
+use super::{Import, Source, Target, tell};
 use crate::commands::export::bar;
 use crate::commands::live::live_records;
 use crate::commands::log_file::{Content, FORMAT, Head, Lines, LogLine, LogReader, unreadable};
-use crate::commands::{Outcome, complain, print, usage};
+use crate::commands::{Outcome, complain, print, purge, usage};
 use crate::config::Config;
 
 pub(super) fn run(
     config: &Config,
     engine: &Engine,
     file: &Source,
-    pin: bool,
-    dry_run: bool,
-    as_json: bool,
+    import: &Import,
 ) -> anyhow::Result<Outcome> {
+    let Import { pin, dry_run, json: as_json, of_purged, .. } = *import;
     let head = head_of(&file.path)?;
     if head.format > FORMAT {
         bail!(
@@ -36,16 +37,23 @@ pub(super) fn run(
             head.format
         );
     }
+    let purged = match of_purged.with_purged {
+        true => Vec::new(),
+        false => still_has(&file.path, &purge::notes_of(engine.dir())?)?,
+    };
+    if !purged.is_empty() && !of_purged.purge_again {
+        return Err(usage(purge::refusal("the file", &purged)));
+    }
     if head.kenning == Content::Live {
         let target = Target::of(config, engine, dry_run)?;
         let mut writer = Writer::new(engine, &target, pin, dry_run)?;
-        read_live(file, &mut writer)?;
+        read_live(file, &purged, &mut writer)?;
         return tell(&writer.finish()?, file, &target.name.to_string(), as_json);
     }
     let is_empty = !engine.is_there() || engine.head()? == TxId::EMPTY;
     match is_empty && config.flagged_scope().is_none() && !pin {
-        true => restore(config, engine, file, dry_run, as_json),
-        false => by_content(config, engine, file, pin, dry_run, as_json),
+        true => restore(config, engine, file, &purged, dry_run, as_json),
+        false => by_content(config, engine, file, &purged, import),
     }
 }
 
@@ -55,6 +63,7 @@ fn restore(
     config: &Config,
     engine: &Engine,
     file: &Source,
+    purged: &[PurgedId],
     dry_run: bool,
     as_json: bool,
 ) -> anyhow::Result<Outcome> {
@@ -65,7 +74,12 @@ fn restore(
         (append(&file.path, &storage)?, verify(&storage)?)
     } else {
         let storage = engine.storage()?;
-        let done = (append(&file.path, storage)?, verify(storage)?);
+        let appended = append(&file.path, storage)?;
+        if !purged.is_empty() {
+            purge::remove_again(storage, purged, &config.principal())?;
+            engine.finish_purge()?;
+        }
+        let done = (appended, verify(storage)?);
         engine.settle()?;
         done
     };
@@ -166,10 +180,10 @@ fn by_content(
     config: &Config,
     engine: &Engine,
     file: &Source,
-    pin: bool,
-    dry_run: bool,
-    as_json: bool,
+    purged: &[PurgedId],
+    import: &Import,
 ) -> anyhow::Result<Outcome> {
+    let Import { pin, dry_run, json: as_json, .. } = *import;
     let aside = tempfile::tempdir()?;
     let other = Storage::open(aside.path(), Engine::real_sources())?;
     append(&file.path, &other)?;
@@ -204,7 +218,10 @@ fn by_content(
             }
             let types = [EntityType::Entry, EntityType::Triple];
             live_records(&*reader, &types, Some(scope.number), at, |stored| {
-                write(&stored, &label, &names, &mut writer)
+                match is_among(purged, stored.id) {
+                    true => Ok(()),
+                    false => write(&stored, &label, &names, &mut writer),
+                }
             })?;
             let others = [EntityType::Document];
             let mut documents = 0;
@@ -321,10 +338,11 @@ fn of_triple(triple: &Triple) -> FoundTriple {
 }
 
 /// Reads the live entries and facts of one scope.
-fn read_live(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
+fn read_live(file: &Source, purged: &[PurgedId], writer: &mut Writer<'_>) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Line {
         change: Option<EntityType>,
+        id: Option<Id>,
         after: Option<serde_json::Value>,
         end: Option<serde_json::Value>,
     }
@@ -339,6 +357,7 @@ fn read_live(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
         let read =
             line.and_then(|line| serde_json::from_str::<Line>(line).map_err(|error| unreadable(&error)));
         let refused = match read {
+            Ok(Line { id: Some(id), .. }) if is_among(purged, id) => continue,
             Ok(Line { change: Some(EntityType::Entry), after: Some(body), .. }) => {
                 match serde_json::from_value::<Entry>(body) {
                     Ok(entry) => {
@@ -374,6 +393,46 @@ fn read_live(file: &Source, writer: &mut Writer<'_>) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+fn is_among(purged: &[PurgedId], id: Id) -> bool {
+    purged.iter().any(|purged| purged.id == id)
+}
+
+/// The purged ids whose text an export still contains.
+fn still_has(path: &Path, notes: &[PurgeNote]) -> anyhow::Result<Vec<PurgedId>> {
+    #[derive(Deserialize)]
+    struct Line {
+        id: Option<Id>,
+        after: Option<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+        purged: Option<IgnoredAny>,
+    }
+    let mut ids: BTreeMap<Id, PurgedId> = BTreeMap::new();
+    for purged in notes.iter().flat_map(|note| &note.purged) {
+        let last = &mut ids.entry(purged.id).or_insert(*purged).last_version;
+        *last = purged.last_version.max(*last);
+    }
+    let mut found: BTreeMap<Id, PurgedId> = BTreeMap::new();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let input = File::open(path).with_context(|| format!("{} can't be read", path.display()))?;
+    let mut lines = Lines::new(BufReader::new(input));
+    while let Some((_, line)) = lines.next()? {
+        // A line that can't be read is refused when it is imported.
+        let read = line.ok().and_then(|line| serde_json::from_str::<Line>(line).ok());
+        let Some(Line { id: Some(id), after: Some(version) }) = read else { continue };
+        if let Some(known) =
+            ids.get(&id).filter(|known| version.purged.is_none() && version.version <= known.last_version)
+        {
+            found.insert(id, *known);
+        }
+    }
+    Ok(found.into_values().collect())
 }
 
 /// Reads the first line of the export.
