@@ -45,6 +45,39 @@ pub trait Backend: Send + Sync {
     /// allow it.
     fn checkpoint(&self) -> Result<(), Error>;
 
+    /// Leaves files in the store for other processes, in the place of the set that has the same name; `read` gives a stretch of a
+    /// file, or none to give up. False if nothing was left: because another process is leaving a set at the moment or did so just now,
+    /// because it is too large, or because processes that share this kind of store share a directory too.
+    fn leave_files(&self, _set: &FileSet, _read: ReadFile<'_>) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// The set of this name that was left last.
+    fn left_files(&self, _name: &str) -> Result<Option<FileSet>, Error> {
+        Ok(None)
+    }
+
+    /// Hands the content of a file of a set to `take`, from the beginning to the end. False if the file is not there any more, since
+    /// another set has taken the place of this one.
+    fn read_left_file(
+        &self,
+        _set: &FileSet,
+        _file: &LeftFile,
+        _take: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Takes a set away that turned out to be of no use.
+    fn forget_left_files(&self, _set: &FileSet) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether this kind of store keeps such files.
+    fn keeps_files(&self) -> bool {
+        false
+    }
+
     /// How often an answer from another machine was waited for since the store was opened: what a call costs on a database.
     fn round_trips(&self) -> u64 {
         0
@@ -74,6 +107,29 @@ pub struct StoreInfo {
     /// Signs cursors in every process that opens the store.
     pub secret: [u8; 32],
 }
+
+/// Files that a process has derived from the log and left in the store, so that others need not derive them again. What is in them is
+/// known to those alone who leave and take them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSet {
+    /// Who can use the files; contains the version of their format.
+    pub name: String,
+    /// The last transaction that they cover.
+    pub at: TxId,
+    /// A text that whoever left the files has written about them.
+    pub manifest: String,
+    pub files: Vec<LeftFile>,
+}
+
+/// A file of a set. No two files of one name have different content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftFile {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// Reads a stretch of a file; none if whoever leaves it has to stop.
+pub type ReadFile<'a> = &'a dyn Fn(&LeftFile, Range<u64>) -> Option<Vec<u8>>;
 
 /// Enough of a document to see whether a file is another by now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { sql: include_str!("schema/1.sql"), oldest_program: 1 },
     Step { sql: include_str!("schema/2.sql"), oldest_program: 1 },
+    Step { sql: include_str!("schema/3.sql"), oldest_program: 1 },
 ];
 
 /// The schema that this program makes, and by which schemas tell how old it is.
