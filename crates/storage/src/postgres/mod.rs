@@ -4,6 +4,7 @@
 mod address;
 mod connection;
 mod ears;
+mod hosts;
 mod left_files;
 mod pending;
 mod places;
