@@ -399,7 +399,7 @@ impl Indexed {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
-        let is_behind = |state: &State| at.0.saturating_sub(state.at.0) > BEHIND_MAX;
+        let is_behind = |state: &State| self.is_far(at.0, state.at.0);
         // Another process may have written segments of what this one has not read.
         if !is_first && is_behind(&state) {
             state = self.open(reader, Some(&state.index.known()))?;

@@ -35,6 +35,14 @@ impl Indexed {
         format!("{} {}", self.of, self.directory.kind())
     }
 
+    /// Whether what lies between two transactions is read by filling the directory, and not into memory. An empty directory is filled even
+    /// from a short log if another server may have left something, since a transaction can have thousands of changes.
+    pub(super) fn is_far(&self, to: u64, from: u64) -> bool {
+        let passed = to.saturating_sub(from);
+        let may_be_left = from == 0 && self.is_kept && self.storage.backend().keeps_files();
+        passed > BEHIND_MAX || (may_be_left && passed >= LEFT_MIN)
+    }
+
     /// Leaves the segments in the store if that is due, on a thread of its own: the segments go on meanwhile.
     pub(super) fn leave(self: &Arc<Self>) {
         if !self.leaves_files
@@ -159,10 +167,10 @@ impl Indexed {
         let reader = self.storage.reader()?;
         let head = reader.head()?;
         if let Ok(Some(writer)) = self.directory.lock(&self.stop)
-            && head.0.saturating_sub(self.directory.at()?) > BEHIND_MAX
+            && self.is_far(head.0, self.directory.at()?)
         {
             self.take_left(&*reader, &writer)?;
-            if head.0.saturating_sub(self.directory.at()?) > BEHIND_MAX {
+            if self.is_far(head.0, self.directory.at()?) {
                 append(&writer, &*reader, self.of, head, &self.embedder, &self.stop)?;
             }
         }
