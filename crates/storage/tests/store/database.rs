@@ -324,6 +324,9 @@ fn the_database_asks_for_no_more_rights_than_are_documented() {
     let grants: Vec<&str> =
         page.lines().filter(|line| line.starts_with("GRANT ") || line.starts_with("REVOKE ")).collect();
     assert!(grants.len() > 3, "the page says which rights a server needs");
+    let file = include_str!("../../../../deploy/grants.sql");
+    let in_containers: Vec<&str> = file.lines().filter(|line| !line.starts_with("--")).collect();
+    assert_eq!(grants, in_containers, "containers give the same rights");
     let schema_owner = connect(&owner);
     for grant in grants {
         run(&schema_owner, grant).unwrap_or_else(|error| panic!("{grant}: {error}"));
