@@ -192,9 +192,9 @@ impl Indexed {
         }
     }
 
-    /// Whether the directory is being filled.
+    /// Whether the directory is being filled. A thread that has ended, however it did, fills nothing.
     pub(crate) fn is_beginning(&self) -> bool {
-        self.is_beginning.load(Ordering::Acquire)
+        self.is_beginning.load(Ordering::Acquire) && self.is_at_work()
     }
 
     /// Has the directory filled in the background and waits for a moment, so that a caller who wants an answer in time gets one from
