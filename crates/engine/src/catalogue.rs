@@ -208,7 +208,8 @@ impl Snapshot<'_> {
             explain: false,
         };
         let matches = self.patterns().search(self.reader(), self.deadline(), &asked, 0..u64::MAX)?;
-        let rarities = self.patterns().rarities(self.reader(), question.sight, question.text)?;
+        let rarities =
+            self.patterns().rarities(self.reader(), self.deadline(), question.sight, question.text)?;
         let half = rarities.iter().map(|rarity| rarity.idf).sum::<f32>() / 2.0;
         self.with_catalogue(question.sight, |view| {
             let key = fold(question.text.trim());

@@ -6,10 +6,12 @@
 //! is one way to fill the index, whether a process has just started, another process has written, or the
 //! directory was lost.
 
+mod handover;
+
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -75,6 +77,8 @@ pub(crate) struct Indexed {
     embedder: Arc<Embedder>,
     /// Whether segments are written and threads started; a process that ends after one answer does neither.
     is_kept: bool,
+    /// Whether segments are left in the store for other servers.
+    leaves_files: bool,
     directory: Directory,
     state: RwLock<Option<State>>,
     worker: Mutex<Worker>,
@@ -87,6 +91,12 @@ pub(crate) struct Indexed {
     memory_only: AtomicBool,
     /// How often the index was discarded.
     thrown_away: AtomicUsize,
+    /// The thread that leaves segments in the store, of which there is one at most.
+    leaver: Mutex<Option<JoinHandle<()>>>,
+    /// The last transaction of the segments that were left in the store, as far as this process knows.
+    left_at: AtomicU64,
+    /// Whether the directory is being filled before anyone has asked.
+    is_beginning: AtomicBool,
 }
 
 struct State {
@@ -167,11 +177,13 @@ impl Indexed {
         dir: PathBuf,
         embedder: Arc<Embedder>,
         is_kept: bool,
+        leaves_files: bool,
     ) -> Indexed {
         Indexed {
             of,
             storage,
             is_kept,
+            leaves_files,
             directory: Directory::new(dir, embedder.clone()),
             embedder,
             state: RwLock::default(),
@@ -181,6 +193,9 @@ impl Indexed {
             stop: AtomicBool::new(false),
             memory_only: AtomicBool::new(false),
             thrown_away: AtomicUsize::new(0),
+            leaver: Mutex::default(),
+            left_at: AtomicU64::new(0),
+            is_beginning: AtomicBool::new(false),
         }
     }
 
@@ -195,7 +210,8 @@ impl Indexed {
         let search = |index: &Index| matches(index, deadline, question, page.clone());
         let is_degraded = |found: &Matches| found.is_degraded;
         let at = question.sight.at;
-        let found = self.until_read(|| unless_busy(self.ask_index(reader, at, search, is_degraded)))?;
+        let found =
+            self.until_read(|| unless_busy(self.ask_index(reader, at, deadline, search, is_degraded)))?;
         match found {
             Some(found) => Ok(found),
             None => Ok(self.search_log(reader, deadline, question, page)?),
@@ -220,7 +236,8 @@ impl Indexed {
         };
         let is_degraded = |found: &Vec<[Matches; 2]>| found.iter().any(|[by_both, _]| by_both.is_degraded);
         let at = question.sight.at;
-        let found = self.until_read(|| unless_busy(self.ask_index(reader, at, search, is_degraded)))?;
+        let found =
+            self.until_read(|| unless_busy(self.ask_index(reader, at, deadline, search, is_degraded)))?;
         if let Some(found) = found {
             return Ok(found);
         }
@@ -323,6 +340,7 @@ impl Indexed {
     pub(crate) fn rarities(
         self: &Arc<Self>,
         reader: &dyn Reader,
+        deadline: Option<Instant>,
         sight: &Sight,
         text: &str,
     ) -> Result<Vec<Rarity>, Error> {
@@ -330,7 +348,7 @@ impl Indexed {
         let within =
             kenning_retrieval::Sight { at: sight.at.0, groups: &groups, labels: &[], valid_at: None };
         let rarities = self.until_read(|| {
-            let Some(state) = unless_busy(self.level(reader, sight.at))? else { return Ok(None) };
+            let Some(state) = unless_busy(self.level(reader, sight.at, deadline))? else { return Ok(None) };
             Ok(match &*state {
                 Some(State { index, .. }) => Some(index.rarities(text, &within)?),
                 None => None,
@@ -345,10 +363,11 @@ impl Indexed {
         self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
+        deadline: Option<Instant>,
         search: impl Fn(&Index) -> Result<T, Failed>,
         is_degraded: impl Fn(&T) -> bool,
     ) -> Result<T, Failed> {
-        let state = self.level(reader, at)?;
+        let state = self.level(reader, at, deadline)?;
         let Some(State { index, .. }) = &*state else {
             return Err(Error::Bug { what: "no index".into() }.into());
         };
@@ -366,6 +385,7 @@ impl Indexed {
         self: &Arc<Self>,
         reader: &dyn Reader,
         at: TxId,
+        deadline: Option<Instant>,
     ) -> Result<RwLockReadGuard<'_, Option<State>>, Failed> {
         let store = reader.store_id()?;
         // The guarded value is a cache of the log. If a panic left it half filled, it is discarded below.
@@ -374,6 +394,7 @@ impl Indexed {
         {
             return Ok(state);
         }
+        self.wait_for_beginning(at, deadline)?;
         let mut guard = self.state.write().unwrap_or_else(|poisoned| {
             self.state.clear_poison();
             let mut state = poisoned.into_inner();
@@ -387,7 +408,7 @@ impl Indexed {
             Some(state) => state,
             None => self.open(reader, None)?,
         };
-        let is_behind = |state: &State| at.0.saturating_sub(state.at.0) > BEHIND_MAX;
+        let is_behind = |state: &State| self.is_far(at.0, state.at.0);
         // Another process may have written segments of transactions that this one has not read.
         if !is_first && is_behind(&state) {
             state = self.open(reader, Some(&state.index.known()))?;
@@ -438,7 +459,7 @@ impl Indexed {
         if let Some(segments) = of(&self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())) {
             return Ok(segments);
         }
-        Ok(of(&*self.level(snapshot.reader(), snapshot.at())?).unwrap_or_default())
+        Ok(of(&*self.level(snapshot.reader(), snapshot.at(), snapshot.deadline())?).unwrap_or_default())
     }
 
     /// The index as it is in the directory.
@@ -479,14 +500,19 @@ impl Indexed {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) {
             match self.directory.lock(&self.stop) {
-                Ok(Some(writer)) => match append(&writer, reader, self.of, to, &self.embedder, &self.stop) {
-                    // A full disk must not prevent questions.
-                    Err(Failed::Index(error)) => {
-                        tracing::warn!(%error, "no segment could be written");
-                        return Ok(false);
+                Ok(Some(writer)) => {
+                    let written = self
+                        .take_left(reader, &writer)
+                        .and_then(|_| append(&writer, reader, self.of, to, &self.embedder, &self.stop));
+                    match written {
+                        // A full disk must not prevent questions.
+                        Err(Failed::Index(error)) => {
+                            tracing::warn!(%error, "no segment could be written");
+                            return Ok(false);
+                        }
+                        done => return done.map(|()| true),
                     }
-                    done => return done.map(|()| true),
-                },
+                }
                 Ok(None) if self.directory.at()? >= to.0 => return Ok(true),
                 Ok(None) if to.0 - self.directory.at()? <= IN_MEMORY_MAX => return Ok(false),
                 Ok(None) if since.elapsed() > patience => return Err(Failed::Busy),
@@ -646,6 +672,7 @@ impl Indexed {
                     }
                     _ => {}
                 }
+                indexed.leave();
             })
             .ok();
         worker.thread.is_some()
@@ -773,8 +800,12 @@ impl Indexed {
     /// Ends the background work. A segment that is half written is not in the manifest, so it has no effect.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        let thread = locked(&self.worker).thread.take();
-        if let Some(thread) = thread {
+        let worker = locked(&self.worker).thread.take();
+        if let Some(thread) = worker {
+            let _ = thread.join();
+        }
+        let leaver = locked(&self.leaver).take();
+        if let Some(thread) = leaver {
             let _ = thread.join();
         }
     }

@@ -361,6 +361,22 @@ impl Engine {
         self.shared.opened.get().is_some_and(|opened| opened.indexed.is_warm())
     }
 
+    /// Starts filling the index of a store in a database in the background, before anyone asks.
+    pub fn prepare(&self) -> Result<(), Error> {
+        let opened = self.opened()?;
+        [&opened.indexed, &opened.sections, &opened.patterns].into_iter().for_each(|index| index.prepare());
+        Ok(())
+    }
+
+    /// Whether the index is being filled. Until that is done, questions are answered from the newest records.
+    pub fn is_preparing(&self) -> bool {
+        self.shared.opened.get().is_some_and(|opened| {
+            [&opened.indexed, &opened.sections, &opened.patterns]
+                .into_iter()
+                .any(|index| index.is_beginning())
+        })
+    }
+
     /// Builds the search index again from the log. It is a cache, so no answer changes.
     pub fn rebuild(&self) -> Result<Rebuilt, Error> {
         let opened = self.opened()?;
@@ -412,7 +428,9 @@ impl Engine {
         let duplicates = Mutex::new(duplicates::Duplicates::default());
         let index = |of: EntityType, name: &str| {
             let dir = self.cache_dir.join(INDEX_DIR).join(name);
-            Arc::new(indexed::Indexed::new(of, storage.clone(), dir, self.embedder.clone(), self.keeps_index))
+            let (storage, embedder) = (storage.clone(), self.embedder.clone());
+            let leaves_files = self.creates && self.keeps_index;
+            Arc::new(indexed::Indexed::new(of, storage, dir, embedder, self.keeps_index, leaves_files))
         };
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");

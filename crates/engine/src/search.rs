@@ -194,14 +194,14 @@ impl Snapshot<'_> {
         sources: &[Source<'_>],
         most: Most,
     ) -> Result<Vec<Quote>, Error> {
-        let rarities = self.indexed().rarities(self.reader(), sight, question)?;
+        let rarities = self.indexed().rarities(self.reader(), self.deadline(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
     }
 
     /// The terms of some questions, and how rare each is among the entries in sight; `excerpt` chooses by
     /// them.
     pub fn rarities(&self, sight: &Sight, questions: &[&str]) -> Result<Vec<Rarity>, Error> {
-        self.indexed().rarities(self.reader(), sight, &questions.join("\n"))
+        self.indexed().rarities(self.reader(), self.deadline(), sight, &questions.join("\n"))
     }
 
     /// The newest entries in sight, without counting how many there are.
@@ -222,7 +222,7 @@ impl Snapshot<'_> {
         if scoring == Scoring::Overlap {
             return Ok(overlapping(question, sources, most));
         }
-        let rarities = self.sections().rarities(self.reader(), sight, question)?;
+        let rarities = self.sections().rarities(self.reader(), self.deadline(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
     }
 
@@ -238,7 +238,7 @@ impl Snapshot<'_> {
         if scoring == Scoring::Overlap {
             return Ok(overlapping(question, sources, most));
         }
-        let rarities = self.sections().rarities(self.reader(), sight, question)?;
+        let rarities = self.sections().rarities(self.reader(), self.deadline(), sight, question)?;
         Ok(windows(question, &rarities, sources, most))
     }
 

@@ -107,7 +107,7 @@ impl Snapshot<'_> {
         let Some([by_both, by_meaning]) = self.asked(sight, &[text], now, true)?.pop() else {
             return Err(Error::Bug { what: "a search for one text found nothing for it".to_owned() });
         };
-        let rarities = self.indexed().rarities(self.reader(), sight, text)?;
+        let rarities = self.indexed().rarities(self.reader(), self.deadline(), sight, text)?;
         let whole: f32 = rarities.iter().map(|rarity| rarity.idf).sum();
         let covered = |found: &Match| {
             let matched = found.explanation.as_ref().map(|why| &why.matched_terms);

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::embedder::Embedder;
 use crate::error::{Error, damaged};
 use crate::index::{Index, Known};
 use crate::memory::Memory;
-use crate::pages::{Pages, PagesWriter};
+use crate::pages::{Pages, PagesWriter, read_exact_at};
 use crate::part::Place;
-use crate::segment::{Segment, Source, Span, TextLookup, write};
+use crate::segment::{Segment, Source, Span, TextLookup, vectors_file, write};
 
 /// The version of the format, which is raised with every change of the files or of the tokenizer. An index of
 /// another format is not read but built again.
@@ -31,6 +31,8 @@ const LOCK: &str = "lock";
 const MERGED: usize = 4;
 /// Sizes within this factor of each other are in one tier.
 const TIER: u64 = 4;
+/// A segment is named by so many hexadecimal digits.
+const SEGMENT_NAME: usize = 16;
 /// How often a reader that finds a segment gone reads the manifest again. Merges are rare, so a segment that is gone
 /// every time means damage.
 const TRIES: usize = 20;
@@ -114,6 +116,45 @@ impl Directory {
         Manifest::parse(&text).ok_or_else(|| damaged("the manifest is of another format"))
     }
 
+    /// What tells apart the indexes that can take each other's files: the format and the model.
+    pub fn kind(&self) -> String {
+        format!("{FORMAT} {}", self.embedder.identity())
+    }
+
+    /// The files of the index as they are now. They stay readable when later segments take their place.
+    pub fn files(&self) -> Result<IndexFiles, Error> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let manifest = self.manifest()?;
+            match self.open_files(&manifest) {
+                // Another process merged a segment away after this one read the manifest.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => last = Some(error),
+                files => {
+                    let (at, manifest) = (manifest.reached.at, manifest.text());
+                    return Ok(IndexFiles { at, manifest, files: files? });
+                }
+            }
+        }
+        Err(last.map_or_else(|| damaged("segments come and go"), Error::Io))
+    }
+
+    fn open_files(&self, manifest: &Manifest) -> io::Result<Vec<IndexFile>> {
+        let mut files = Vec::new();
+        for segment in &manifest.segments {
+            for (name, is_needed) in segment_files(segment, self.embedder.identity()) {
+                match File::open(self.path.join(&name)) {
+                    // Vectors that are not made yet are made by whoever takes the files.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && !is_needed => {}
+                    file => {
+                        let file = file?;
+                        files.push(IndexFile { bytes: file.metadata()?.len(), name, file });
+                    }
+                }
+            }
+        }
+        Ok(files)
+    }
+
     /// Whether the manifest names other segments than `known`.
     pub fn is_newer(&self, known: &Known) -> Result<bool, Error> {
         Ok(!self.manifest()?.segments.iter().eq(known.0.iter().map(|segment| &segment.name)))
@@ -134,6 +175,46 @@ impl Directory {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+}
+
+/// The files of an index at one moment, open.
+pub struct IndexFiles {
+    /// The last transaction that they cover.
+    pub at: u64,
+    pub manifest: String,
+    files: Vec<IndexFile>,
+}
+
+struct IndexFile {
+    name: String,
+    bytes: u64,
+    file: File,
+}
+
+impl IndexFiles {
+    /// The files by name, each with its length.
+    pub fn names(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.files.iter().map(|file| (file.name.as_str(), file.bytes))
+    }
+
+    pub fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let found = self.files.iter().find(|file| file.name == name).ok_or(io::ErrorKind::NotFound)?;
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        read_exact_at(&found.file, &mut bytes, range.start)?;
+        Ok(bytes)
+    }
+}
+
+/// The files of a segment, and whether it is of no use without them.
+fn segment_files(segment: &str, identity: &str) -> [(String, bool); 2] {
+    [(format!("{segment}.words"), true), (vectors_file(segment, identity), false)]
+}
+
+impl Reached {
+    /// What a manifest says about the log that its segments were written from; none if it is of another format.
+    pub fn of_manifest(text: &str) -> Option<Reached> {
+        Manifest::parse(text).map(|manifest| manifest.reached)
     }
 }
 
@@ -233,6 +314,56 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Fills the empty directory with the files of another index of this kind, which were read elsewhere. `fetch` writes a file of this
+    /// name, or says that there is none. Every page of every file is checked before the manifest names it.
+    pub fn adopt(
+        &self,
+        manifest: &str,
+        fetch: &mut dyn FnMut(&str, &mut dyn Write) -> io::Result<bool>,
+    ) -> Result<(), Error> {
+        let manifest =
+            Manifest::parse(manifest).ok_or_else(|| damaged("the manifest is of another format"))?;
+        if self.directory.manifest()? != Manifest::default() {
+            return Err(damaged("there is an index already"));
+        }
+        let adopted = self.adopt_files(&manifest, fetch);
+        match adopted {
+            Ok(()) => self.put(&manifest),
+            Err(error) => {
+                self.sweep(&Manifest::default())?;
+                Err(error)
+            }
+        }
+    }
+
+    fn adopt_files(
+        &self,
+        manifest: &Manifest,
+        fetch: &mut dyn FnMut(&str, &mut dyn Write) -> io::Result<bool>,
+    ) -> Result<(), Error> {
+        let Directory { path, embedder } = self.directory;
+        for segment in &manifest.segments {
+            // The name becomes a part of a path.
+            if segment.len() != SEGMENT_NAME || !segment.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                return Err(damaged("a segment has no name of ours"));
+            }
+            for (name, is_needed) in segment_files(segment, embedder.identity()) {
+                let path = path.join(&name);
+                let mut file = private_file().create(true).truncate(true).write(true).open(&path)?;
+                if fetch(&name, &mut file)? {
+                    file.sync_data()?;
+                    Pages::open(&path)?.check(self.stop)?;
+                } else if is_needed {
+                    return Err(damaged("a file of a segment is missing"));
+                } else {
+                    fs::remove_file(&path)?;
+                }
+            }
+            Segment::open(path, segment, embedder.identity())?;
+        }
+        Ok(())
+    }
+
     /// Removes the manifest and all segments.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_file(self.directory.path.join(MANIFEST)) {
@@ -244,7 +375,7 @@ impl Writer<'_> {
     fn write(&self, sources: &[&dyn Source], span: Span) -> Result<String, Error> {
         // A random name never names two different segments, not even after `clear`, so a process that still has the old
         // one open cannot take one for the other.
-        let name = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let name = format!("{:0SEGMENT_NAME$x}", RandomState::new().build_hasher().finish());
         let written = write(&self.directory.path, &name, &self.directory.embedder, sources, span, self.stop);
         if written.is_err() {
             // Writers that are stopped often must not fill the disk with unfinished segments.

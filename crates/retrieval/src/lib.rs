@@ -30,7 +30,7 @@ mod trigrams;
 mod vectors;
 mod wordpiece;
 
-pub use directory::{Directory, Reached, Writer};
+pub use directory::{Directory, IndexFiles, Reached, Writer};
 pub use document::{Document, Prepared};
 pub use embedder::Embedder;
 pub use error::Error;

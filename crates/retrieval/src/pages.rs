@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::directory::private_file;
 use crate::error::{Error, damaged};
@@ -113,6 +114,20 @@ impl Pages {
         Ok(Pages { file, crcs, length })
     }
 
+    /// Reads everything, and so compares every page with its checksum.
+    pub(crate) fn check(&self, stop: &AtomicBool) -> Result<(), Error> {
+        let mut at = 0;
+        while at < self.length {
+            if stop.load(Ordering::Acquire) {
+                return Err(Error::Stopped);
+            }
+            let end = self.length.min(at + BUFFER_MAX as u64);
+            self.read(at..end, |_| ())?;
+            at = end;
+        }
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.length
     }
@@ -157,12 +172,12 @@ impl Pages {
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -55,6 +55,39 @@ pub trait Backend: Send + Sync {
         Ok(false)
     }
 
+    /// Leaves files in the store for other processes. They replace the set with the same name. `read` returns a range of a
+    /// file, or `None` to give up. False if nothing was left: another process is leaving a set or did so a moment ago, the set
+    /// is too large, or the processes that share this kind of store also share a directory.
+    fn leave_files(&self, _set: &FileSet, _read: ReadFile<'_>) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// The newest set with this name.
+    fn left_files(&self, _name: &str) -> Result<Option<FileSet>, Error> {
+        Ok(None)
+    }
+
+    /// Passes the content of a file to `take`, in order. False if the file no longer exists because another set has replaced
+    /// this one.
+    fn read_left_file(
+        &self,
+        _set: &FileSet,
+        _file: &LeftFile,
+        _take: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// Removes a set that turned out to be unusable.
+    fn forget_left_files(&self, _set: &FileSet) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether this kind of store keeps such files.
+    fn keeps_files(&self) -> bool {
+        false
+    }
+
     /// How many answers from another machine were waited for since the store was opened. On a database this
     /// is the main cost of a call.
     fn round_trips(&self) -> u64 {
@@ -86,6 +119,29 @@ pub struct StoreInfo {
     /// The key that signs cursors in every process that opens the store.
     pub secret: [u8; 32],
 }
+
+/// Files that a process has derived from the log and left in the store, so that other processes need not derive them again. The
+/// store does not know what they contain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSet {
+    /// The kind of process that can use the files; it contains the version of their format.
+    pub name: String,
+    /// The last transaction that they cover.
+    pub at: TxId,
+    /// A text about the files, written by the process that left them.
+    pub manifest: String,
+    pub files: Vec<LeftFile>,
+}
+
+/// A file of a set. No two files of one name have different content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftFile {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// Reads a range of a file; `None` if the process that leaves it has to stop.
+pub type ReadFile<'a> = &'a dyn Fn(&LeftFile, Range<u64>) -> Option<Vec<u8>>;
 
 /// The part of a document that suffices to see whether its file has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use kenning_model::{EntityType, Id, Principal, ScopeId, Timestamp, Transaction, TxId};
 
 pub use backend::{
-    At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, Head, KeptKey,
-    KnownDocument, LOG_PAGE_BYTES, LogChange, LogPage, Pending, Position, Reader, RecordKey, Remembered,
-    StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
+    At, Backend, Damage, DocumentKind, DocumentKinds, DocumentSource, EntryFilter, FileSet, Head, KeptKey,
+    KnownDocument, LOG_PAGE_BYTES, LeftFile, LogChange, LogPage, Pending, Position, ReadFile, Reader,
+    RecordKey, Remembered, StoreId, StoreInfo, Stored, Touched, TripleFilter, Verified, View,
 };
 pub use copy::{LogItem, read_log};
 pub use embedded::{Embedded, STORE_FILE, back_up, restore, restore_checked};

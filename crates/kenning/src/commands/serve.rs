@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use kenning_engine::Engine;
+use kenning_engine::{Engine, Location};
 use kenning_model::{DEFAULT, Id, Principal, Right, ScopeName};
 use kenning_server::audit::AuditLog;
 use kenning_server::connect::{Remote, RemoteToken};
@@ -256,6 +256,10 @@ pub fn run(config: &Config, serve: Serve) -> anyhow::Result<Outcome> {
             "this waits for an MCP client to speak to it on stdin; Ctrl-C ends it. A client starts it by itself: \
              `claude mcp add -s user kenning -- kenning serve`. `kenning --help` shows the commands for people",
         );
+    }
+    // An error is ignored here: the first call asks a database that is away now once more, and reports the error.
+    if http.is_some() && matches!(config.location()?, Location::Database(_)) {
+        let _asked_again = engine.prepare();
     }
     // The schedule of backups ends when this guard is dropped.
     let _backups = serve.backups.start(config)?;

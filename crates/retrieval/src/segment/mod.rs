@@ -29,7 +29,7 @@ use crate::vectors::QuantisedVector;
 pub use embed::TextLookup;
 use format::{DictionaryEntry, Section, Totals};
 use marks::MarkLookup;
-pub(crate) use vectors::Vectors;
+pub(crate) use vectors::{Vectors, file_name as vectors_file};
 pub(crate) use write::{Source, Span, write};
 
 /// Posting lists up to this size are read as a whole.

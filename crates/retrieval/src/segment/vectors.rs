@@ -38,7 +38,7 @@ pub(crate) struct Vectors {
 }
 
 /// The name contains the model, so that vectors of different models are never compared.
-pub(super) fn file_name(segment: &str, identity: &str) -> String {
+pub(crate) fn file_name(segment: &str, identity: &str) -> String {
     format!("{segment}.{}.vectors", &identity[..identity.len().min(16)])
 }
 

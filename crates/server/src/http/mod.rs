@@ -318,6 +318,10 @@ fn method_of(request: &Request) -> &'static str {
 async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     let engine = gate.engine.clone();
     match tokio::task::spawn_blocking(move || engine.head()).await {
+        // Until then it answers from the newest records alone, and others can do better.
+        Ok(Ok(_)) if gate.engine.is_preparing() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the search index is being made").into_response()
+        }
         Ok(Ok(_)) => "ready".into_response(),
         Ok(Err(_)) | Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store can't be read").into_response(),
     }

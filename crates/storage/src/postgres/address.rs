@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::Error;
 
@@ -13,13 +13,15 @@ use crate::Error;
 pub const DEFAULT_STORE: &str = "default";
 
 const STORE_NAME_MAX: usize = 63;
-/// How long a server may take to answer a connection at all.
+/// How long all hosts together may take to answer a connection: less than a caller waits.
 const CONNECT_MAX: Duration = Duration::from_secs(4);
 
 /// Where a store is on a PostgreSQL server. Neither its `Debug` nor its `Display` shows the password.
 #[derive(Clone)]
 pub struct DatabaseUrl {
     pub(super) config: Box<tokio_postgres::Config>,
+    /// The same for each of its hosts alone, in the order in which they are tried.
+    pub(super) hosts: Vec<tokio_postgres::Config>,
     pub(super) store: String,
     pub(super) tls: Protection,
 }
@@ -35,7 +37,8 @@ pub(super) enum Protection {
 }
 
 impl DatabaseUrl {
-    /// Reads `postgres://user:password@host:port/database?kenning_store=NAME`, or what else libpq takes there.
+    /// Reads `postgres://user:password@host:port/database?kenning_store=NAME`, or what else libpq takes there. Of several hosts the first
+    /// that takes writes is used, unless `target_session_attrs` says otherwise.
     pub fn parse(text: &str) -> Result<DatabaseUrl, Error> {
         let text = text.trim();
         if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
@@ -56,12 +59,21 @@ impl DatabaseUrl {
                 _ => others.push(pair),
             }
         }
-        let url =
-            if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
         // The parser's own words may repeat a part of the URL, and so of the password.
-        let mut config: tokio_postgres::Config = url
-            .parse()
-            .map_err(|_| invalid("the database URL can't be read; it is postgres://user@host/database"))?;
+        let parse = |address: &str| {
+            let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+            format!("{address}{query}")
+                .parse::<tokio_postgres::Config>()
+                .map_err(|_| invalid("the database URL can't be read; it is postgres://user@host/database"))
+        };
+        let mut config = parse(address)?;
+        let mut hosts: Vec<tokio_postgres::Config> =
+            each_host(address).iter().map(|address| parse(address)).collect::<Result<_, _>>()?;
+        // Hosts that the query names are left to the parser, which tries them one after the other.
+        if hosts.iter().any(|host| host.get_hosts().len() != 1) || config.get_hosts().len() != hosts.len() {
+            hosts = vec![config.clone()];
+        }
+        let has_several = config.get_hosts().len() > 1;
         let (mode, tls) = match mode.as_deref() {
             Some("disable") => (SslMode::Disable, Protection::Unverified),
             None | Some("prefer" | "allow") => (SslMode::Prefer, Protection::Unverified),
@@ -76,16 +88,23 @@ impl DatabaseUrl {
                 )));
             }
         };
-        config.ssl_mode(mode);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_MAX);
+        let share = CONNECT_MAX / hosts.len().max(1) as u32;
+        for config in hosts.iter_mut().chain([&mut config]) {
+            config.ssl_mode(mode);
+            if config.get_connect_timeout().is_none() {
+                config.connect_timeout(share);
+            }
+            if config.get_application_name().is_none() {
+                config.application_name("kenning");
+            }
+            // A server that is gone without a word is found out after some seconds, not after hours.
+            config.keepalives_idle(Duration::from_secs(10));
+            // A standby answers too, but it may not have what was acknowledged a moment ago.
+            if has_several && !others.iter().any(|pair| pair.starts_with("target_session_attrs=")) {
+                config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            }
         }
-        if config.get_application_name().is_none() {
-            config.application_name("kenning");
-        }
-        // A server that is gone without a word is found out after some seconds, not after hours.
-        config.keepalives_idle(Duration::from_secs(10));
-        DatabaseUrl { config: Box::new(config), store: String::new(), tls }.with_store(&store)
+        DatabaseUrl { config: Box::new(config), hosts, store: String::new(), tls }.with_store(&store)
     }
 
     /// The same database with another store.
@@ -127,6 +146,15 @@ impl DatabaseUrl {
     }
 }
 
+/// The address for each of its hosts: of `postgres://me@a,b:6000/db` these are `postgres://me@a/db` and `postgres://me@b:6000/db`.
+fn each_host(address: &str) -> Vec<String> {
+    let after_scheme = address.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = address.split_at(after_scheme);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (user, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    hosts.split(',').map(|host| format!("{scheme}{user}{host}{path}")).collect()
+}
+
 fn invalid(what: &str) -> Error {
     Error::Invalid { what: what.to_owned() }
 }
@@ -158,6 +186,31 @@ mod tests {
         assert_eq!(url.config.get_ssl_mode(), SslMode::Require);
         let plain = DatabaseUrl::parse("postgresql://me@localhost/team").expect("a good URL");
         assert_eq!((plain.store(), plain.tls.clone()), (DEFAULT_STORE, Protection::Unverified));
+    }
+
+    #[test]
+    fn of_several_hosts_the_one_that_takes_writes_is_meant() {
+        let read = |text: &str| DatabaseUrl::parse(text).expect("a good URL");
+        let several = read("postgres://me:p@a,b:6000,[::1]:7000/team?kenning_store=web");
+        assert_eq!(several.to_string(), "store `web` of database `team` at a,b,::1");
+        let hosts: Vec<_> = several.hosts.iter().map(|host| (host.get_hosts(), host.get_ports())).collect();
+        let tcp = |name: &str| Host::Tcp(name.to_owned());
+        let one = |name: &str, port: u16| (vec![tcp(name)], vec![port]);
+        let expected = [one("a", 5432), one("b", 6000), one("::1", 7000)];
+        assert!(
+            hosts.iter().zip(&expected).all(|(found, (host, port))| found.0 == host && found.1 == port),
+            "{hosts:?}"
+        );
+        for host in &several.hosts {
+            assert_eq!(host.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+            assert_eq!(host.get_password(), Some(&b"p"[..]));
+            assert!(host.get_connect_timeout() < Some(&Duration::from_secs(2)));
+        }
+        let any = read("postgres://me@a,b/team?target_session_attrs=any");
+        assert_eq!(any.hosts[1].get_target_session_attrs(), TargetSessionAttrs::Any);
+        let one = read("postgres://me@a/team");
+        assert_eq!((one.hosts.len(), one.hosts[0].get_target_session_attrs()), (1, TargetSessionAttrs::Any));
+        assert_eq!(read("postgres://me@/team?host=a,b").hosts.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Connections: a bounded pool, one deadline for everything that is waited for, and what a failure means for the caller.
 
 use std::future::Future;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::address::DatabaseUrl;
+use super::hosts::Hosts;
 use super::tls::Tls;
 use crate::{Applied, Error};
 
@@ -25,8 +27,7 @@ pub(super) struct Connections {
     /// Runs the I/O of the connections and nothing else: callers wait on their own threads.
     runtime: Option<tokio::runtime::Runtime>,
     pool: Pool,
-    config: tokio_postgres::Config,
-    tls: Tls,
+    hosts: Hosts,
     round_trips: AtomicU64,
 }
 
@@ -52,22 +53,26 @@ impl Connections {
             .enable_all()
             .build()
             .map_err(|error| unavailable(error.to_string()))?;
-        let mut config = tokio_postgres::Config::clone(&url.config);
-        let mut options = config.get_options().unwrap_or_default().to_owned();
-        for (name, value) in settings {
-            options.push_str(&format!(" -c {name}={value}"));
+        let mut configs = url.hosts.clone();
+        for config in &mut configs {
+            let mut options = config.get_options().unwrap_or_default().to_owned();
+            for (name, value) in settings {
+                options.push_str(&format!(" -c {name}={value}"));
+            }
+            config.options(options.trim());
         }
-        config.options(options.trim());
-        let tls = Tls::new(&url.tls)?;
+        let hosts = Hosts::new(configs, Tls::new(&url.tls)?);
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool = Pool::builder(Manager::from_config(config.clone(), tls.clone(), manager))
+        // How the hosts are reached is theirs to know; the address is not used.
+        let manager = Manager::from_connect(tokio_postgres::Config::new(), hosts.clone(), manager);
+        let pool = Pool::builder(manager)
             .max_size(CONNECTIONS_MAX)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(PATIENCE))
             .create_timeout(Some(PATIENCE))
             .build()
             .map_err(|error| unavailable(error.to_string()))?;
-        Ok(Connections { runtime: Some(runtime), pool, config, tls, round_trips: AtomicU64::new(0) })
+        Ok(Connections { runtime: Some(runtime), pool, hosts, round_trips: AtomicU64::new(0) })
     }
 
     /// Waits on this thread, whatever runtime it may belong to.
@@ -83,8 +88,8 @@ impl Connections {
     }
 
     /// How a connection beside the pool is made.
-    pub(super) fn way(&self) -> (tokio_postgres::Config, Tls) {
-        (self.config.clone(), self.tls.clone())
+    pub(super) fn hosts(&self) -> Hosts {
+        self.hosts.clone()
     }
 
     /// How often an answer of the server was waited for.
@@ -145,6 +150,7 @@ impl Connections {
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) if is_lost(&error) => {
+                self.forget_idle();
                 discard(connection);
                 Err(Asking::Lost(failed(error)))
             }
@@ -178,9 +184,14 @@ pub(super) fn silent() -> Error {
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     error.is_closed()
         || error.code().is_none_or(|code| {
-            code.code().starts_with("08")
-                || [&SqlState::ADMIN_SHUTDOWN, &SqlState::CRASH_SHUTDOWN, &SqlState::CANNOT_CONNECT_NOW]
-                    .contains(&code)
+            // A server that takes no writes is a standby by now, and another one is what is looked for.
+            let gone = [
+                &SqlState::ADMIN_SHUTDOWN,
+                &SqlState::CRASH_SHUTDOWN,
+                &SqlState::CANNOT_CONNECT_NOW,
+                &SqlState::READ_ONLY_SQL_TRANSACTION,
+            ];
+            code.code().starts_with("08") || gone.contains(&code)
         })
 }
 
@@ -195,6 +206,11 @@ pub(super) fn failed(error: tokio_postgres::Error) -> Error {
             return Error::Bug { what: error.to_string() };
         }
         tracing::debug!(%error, "the connection to the database failed");
+        // Said by the client, which asks each server whether it takes writes.
+        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+        if source.is_some_and(|source| source.kind() == io::ErrorKind::PermissionDenied) {
+            return unavailable("the database is read-only at the moment");
+        }
         return unavailable("there is no connection to the database");
     };
     let state = code.code();

@@ -132,10 +132,10 @@ fn listen(
     channel: String,
     heard: Arc<Heard>,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let (config, tls) = connections.way();
+    let hosts = connections.hosts();
     async move {
         loop {
-            if let Ok((client, mut connection)) = config.connect(tls.clone()).await {
+            if let Ok((client, mut connection)) = hosts.connect().await {
                 let drive = async {
                     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
                         match message {

@@ -4,6 +4,8 @@
 mod address;
 mod connection;
 mod ears;
+mod hosts;
+mod left_files;
 mod pending;
 mod places;
 mod reader;
@@ -24,7 +26,9 @@ use self::ears::Ears;
 use self::places::Places;
 use self::reader::{Asked, Sql, Standing};
 use self::rows::{get, tx};
-use crate::backend::{Backend, Damage, Head, Pending, Reader, StoreId, StoreInfo, Verified};
+use crate::backend::{
+    Backend, Damage, FileSet, Head, LeftFile, Pending, ReadFile, Reader, StoreId, StoreInfo, Verified,
+};
 use crate::log_row::checksum;
 use crate::{Applied, Error};
 
@@ -287,6 +291,31 @@ impl Backend for Postgres {
 
     fn scrub(&self) -> Result<(), Error> {
         verify::scrub(self)
+    }
+
+    fn leave_files(&self, set: &FileSet, read: ReadFile<'_>) -> Result<bool, Error> {
+        left_files::leave(self, set, read)
+    }
+
+    fn left_files(&self, name: &str) -> Result<Option<FileSet>, Error> {
+        left_files::find(self, name)
+    }
+
+    fn read_left_file(
+        &self,
+        set: &FileSet,
+        file: &LeftFile,
+        take: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<bool, Error> {
+        left_files::read(self, set, file, take)
+    }
+
+    fn forget_left_files(&self, set: &FileSet) -> Result<(), Error> {
+        left_files::forget(self, set)
+    }
+
+    fn keeps_files(&self) -> bool {
+        true
     }
 
     fn round_trips(&self) -> u64 {

@@ -60,6 +60,9 @@ pub(super) fn begin(store: &Postgres) -> Result<PostgresPending<'_>, Error> {
                 },
                 Ok(Err(error)) => {
                     discard(connection);
+                    if is_lost(&error) {
+                        store.connections.forget_idle();
+                    }
                     if is_last || !is_lost(&error) {
                         return Err(failed(error));
                     }

@@ -16,6 +16,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { sql: include_str!("schema/1.sql"), oldest_program: 1 },
     Step { sql: include_str!("schema/2.sql"), oldest_program: 1 },
+    Step { sql: include_str!("schema/3.sql"), oldest_program: 1 },
 ];
 
 /// The schema version that this program creates; a schema with a lower version has to be updated.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use kenning_model::{Principal, ScopeId, TxId};
 use kenning_storage::{
-    Author, Backend, DatabaseUrl, Error, NewEntry, Postgres, PurgeSelection, Request, Storage, Write,
+    Author, Backend, DatabaseUrl, Error, FileSet, LeftFile, NewEntry, Postgres, PurgeSelection, Request,
+    Storage, Write,
 };
 use kenning_testkit::backend::PROMISES;
 
@@ -121,6 +122,93 @@ fn a_database_store_shows_an_acknowledged_write_to_every_server() {
     }
 }
 
+/// Files that are left come back as they were, one server at a time leaves them, and what no set names any more goes.
+#[test]
+fn files_that_are_left_in_the_database_are_whole_or_not_there() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let [one, other] = [(); 2].map(|()| Postgres::open(&url).expect("the store opens"));
+    // The parts are of 256 KiB: nothing, less than one, exactly two, and some more.
+    let content = |name: &str| -> Vec<u8> {
+        let bytes = match name {
+            "empty" => 0,
+            "short" => 1_000,
+            "exact" => 512 * 1024,
+            _ => 1_500_000,
+        };
+        (0..bytes as u32).map(|at| ((at * 31) >> 3) as u8 ^ name.len() as u8).collect()
+    };
+    let set = |at: u64, names: &[&str]| {
+        let file = |name: &&str| LeftFile { name: (*name).to_owned(), bytes: content(name).len() as u64 };
+        FileSet {
+            name: "kind".to_owned(),
+            at: TxId(at),
+            manifest: format!("of {at}"),
+            files: names.iter().map(file).collect(),
+        }
+    };
+    let reads = AtomicU64::new(0);
+    let read = |file: &LeftFile, range: std::ops::Range<u64>| {
+        reads.fetch_add(1, Ordering::Relaxed);
+        Some(content(&file.name)[range.start as usize..range.end as usize].to_vec())
+    };
+    let read_back = |backend: &Postgres, set: &FileSet, file: &LeftFile| {
+        let mut bytes = Vec::new();
+        let mut take = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        };
+        let is_there = backend.read_left_file(set, file, &mut take).expect("the database answers");
+        is_there.then_some(bytes)
+    };
+    let first = set(3, &["empty", "short", "exact", "longer"]);
+    assert_eq!(one.left_files("kind").expect("an answer"), None);
+    assert!(one.leave_files(&first, &read).expect("it is left"));
+    assert_eq!(other.left_files("kind").expect("an answer"), Some(first.clone()));
+    for file in &first.files {
+        assert_eq!(read_back(&other, &first, file), Some(content(&file.name)), "{}", file.name);
+    }
+    // Not at once again.
+    let second = set(9, &["longer", "newest"]);
+    assert!(!other.leave_files(&second, &read).expect("an answer"));
+    let age = "UPDATE kenning.file_set SET left_at = left_at - interval '1 minute'";
+    harm(&url, age);
+    // Whoever gives up leaves the older set and no claim.
+    assert!(!other.leave_files(&second, &|_, _| None).expect("an answer"));
+    assert_eq!(other.left_files("kind").expect("an answer"), Some(first.clone()));
+    // While one leaves files, nobody else does.
+    let before = reads.load(Ordering::Relaxed);
+    let alone = |file: &LeftFile, range: std::ops::Range<u64>| {
+        assert!(!one.leave_files(&set(8, &["short"]), &read).expect("an answer"));
+        read(file, range)
+    };
+    assert!(other.leave_files(&second, &alone).expect("it is left"));
+    assert_eq!(reads.load(Ordering::Relaxed) - before, 6, "a file that is there is not sent again");
+    assert_eq!(one.left_files("kind").expect("an answer"), Some(second.clone()));
+    assert_eq!(read_back(&one, &first, &first.files[2]), None, "what no set names is gone");
+    assert_eq!(read_back(&one, &second, &second.files[0]), Some(content("longer")));
+    one.forget_left_files(&first).expect("an answer");
+    assert_eq!(one.left_files("kind").expect("an answer"), Some(second.clone()));
+    one.forget_left_files(&second).expect("it is forgotten");
+    assert_eq!(one.left_files("kind").expect("an answer"), None);
+}
+
+/// Runs statements on the rows of a store.
+fn harm(url: &DatabaseUrl, sql: &str) {
+    let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&text, tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let name = url.store();
+        client.batch_execute(&format!("SET kenning.store_name = '{name}'")).await.expect("set");
+        let number: i32 =
+            client.query_one("SELECT store FROM kenning.store", &[]).await.expect("a row").get(0);
+        client.batch_execute(&format!("SET kenning.store = '{number}'; {sql}")).await.expect("harm is done");
+    });
+}
+
 /// Random ids, because two servers with the fixed sources would draw the same ids.
 pub(crate) fn random_sources() -> kenning_storage::Sources {
     kenning_storage::Sources {
@@ -147,7 +235,7 @@ fn the_database_shows_no_row_of_another_store_to_a_statement_that_names_none() {
         let (client, connection) =
             tokio_postgres::connect(&url_text, tokio_postgres::NoTls).await.expect("a connection");
         tokio::spawn(connection);
-        let tables = ["log", "version", "touched", "closure", "undo", "remembered"];
+        let tables = ["log", "version", "touched", "closure", "undo", "remembered", "file_set", "file_part"];
         for table in tables {
             let everything = format!("SELECT count(*) FROM kenning.{table}");
             let refused = client.query(&everything, &[]).await;
@@ -178,7 +266,6 @@ fn the_database_shows_no_row_of_another_store_to_a_statement_that_names_none() {
 #[test]
 fn the_database_is_verified_and_mended() {
     let Some(url) = database() else { return };
-    let url_text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
     let url = new_store(&url);
     let backend = Postgres::open(&url).expect("a fresh store");
     let storage = Storage::on(Box::new(backend), kenning_testkit::fixed_sources());
@@ -191,22 +278,7 @@ fn the_database_is_verified_and_mended() {
         damages
     };
     assert_eq!(damages(), [""; 0]);
-    let harm = |sql: &str| {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(async {
-            let (client, connection) =
-                tokio_postgres::connect(&url_text, tokio_postgres::NoTls).await.expect("a connection");
-            tokio::spawn(connection);
-            let name = url.store();
-            client.batch_execute(&format!("SET kenning.store_name = '{name}'")).await.expect("set");
-            let number: i32 =
-                client.query_one("SELECT store FROM kenning.store", &[]).await.expect("a row").get(0);
-            client
-                .batch_execute(&format!("SET kenning.store = '{number}'; {sql}"))
-                .await
-                .expect("harm is done");
-        });
-    };
+    let harm = |sql: &str| harm(&url, sql);
     harm(
         "UPDATE kenning.version SET topic_key = 'other' WHERE tx_from = 2; DELETE FROM kenning.touched WHERE tx_id = 1",
     );
@@ -256,6 +328,9 @@ fn the_database_asks_for_no_more_rights_than_are_documented() {
     let grants: Vec<&str> =
         page.lines().filter(|line| line.starts_with("GRANT ") || line.starts_with("REVOKE ")).collect();
     assert!(grants.len() > 3, "the page says which rights a server needs");
+    let file = include_str!("../../../../deploy/grants.sql");
+    let in_containers: Vec<&str> = file.lines().filter(|line| !line.starts_with("--")).collect();
+    assert_eq!(grants, in_containers, "containers give the same rights");
     let schema_owner = connect(&owner);
     for grant in grants {
         run(&schema_owner, grant).unwrap_or_else(|error| panic!("{grant}: {error}"));

@@ -9,10 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kenning_model::{EntityType, Record, ScopeId, TxId};
-use kenning_storage::{Applied, DatabaseUrl, EntryFilter, Error, Postgres, Storage};
+use kenning_storage::{
+    Applied, DatabaseUrl, EntryFilter, Error, NewEntry, Postgres, Request, Storage, Write as Written,
+};
 
 use crate::database::{database, new_store, random_sources, request};
 
+/// How late a slow database answers.
+const SLOWNESS: Duration = Duration::from_millis(300);
 /// A caller learns within this time that the database is away.
 const TOLD_WITHIN: Duration = Duration::from_secs(6);
 
@@ -28,6 +32,20 @@ enum Fault {
     Silence,
     /// New connections are refused, and the old ones end.
     Gone,
+    /// Every answer comes late.
+    Slow,
+}
+
+impl Proxy {
+    /// An address with both as its hosts.
+    fn with(&self, other: &Proxy, url: &DatabaseUrl) -> DatabaseUrl {
+        let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+        let (head, rest) = text.split_once('@').expect("user@host");
+        let (_, path) = rest.split_once('/').expect("host/database");
+        DatabaseUrl::parse(&format!("{head}@127.0.0.1:{},127.0.0.1:{}/{path}", self.port, other.port))
+            .and_then(|both| both.with_store(url.store()))
+            .expect("a good URL")
+    }
 }
 
 struct Proxy {
@@ -100,6 +118,9 @@ fn pass_on(client: TcpStream, server: TcpStream, fault: &Arc<AtomicU8>) {
                 }
                 if is(Fault::Gone) {
                     break;
+                }
+                if is(Fault::Slow) && !is_question {
+                    std::thread::sleep(SLOWNESS);
                 }
                 let has_commit = buffer[..read].windows(7).any(|bytes| bytes == b"COMMIT\0");
                 let cut = if is_question { Fault::BeforeCommit } else { Fault::AfterCommit };
@@ -324,7 +345,7 @@ fn a_database_without_connections_or_rights_says_so_and_is_taken_back() {
         .expect("a newer schema that this program may use");
     versions(9, 9);
     refused("the store has schema 9");
-    versions(2, 1);
+    versions(3, 1);
     let storage = open().expect("the store opens");
     assert_eq!((many(&storage, "one"), many(&storage, "two")), (1, 1));
 }
@@ -343,4 +364,191 @@ fn a_database_is_left_no_connections_by_what_failed() {
     proxy.set(Fault::None);
     drop(kenning_storage::Backend::begin(&backend).expect("it is taken back"));
     assert!(backend.connections() <= 2, "{} connections are open", backend.connections());
+}
+
+#[test]
+fn a_slow_database_is_waited_for() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let (proxy, through) = Proxy::before(&url);
+    let storage = opened(&through);
+    storage.commit(request("before")).expect("a write");
+    proxy.set(Fault::Slow);
+    let since = Instant::now();
+    storage.commit(request("slow")).expect("a write that takes a while");
+    assert_eq!(many(&storage, "slow"), 1);
+    assert!(since.elapsed() > SLOWNESS, "it was slow");
+    proxy.set(Fault::None);
+    storage.commit(request("after")).expect("a write");
+    assert_eq!(storage.reader().and_then(|reader| reader.head()).expect("a head"), TxId(3));
+}
+
+/// Of two hosts the one that answers is used, whether the other one refuses connections or takes them and says nothing.
+#[test]
+fn of_two_hosts_of_a_database_the_one_that_answers_is_used() {
+    let Some(url) = database() else { return };
+    let url = new_store(&url);
+    let ((one, _), (other, _)) = (Proxy::before(&url), Proxy::before(&url));
+    let storage = opened(&one.with(&other, &url));
+    let mut written = 0;
+    for fault in [Fault::Gone, Fault::Silence] {
+        for (away, back) in [(&one, &other), (&other, &one)] {
+            back.set(Fault::None);
+            away.set(fault);
+            let since = Instant::now();
+            // What was under way on the host that went away has failed; the next call goes to the other one.
+            while let Err(error) = storage.commit(request("either")) {
+                assert!(matches!(error, Error::Unavailable { applied: Applied::No, .. }), "{error}");
+                assert!(since.elapsed() < TOLD_WITHIN + Duration::from_secs(5), "the other host is found");
+            }
+            written += 1;
+            assert_eq!(storage.reader().and_then(|reader| reader.head()).expect("a head"), TxId(written));
+        }
+    }
+    assert_eq!(many(&storage, "either"), written as usize);
+}
+
+/// A store that was open when the database went read-only or full, or when all its connections were taken.
+#[test]
+fn an_open_database_that_takes_no_writes_says_so_and_is_taken_back() {
+    let Some(url) = database() else { return };
+    let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+    let superuser = std::env::var("POSTGRES_URL").expect("scripts/with-postgres names the server");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let connect = |url: &str| {
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            client
+        })
+    };
+    let administrator = connect(&superuser);
+    let run = |sql: &str| {
+        runtime.block_on(administrator.batch_execute(sql)).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    };
+    run("CREATE DATABASE changing OWNER kenning_app");
+    let (server, _) = text.rsplit_once('/').expect("host/database");
+    let changing = format!("{server}/changing");
+    let changing_url =
+        DatabaseUrl::parse(&changing).and_then(|it| it.with_store(url.store())).expect("a good URL");
+    let storage = opened(&changing_url);
+    let end_connections = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'changing' AND pid <> pg_backend_pid()";
+    let mut written = 0;
+    let mut write = || {
+        storage.commit(request("there")).map(|_| written += 1)?;
+        Ok::<u64, Error>(written)
+    };
+    write().expect("a write");
+    for (harm, repair, what) in [
+        (
+            "ALTER DATABASE changing SET default_transaction_read_only = on",
+            "ALTER DATABASE changing RESET default_transaction_read_only",
+            "read-only",
+        ),
+        (
+            "ALTER DATABASE changing CONNECTION LIMIT 0",
+            "ALTER DATABASE changing CONNECTION LIMIT -1",
+            "no connection left",
+        ),
+        (
+            "ALTER ROLE kenning_app CONNECTION LIMIT 0",
+            "ALTER ROLE kenning_app CONNECTION LIMIT -1",
+            "no connection left",
+        ),
+    ] {
+        run(harm);
+        run(end_connections);
+        let since = Instant::now();
+        let error = write().expect_err(what);
+        assert!(matches!(error, Error::Unavailable { applied: Applied::No, .. }), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+        assert!(since.elapsed() < TOLD_WITHIN);
+        run(repair);
+        run(end_connections);
+        let since = Instant::now();
+        while write().is_err() {
+            assert!(since.elapsed() < Duration::from_secs(5), "it is taken back in time");
+        }
+    }
+    // A schema of an older program is brought up to date by the first that connects as its owner; whoever may not do that says so.
+    let owner = connect(&changing);
+    let old = "UPDATE kenning.schema_version SET version = 2; DROP TABLE kenning.file_set, kenning.file_part";
+    runtime.block_on(owner.batch_execute(old)).expect("the schema is old");
+    run("CREATE ROLE kenning_member LOGIN");
+    let grants = "GRANT USAGE ON SCHEMA kenning TO kenning_member;
+                  GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kenning TO kenning_member";
+    runtime.block_on(owner.batch_execute(grants)).expect("rights");
+    let member = changing.replacen("kenning_app", "kenning_member", 1);
+    let member = DatabaseUrl::parse(&member).and_then(|it| it.with_store(url.store())).expect("a good URL");
+    let refused = Postgres::open(&member).err().expect("a member may not change the schema");
+    assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
+    write().expect("a server of the older program goes on");
+    drop(Postgres::open(&changing_url).expect("the owner brings the schema up to date"));
+    let opened = Postgres::open(&member).expect("a member goes on without new grants");
+    let set = kenning_storage::FileSet { name: "kind".into(), at: TxId(1), ..Default::default() };
+    let left = kenning_storage::Backend::leave_files(&opened, &set, &|_, _| None);
+    assert!(left.expect("a member may leave files"));
+    assert_eq!(many(&storage, "there"), written as usize);
+}
+
+/// On a tablespace in memory, which only a superuser of this machine can make small.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_of_the_database_is_told_of_and_writes_go_on_when_there_is_room() {
+    let Some(url) = database() else { return };
+    let text = std::env::var("KENNING_TEST_DATABASE").expect("it was read");
+    let superuser = std::env::var("POSTGRES_URL").expect("scripts/with-postgres names the server");
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |program: &str, arguments: &[&str]| {
+        let path = dir.path().to_str().expect("UTF-8");
+        let ran = std::process::Command::new(program).args(arguments).arg(path).status();
+        ran.is_ok_and(|status| status.success())
+    };
+    if !run("mount", &["-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs"]) {
+        eprintln!("not asked for: a small disk can't be made here");
+        return;
+    }
+    assert!(run("chown", &["postgres"]) && run("chmod", &["o+x"]), "the server owns its tablespace");
+    let ballast = dir.path().join("ballast");
+    std::fs::write(&ballast, vec![0; 6 << 20]).expect("writable");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let sql = |sql: &str| {
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&superuser, tokio_postgres::NoTls).await.expect("a connection");
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        });
+    };
+    sql(&format!("CREATE TABLESPACE small LOCATION '{}'", dir.path().display()));
+    sql("CREATE DATABASE small OWNER kenning_app TABLESPACE small");
+    let (server, _) = text.rsplit_once('/').expect("host/database");
+    let small = DatabaseUrl::parse(&format!("{server}/small")).and_then(|it| it.with_store(url.store()));
+    let storage = opened(&small.expect("a good URL"));
+    let mut written = 0;
+    let large = |number: u64| {
+        // Nothing that can be packed.
+        let content =
+            (0..2_000_u64).map(|at| format!("{:016x}", kenning_testkit::scrambled(number << 32 | at)));
+        let entry = NewEntry::new(ScopeId(1), "there".to_owned(), content.collect::<String>());
+        Request { write: Written::Store(entry), ..request("there") }
+    };
+    let error = loop {
+        match storage.commit(large(written)) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 2_000, "the disk is full at last");
+    };
+    assert!(matches!(error, Error::Unavailable { applied: Applied::No, .. }), "{error}");
+    assert!(error.to_string().contains("disk of the database is full"), "{error}");
+    assert_eq!(storage.reader().and_then(|reader| reader.head()).expect("a head"), TxId(written));
+    std::fs::remove_file(&ballast).expect("removable");
+    storage.commit(large(written)).expect("there is room again");
+    assert_eq!(many(&storage, "there") as u64, written + 1);
+    drop(storage);
+    sql("DROP DATABASE small WITH (FORCE)");
+    sql("DROP TABLESPACE small");
+    assert!(run("umount", &["--lazy"]), "the small disk is taken away");
 }
