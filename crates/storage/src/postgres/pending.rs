@@ -781,6 +781,15 @@ impl Pending for PostgresPending<'_> {
             values![writing.store.store, id.to_vec(), secret.to_vec(), crc],
             Some(1),
         ));
+        // Files that servers have left contain words of the old text. Without its row a server that is leaving files at this moment
+        // loses its claim, so the rows go first.
+        for sql in [
+            "DELETE FROM kenning.file_set WHERE store = $1",
+            "DELETE FROM kenning.file_part WHERE store = $1",
+        ] {
+            let delete = Statement::new(sql, values![writing.store.store], None);
+            writing.collected.borrow_mut().others.push(delete);
+        }
         let mut standing = writing.standing.get();
         standing.head.store = StoreId(id);
         writing.standing.set(standing);

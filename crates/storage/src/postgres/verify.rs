@@ -272,7 +272,7 @@ fn compare(
 pub(super) fn scrub(store: &Postgres) -> Result<(), Error> {
     let connection = store.connections.wait(store.connections.take())?;
     // One statement each: none of these may be part of a transaction.
-    for table in ["log", "version", "words", "remembered", "store"] {
+    for table in ["log", "version", "words", "remembered", "store", "file_part"] {
         let vacuum = format!("VACUUM kenning.{table}");
         let vacuumed = async { tokio::time::timeout(PAGE_PATIENCE, connection.batch_execute(&vacuum)).await };
         match store.connections.wait(vacuumed) {

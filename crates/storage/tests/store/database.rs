@@ -365,11 +365,18 @@ fn the_database_asks_for_no_more_rights_than_are_documented() {
         let (_, token) = storage.plan_purge(&all).expect("there is something");
         storage.purge(&all, &token, &dora, |_| Ok(()))
     };
+    // What a server has left for others contains words of the text.
+    let file = LeftFile { name: "words".to_owned(), bytes: 6 };
+    let left = FileSet { name: "kind".to_owned(), at: TxId(1), manifest: String::new(), files: vec![file] };
+    let is_left = storage.backend().leave_files(&left, &|_, _| Some(b"canary".to_vec()));
+    assert!(is_left.expect("it can be left"));
     let refused = purge(&storage).expect_err("a server can't change the log").to_string();
     assert!(refused.contains("owns the schema"), "{refused}");
     let id = storage.backend().info().expect("an id").id;
     let of_owner = Storage::on(Box::new(Postgres::open(&of(&owner)).expect("it opens")), random_sources());
     purge(&of_owner).expect("the owner can");
+    assert_eq!(storage.backend().left_files("kind").expect("readable"), None);
+    assert_eq!(ask(&client, "SELECT * FROM kenning.file_part").len(), 0);
     of_owner.backend().scrub().expect("and can clean up");
     // The server goes on with what is another store now.
     let reader = storage.reader().expect("a reader");
