@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kenning_model::{Document, EntityType, Id, Pattern, Record, ScopeId, TxId, fold};
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{By, Least, lex};
+use kenning_retrieval::{By, MatchMinimum, lex};
 use kenning_storage::{Error, LogChange, Stored};
 
 use crate::reading::Follower;
@@ -203,7 +203,7 @@ impl Snapshot<'_> {
             by: By::WordsAndMeaning,
             as_written: false,
             known_words_only: false,
-            least: if question.loosely { Least::Some } else { Least::Half },
+            least: if question.loosely { MatchMinimum::Some } else { MatchMinimum::Half },
             with_nearest: false,
             explain: false,
         };

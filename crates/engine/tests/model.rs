@@ -398,7 +398,7 @@ impl Run {
                 by,
                 as_written: false,
                 known_words_only: false,
-                least: kenning_retrieval::Least::Some,
+                least: kenning_retrieval::MatchMinimum::Some,
                 with_nearest: true,
                 explain: false,
             };

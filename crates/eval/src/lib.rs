@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{By, Embedder, Engine, Found, Most, Question, Source};
+use kenning_engine::{By, Embedder, Engine, Found, FoundText, Question, QuoteLimits};
 use kenning_model::{Entry, Id, Principal, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -98,12 +98,16 @@ fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Re
     let found = search(engine, asked, scopes)?;
     let entries: Vec<&Entry> =
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
-    let sources: Vec<Source<'_>> =
-        entries.iter().map(|entry| Source::new(&entry.topic, &entry.content)).collect();
+    let sources: Vec<FoundText<'_>> =
+        entries.iter().map(|entry| FoundText::new(&entry.topic, &entry.content)).collect();
     let snapshot = engine.snapshot(&owner())?;
     let sight = snapshot.sight_of(scopes.to_vec());
-    let quotes =
-        snapshot.quotes(&sight, &asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
+    let quotes = snapshot.quotes(
+        &sight,
+        &asked.text,
+        &sources,
+        QuoteLimits { quotes: QUOTES, ..QuoteLimits::default() },
+    )?;
     let texts: Vec<&str> =
         quotes.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
     Ok(measure::answers(&texts, &asked.answers))

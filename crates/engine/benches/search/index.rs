@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Reached,
-    Sight, Version, embed, lex, weighted_words,
+    By, Directory, Document, Embedder, Index, Known, Limits, MatchMinimum, Memory, Prepared, Question,
+    Reached, Sight, Version, embed, lex, weighted_words,
 };
 
 use crate::fts5::Fts5;
@@ -36,7 +36,7 @@ pub fn measure(many: usize, asked: &Asked) {
             by,
             as_written: false,
             known_words_only: false,
-            least: Least::Some,
+            least: MatchMinimum::Some,
             with_nearest: true,
             explain: false,
         };

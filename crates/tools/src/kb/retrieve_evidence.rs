@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use kenning_engine::{Fit, Snapshot, passage_ranges};
+use kenning_engine::{PassageScore, Snapshot, passage_ranges};
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,8 +164,8 @@ fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Resul
     for hit in &found.hits {
         let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
         let ranges = passage_ranges(&kept.text);
-        let fit = |range: Range<usize>, score: f64| Fit { range, score: (score / best) as f32 };
-        let mut fits: Vec<Fit> = hit
+        let fit = |range: Range<usize>, score: f64| PassageScore { range, score: (score / best) as f32 };
+        let mut fits: Vec<PassageScore> = hit
             .passages
             .iter()
             .filter_map(|(at, score)| Some(fit(ranges.get(*at)?.clone(), *score)))

@@ -248,7 +248,7 @@ impl Previews<'_> {
         let best_passage = hit.passages.first();
         let within = best_passage.and_then(|(number, _)| passage_ranges(&kept.text).into_iter().nth(*number));
         let within = within.unwrap_or(0..kept.text.len());
-        let source = kenning_engine::Source::new(&kept.title, &kept.text[within.clone()]);
+        let source = kenning_engine::FoundText::new(&kept.title, &kept.text[within.clone()]);
         let (preview, best) =
             passage::preview(self.snapshot, self.sight, self.query, &source, self.chars, self.scoring)?;
         kept.was_read(within.start + best.start..within.start + best.end);
