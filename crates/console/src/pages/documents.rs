@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kenning_engine::KnownDocument;
-use kenning_engine::graph::{Node, Way};
+use kenning_engine::graph::{EdgeDirection, Node};
 use kenning_model::{Document, Id, Scope, Section, clean};
 use kenning_storage::Stored;
 use maud::{Markup, html};
@@ -195,7 +195,7 @@ fn neighbours(ask: &Ask<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>,
     let sight = ask.everywhere();
     let own: Vec<Id> = sections.iter().map(|stored| stored.id).collect();
     let found = ask.snapshot.graph(&sight, |view| {
-        let view = view.going(Way::In);
+        let view = view.going(EdgeDirection::In);
         let mut found: Vec<Id> = Vec::new();
         let starts = own.iter().map(|id| Node::Section(*id)).chain([Node::Document(id)]);
         for start in starts.filter_map(|node| view.find(&node)) {

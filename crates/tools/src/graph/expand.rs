@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kenning_engine::graph::{Node, NodeRef, View, Way};
+use kenning_engine::graph::{EdgeDirection, Node, NodeRef, View};
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,12 +41,12 @@ pub(crate) enum Direction {
     In,
 }
 
-impl From<Direction> for Way {
-    fn from(direction: Direction) -> Way {
+impl From<Direction> for EdgeDirection {
+    fn from(direction: Direction) -> EdgeDirection {
         match direction {
-            Direction::Both => Way::Both,
-            Direction::Out => Way::Out,
-            Direction::In => Way::In,
+            Direction::Both => EdgeDirection::Both,
+            Direction::Out => EdgeDirection::Out,
+            Direction::In => EdgeDirection::In,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The graph as the server's scope sees it, and the form in which its nodes are shown.
 
-use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
+use kenning_engine::graph::{Edge, EdgeOrigin, Node, NodeRef, View};
 use kenning_engine::{SectionLabel, Sight, Snapshot};
 use kenning_model::{Id, Mention, Section, fold};
 use kenning_presentation::text::{clean, cut};
@@ -25,7 +25,7 @@ pub(crate) struct Seen<'a> {
 /// A node that a walk met, with the source that is needed to show it.
 pub(crate) struct Met {
     pub(crate) node: Node,
-    known_from: Option<Source>,
+    known_from: Option<EdgeOrigin>,
 }
 
 impl<'a> Seen<'a> {
@@ -114,13 +114,13 @@ impl<'a> Seen<'a> {
     }
 
     /// An entity, with its name spelt as in the section or triple where it occurs.
-    fn entity(&self, name: &str, known_from: Option<Source>) -> Result<Option<NodeItem>, Stop> {
+    fn entity(&self, name: &str, known_from: Option<EdgeOrigin>) -> Result<Option<NodeItem>, Stop> {
         Ok(match known_from {
             None => None,
-            Some(Source::Section(id)) => self.section(id)?.and_then(|section| {
+            Some(EdgeOrigin::Section(id)) => self.section(id)?.and_then(|section| {
                 section.mentions.iter().find(|mention| fold(&mention.name) == name).map(mention_item)
             }),
-            Some(Source::Triple(id)) => {
+            Some(EdgeOrigin::Triple(id)) => {
                 let stored = self.snapshot.triple(id)?;
                 stored.as_ref().and_then(|stored| stored.record.as_triple()).map(|triple| {
                     let spelt = [&triple.subject, &triple.object].into_iter().find(|end| fold(end) == name);
