@@ -17,7 +17,7 @@ use clap::{Args, CommandFactory};
 use kenning_engine::Engine;
 use kenning_model::Timestamp;
 use kenning_tools::briefing::{self, Briefing, LastSession, Start};
-use kenning_tools::recall::{self, Given, HookOutcome, HookRunNote, HookSession, RecallLog, session_of};
+use kenning_tools::recall::{self, HookOutcome, HookRunNote, HookSession, RecallLog, RecallNote, session_of};
 use kenning_tools::{Caller, Code, Stop};
 
 use self::payload::{Environment, Event, Host, Payload, Source};
@@ -327,7 +327,7 @@ impl Turn<'_> {
             },
             seen_at: now,
         };
-        let given = Given {
+        let given = RecallNote {
             at: now,
             session: session.clone(),
             client: self.payload.host.name().to_owned(),

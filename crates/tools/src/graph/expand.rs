@@ -7,7 +7,7 @@ use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Met, Seen, edge_item, met, snippet};
+use super::reader::{GraphReader, VisitedNode, edge_item, met, snippet};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Texts, Whole};
 use crate::documents::Scope;
@@ -83,7 +83,7 @@ impl Tool for Expand {
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             None,
         )?;
-        let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
+        let seen = GraphReader::new(ctx, &listing.snapshot, Some(scope))?;
         let rows = listing.rows();
         let around = seen.look(|view| {
             let (starts, missing) = seen.find_all(&view, &input.node_ids.0);
@@ -127,7 +127,7 @@ impl Tool for Expand {
 }
 
 struct Around {
-    nodes: Vec<Met>,
+    nodes: Vec<VisitedNode>,
     /// For each node, the edges by which it was reached.
     edges: Vec<Vec<EdgeItem>>,
     between: Vec<EdgeItem>,

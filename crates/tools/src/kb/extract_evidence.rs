@@ -163,7 +163,7 @@ impl Tool for ExtractEvidence {
             input.options.unwrap_or_default().scoring,
         );
         let quotes = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
-        ctx.gives(sections(&quotes));
+        ctx.record_shown(sections(&quotes));
         Ok(Answer::text(Output { doubt: doubt(&quotes, &wanted), quotes }, text))
     }
 }

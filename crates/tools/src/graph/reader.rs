@@ -15,7 +15,7 @@ const ENTITY: &str = "entity:";
 const TITLE_BYTES_MAX: usize = 300;
 const SNIPPET_BYTES_MAX: usize = 200;
 
-pub(crate) struct Seen<'a> {
+pub(crate) struct GraphReader<'a> {
     caller: &'a Caller,
     snapshot: &'a Snapshot<'a>,
     sight: Sight,
@@ -23,17 +23,17 @@ pub(crate) struct Seen<'a> {
 }
 
 /// A node that a walk met, with the source that is needed to show it.
-pub(crate) struct Met {
+pub(crate) struct VisitedNode {
     pub(crate) node: Node,
     known_from: Option<EdgeOrigin>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> GraphReader<'a> {
     pub(crate) fn new(
         ctx: &Context<'a>,
         snapshot: &'a Snapshot<'a>,
         scope: Option<Scope>,
-    ) -> Result<Seen<'a>, Stop> {
+    ) -> Result<GraphReader<'a>, Stop> {
         if !ctx.caller.has_graph {
             let message =
                 "the graph is off on this server (`--no-graph`); use `kb_search` or `kb_retrieve_evidence`";
@@ -42,7 +42,7 @@ impl<'a> Seen<'a> {
         let scope = scope.unwrap_or_default();
         scope.check(ctx)?;
         let sight = sight(snapshot, &ctx.scope_name(None)?)?;
-        Ok(Seen { caller: ctx.caller, snapshot, sight, scope })
+        Ok(GraphReader { caller: ctx.caller, snapshot, sight, scope })
     }
 
     /// Calls `at` with a view of the graph. Sections that the scope argument excludes are not in the view.
@@ -93,7 +93,7 @@ impl<'a> Seen<'a> {
         (found, missing)
     }
 
-    pub(crate) fn show(&self, met: &Met) -> Result<Option<NodeItem>, Stop> {
+    pub(crate) fn show(&self, met: &VisitedNode) -> Result<Option<NodeItem>, Stop> {
         match &met.node {
             Node::Section(id) => Ok(self.section(*id)?.map(|section| section_item(*id, &section))),
             Node::Document(id) => {
@@ -131,12 +131,12 @@ impl<'a> Seen<'a> {
     }
 }
 
-pub(crate) fn met(view: &View<'_>, node: NodeRef) -> Met {
+pub(crate) fn met(view: &View<'_>, node: NodeRef) -> VisitedNode {
     let known_from = match view.node(node) {
         Node::Entity(_) => view.known_from(node),
         _ => None,
     };
-    Met { node: view.node(node).clone(), known_from }
+    VisitedNode { node: view.node(node).clone(), known_from }
 }
 
 pub(crate) fn node_id(node: &Node) -> String {
