@@ -63,7 +63,7 @@ fn done(console: &Console, visitor: &Visitor, action: &str, fields: &Fields) -> 
                 Trouble::Refused { .. } => StatusCode::BAD_REQUEST,
                 Trouble::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
-            refused(status, &trouble.said())
+            refused(status, &trouble.message())
         }
     }
 }
@@ -131,7 +131,7 @@ fn undo(console: &Console, visitor: &Visitor, fields: &Fields) -> Result<u64, Tr
                     message: format!(
                         "{} undone, then #{tx} was refused: {}",
                         undone.join(", "),
-                        trouble.said()
+                        trouble.message()
                     ),
                 });
             }

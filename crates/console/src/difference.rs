@@ -5,14 +5,14 @@ use kenning_model::{Record, clean};
 use maud::{Markup, html};
 use similar::{ChangeTag, TextDiff};
 
-use crate::request::Ask;
+use crate::request::PageContext;
 use crate::show::moment;
 
 /// The title of a field of a version, and its value as text for people.
 pub(crate) type Field = (&'static str, String);
 
 /// The fields of a record that are not empty. The text comes first.
-pub(crate) fn fields(ask: &Ask<'_>, record: &Record) -> Vec<Field> {
+pub(crate) fn fields(ctx: &PageContext<'_>, record: &Record) -> Vec<Field> {
     let list = |values: &[String]| values.join(", ");
     let mut fields: Vec<Field> = match record {
         Record::Entry(entry) => {
@@ -43,7 +43,7 @@ pub(crate) fn fields(ask: &Ask<'_>, record: &Record) -> Vec<Field> {
             vec![("Name", namespace.name.clone()), ("Description", namespace.description.clone())]
         }
         Record::Scope(scope) => {
-            let parents: Vec<String> = scope.parents.iter().map(|parent| ask.scope_name(*parent)).collect();
+            let parents: Vec<String> = scope.parents.iter().map(|parent| ctx.scope_name(*parent)).collect();
             vec![
                 ("Name", scope.name.clone()),
                 ("Description", scope.description.clone()),
@@ -60,15 +60,15 @@ pub(crate) fn fields(ask: &Ask<'_>, record: &Record) -> Vec<Field> {
         Record::Section(section) => vec![("Heading", section.title()), ("Text", section.text.clone())],
     };
     if let Some(scope) = record.scope() {
-        fields.push(("Scope", ask.scope_name(scope)));
+        fields.push(("Scope", ctx.scope_name(scope)));
     }
     fields.iter_mut().for_each(|(_, value)| *value = clean(value));
     fields
 }
 
 /// The changes from one version to the next, field by field; for a new or deleted record all its fields.
-pub(crate) fn shown(ask: &Ask<'_>, before: Option<&Record>, after: Option<&Record>) -> Markup {
-    let read = |record: Option<&Record>| record.map(|record| fields(ask, record)).unwrap_or_default();
+pub(crate) fn shown(ctx: &PageContext<'_>, before: Option<&Record>, after: Option<&Record>) -> Markup {
+    let read = |record: Option<&Record>| record.map(|record| fields(ctx, record)).unwrap_or_default();
     let (old, new) = (read(before), read(after));
     // In a new or deleted record every word would be marked, which says nothing, so none is.
     let is_whole = before.is_none() || after.is_none();

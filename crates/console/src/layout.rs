@@ -6,7 +6,7 @@ use kenning_tools::Access;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::fields::address;
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{ago, button, change_line, moment};
 use crate::{BASE, assets};
 
@@ -28,24 +28,24 @@ const PAGES: [(&str, &str); 11] = [
 /// The note about the last action lists at most this many changes.
 const DONE_CHANGES_MAX: usize = 3;
 
-pub(crate) fn page(ask: &Ask<'_>, page: &Page) -> Markup {
-    let head = ask.snapshot.at();
+pub(crate) fn page(ctx: &PageContext<'_>, page: &Page) -> Markup {
+    let head = ctx.snapshot.at();
     html! {
         (DOCTYPE)
         html lang="en" {
             (head_of(&page.title, true))
-            body data-head=(head) data-live=[ask.as_of.is_none().then(|| format!("{BASE}/live?since={head}"))] {
+            body data-head=(head) data-live=[ctx.as_of.is_none().then(|| format!("{BASE}/live?since={head}"))] {
                 a.skip href="#main" { "Skip to the content" }
                 header.bar {
-                    a.brand href=(ask.to("")) { "Kenning" }
+                    a.brand href=(ctx.to("")) { "Kenning" }
                     form.find role="search" action=(format!("{BASE}/search")) {
-                        @if let Some(tx) = ask.as_of { input type="hidden" name="as_of" value=(tx); }
+                        @if let Some(tx) = ctx.as_of { input type="hidden" name="as_of" value=(tx); }
                         input #find type="search" name="q" placeholder="Search what agents know" aria-label="Search"
-                            value=(ask.fields.get("q").unwrap_or_default()) autocomplete="off" maxlength="2000";
+                            value=(ctx.fields.get("q").unwrap_or_default()) autocomplete="off" maxlength="2000";
                     }
-                    @if ask.visitor.can_sign_out {
+                    @if ctx.visitor.can_sign_out {
                         form.inline method="post" action=(format!("{BASE}/sign-out")) {
-                            input type="hidden" name="token" value=(ask.visitor.form_token);
+                            input type="hidden" name="token" value=(ctx.visitor.form_token);
                             button.quiet type="submit" { "Sign out" }
                         }
                     }
@@ -53,13 +53,13 @@ pub(crate) fn page(ask: &Ask<'_>, page: &Page) -> Markup {
                 nav.pages aria-label="Pages" {
                     ul {
                         @for (path, name) in PAGES {
-                            li { a href=(ask.to(path)) aria-current=[is_current(ask, path).then_some("page")] { (name) } }
+                            li { a href=(ctx.to(path)) aria-current=[is_current(ctx, path).then_some("page")] { (name) } }
                         }
                     }
                 }
                 main #main tabindex="-1" {
-                    @if let Some(tx) = ask.as_of { (looking_back(ask, tx)) }
-                    @if let Some(tx) = ask.fields.number("done") { (done(ask, TxId(tx))) }
+                    @if let Some(tx) = ctx.as_of { (looking_back(ctx, tx)) }
+                    @if let Some(tx) = ctx.fields.number("done") { (done(ctx, TxId(tx))) }
                     (page.body)
                 }
                 p.news role="status" hidden { }
@@ -85,8 +85,8 @@ fn head_of(title: &str, has_scripts: bool) -> Markup {
     }
 }
 
-fn is_current(ask: &Ask<'_>, path: &str) -> bool {
-    let own = ask.path.trim_end_matches('/');
+fn is_current(ctx: &PageContext<'_>, path: &str) -> bool {
+    let own = ctx.path.trim_end_matches('/');
     let path = format!("{BASE}{path}");
     match path == BASE {
         true => own == BASE,
@@ -94,30 +94,30 @@ fn is_current(ask: &Ask<'_>, path: &str) -> bool {
     }
 }
 
-fn looking_back(ask: &Ask<'_>, tx: TxId) -> Markup {
-    let kept = ask.fields.iter().filter(|(name, _)| !["as_of", "done"].contains(name));
+fn looking_back(ctx: &PageContext<'_>, tx: TxId) -> Markup {
+    let kept = ctx.fields.iter().filter(|(name, _)| !["as_of", "done"].contains(name));
     html! {
         div.note.past role="note" {
-            p { "You see the store as it was after transaction " strong { (tx) } ", " (moment(ask.judged_at)) "." }
-            p { a href=(ask.to("/time")) { "Another time" } " · " a href=(address(ask.path, kept)) { "Back to now" } }
+            p { "You see the store as it was after transaction " strong { (tx) } ", " (moment(ctx.judged_at)) "." }
+            p { a href=(ctx.to("/time")) { "Another time" } " · " a href=(address(ctx.path, kept)) { "Back to now" } }
         }
     }
 }
 
 /// The visitor's last action, with a button that undoes it.
-fn done(ask: &Ask<'_>, tx: TxId) -> Markup {
-    let found = ask.transaction(tx, DONE_CHANGES_MAX).ok().flatten();
+fn done(ctx: &PageContext<'_>, tx: TxId) -> Markup {
+    let found = ctx.transaction(tx, DONE_CHANGES_MAX).ok().flatten();
     let number = tx.to_string();
     html! {
         @if let Some(found) = found {
             div.note.done role="status" {
-                ul.changes { @for change in &found.changes { li { (change_line(ask, change)) } } }
+                ul.changes { @for change in &found.changes { li { (change_line(ctx, change)) } } }
                 p {
-                    "Transaction " a.tx href=(ask.to(&format!("/tx/{tx}"))) { "#" (tx) } ", " (ago(ask, found.at)) ". "
+                    "Transaction " a.tx href=(ctx.to(&format!("/tx/{tx}"))) { "#" (tx) } ", " (ago(ctx, found.at)) ". "
                     @match found.undone_by {
                         Some(by) => { "Undone by #" (by) "." },
-                        None if ask.writes() => {
-                            (button(ask, "undo", "Undo", &[("tx", number.as_str())], "undo"))
+                        None if ctx.writes() => {
+                            (button(ctx, "undo", "Undo", &[("tx", number.as_str())], "undo"))
                         },
                         None => {},
                     }
@@ -149,7 +149,7 @@ pub(crate) fn trouble_page(trouble: &Trouble) -> Page {
         title: "Not done".to_owned(),
         body: html! {
             h1 { @if matches!(trouble, Trouble::NotFound(_) | Trouble::Store(_)) { "Nothing here" } @else { "Not done" } }
-            p { (trouble.said()) }
+            p { (trouble.message()) }
             p { a href=(BASE) { "Home" } }
         },
     }
@@ -203,8 +203,8 @@ pub fn sign_in_page(form_token: &str, trouble: Option<&str>) -> String {
 }
 
 /// The reason why a page has no buttons for changes; `None` if it has.
-pub(crate) fn cannot_write(ask: &Ask<'_>) -> Option<&'static str> {
-    match (ask.as_of, ask.visitor.access) {
+pub(crate) fn cannot_write(ctx: &PageContext<'_>) -> Option<&'static str> {
+    match (ctx.as_of, ctx.visitor.access) {
         (Some(_), _) => Some("The past can't be changed; go back to now."),
         (None, Access::ReadOnly) => Some("Kenning was started read-only."),
         (None, Access::ReadWrite) => None,

@@ -24,7 +24,7 @@ use crate::{BASE, Console, Visitor, layout};
 const PAGE_MAX: Duration = Duration::from_secs(20);
 
 /// The input of a page.
-pub(crate) struct Ask<'a> {
+pub(crate) struct PageContext<'a> {
     pub(crate) console: &'a Console,
     pub(crate) visitor: &'a Visitor,
     /// A view of the engine in which the chosen transaction is the newest one.
@@ -89,7 +89,7 @@ impl Trouble {
     }
 
     /// The message for people. Of the store's own errors it only contains what a tool would tell too.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Trouble::Store(Error::UnknownTx { tx, head }) => {
                 format!("There is no transaction {tx}; the newest is {head}.")
@@ -103,9 +103,9 @@ impl Trouble {
     }
 }
 
-pub(crate) type Show = fn(&Ask<'_>) -> Result<Page, Trouble>;
+pub(crate) type Show = fn(&PageContext<'_>) -> Result<Page, Trouble>;
 
-impl<'a> Ask<'a> {
+impl<'a> PageContext<'a> {
     /// A link that keeps the chosen transaction.
     pub(crate) fn link<'f>(
         &self,
@@ -231,7 +231,7 @@ fn render(console: &Console, visitor: &Visitor, path: &str, id: &str, query: &st
             if let Trouble::Store(error) = &trouble {
                 tracing::warn!(%error, "a page can't be shown");
             }
-            let page = layout::bare("Something is wrong", &trouble.said());
+            let page = layout::bare("Something is wrong", &trouble.message());
             (trouble.status(), Html(page.into_string())).into_response()
         }
     }
@@ -265,7 +265,7 @@ fn asked(
     let tree = snapshot.tree()?;
     let names = tree.names();
     let kept = fields.clone();
-    let ask = Ask {
+    let ctx = PageContext {
         console,
         visitor,
         engine: &engine,
@@ -280,10 +280,10 @@ fn asked(
         fields,
         path,
     };
-    Ok(match show(&ask) {
-        Ok(page) => (StatusCode::OK, layout::page(&ask, &page)),
+    Ok(match show(&ctx) {
+        Ok(page) => (StatusCode::OK, layout::page(&ctx, &page)),
         Err(Trouble::Store(error)) if !is_answer(&error) => return Err(Trouble::Store(error)),
-        Err(trouble) => (trouble.status(), layout::page(&ask, &layout::trouble_page(&trouble))),
+        Err(trouble) => (trouble.status(), layout::page(&ctx, &layout::trouble_page(&trouble))),
     })
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kenning_engine::{By, Engine, Error, Question, Similar, Snapshot, StoreId, collisions};
 use kenning_model::{EntityType, Entry, Id, Principal, ScopeId, TxId};
 
-use crate::request::Ask;
+use crate::request::PageContext;
 use crate::show::hidden_why;
 
 /// The number of entries that are read at a time.
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 pub(crate) type Pair = (Id, Id);
 
 #[derive(Default)]
-struct Found {
+struct ReviewState {
     store: StoreId,
     /// The transaction up to which everything was examined, once the first pass is over.
     at: TxId,
@@ -44,7 +44,7 @@ struct Found {
 pub(crate) struct Review {
     engine: Weak<Engine>,
     has_begun: AtomicBool,
-    found: Mutex<Found>,
+    found: Mutex<ReviewState>,
 }
 
 /// The progress of the review.
@@ -89,7 +89,7 @@ impl Review {
     /// The first of the open pairs, limited to those of which the visitor may read both entries.
     pub(crate) fn waiting(
         self: &Arc<Review>,
-        ask: &Ask<'_>,
+        ctx: &PageContext<'_>,
         kind: Kind,
         max: usize,
     ) -> Result<Vec<Waiting>, Error> {
@@ -102,11 +102,11 @@ impl Review {
         let mut waiting = Vec::new();
         for some in pairs.chunks(PAGE as usize) {
             let ids: Vec<Id> = some.iter().flat_map(|(one, other)| [*one, *other]).collect();
-            let records = ask.snapshot.records(EntityType::Entry, &ids)?;
+            let records = ctx.snapshot.records(EntityType::Entry, &ids)?;
             let mut entries = records.into_iter().map(|stored| {
                 let stored = stored?;
                 let entry = stored.record.as_entry()?.clone();
-                hidden_why(&entry, ask.judged_at).is_none().then_some((stored.id, stored.tx_id, entry))
+                hidden_why(&entry, ctx.judged_at).is_none().then_some((stored.id, stored.tx_id, entry))
             });
             while let (Some(one), Some(other)) = (entries.next(), entries.next()) {
                 let (Some(one), Some(other)) = (one, other) else { continue };
@@ -122,7 +122,7 @@ impl Review {
         Ok(waiting)
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, ReviewState> {
         // Every change under this lock is complete, so a panic elsewhere leaves the value sound.
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +132,7 @@ impl Review {
         let snapshot = engine.snapshot(&reviewer())?;
         let scopes: Vec<ScopeId> = snapshot.tree()?.names().0.into_keys().collect();
         let everywhere = snapshot.sight_of(scopes);
-        *self.found() = Found { store: snapshot.store(), at: snapshot.at(), ..Found::default() };
+        *self.found() = ReviewState { store: snapshot.store(), at: snapshot.at(), ..ReviewState::default() };
         let question = Question {
             sight: &everywhere,
             topic: None,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kenning_model::{Change, EntityType, Entry, Op, Record, Status, Transaction, clean};
 use maud::{Markup, html};
 
-use crate::request::Ask;
+use crate::request::PageContext;
 
 /// The length of a text in a list.
 pub(crate) const EXCERPT_BYTES: usize = 280;
@@ -50,8 +50,8 @@ pub(crate) fn counted(many: u64, one: &str) -> String {
 }
 
 /// A time as its distance from now: `3 h ago`; the whole time is in the title.
-pub(crate) fn ago(ask: &Ask<'_>, time: Timestamp) -> Markup {
-    let seconds = ask.now.as_second() - time.as_second();
+pub(crate) fn ago(ctx: &PageContext<'_>, time: Timestamp) -> Markup {
+    let seconds = ctx.now.as_second() - time.as_second();
     let text = match seconds {
         ..0 => moment(time),
         0..MINUTE => "just now".to_owned(),
@@ -68,17 +68,17 @@ pub(crate) fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-pub(crate) fn scope(ask: &Ask<'_>, scope: kenning_model::ScopeId) -> Markup {
-    let name = ask.scope_name(scope);
-    html! { a.scope href=(ask.link("/search", [("scope", name.as_str())])) { (name) } }
+pub(crate) fn scope(ctx: &PageContext<'_>, scope: kenning_model::ScopeId) -> Markup {
+    let name = ctx.scope_name(scope);
+    html! { a.scope href=(ctx.link("/search", [("scope", name.as_str())])) { (name) } }
 }
 
-pub(crate) fn actor(ask: &Ask<'_>, actor: &str) -> Markup {
-    html! { a.actor href=(ask.link("/history", [("actor", actor)])) { (clean(actor)) } }
+pub(crate) fn actor(ctx: &PageContext<'_>, actor: &str) -> Markup {
+    html! { a.actor href=(ctx.link("/history", [("actor", actor)])) { (clean(actor)) } }
 }
 
-pub(crate) fn transaction_link(ask: &Ask<'_>, tx: kenning_model::TxId) -> Markup {
-    html! { a.tx href=(ask.to(&format!("/tx/{tx}"))) { "#" (tx) } }
+pub(crate) fn transaction_link(ctx: &PageContext<'_>, tx: kenning_model::TxId) -> Markup {
+    html! { a.tx href=(ctx.to(&format!("/tx/{tx}"))) { "#" (tx) } }
 }
 
 /// The label of an entry: its topic, or else its first words.
@@ -114,18 +114,18 @@ pub(crate) fn record_path(entity_type: EntityType, id: kenning_model::Id, record
 
 /// The address of a record, which keeps the chosen transaction.
 pub(crate) fn record_link(
-    ask: &Ask<'_>,
+    ctx: &PageContext<'_>,
     entity_type: EntityType,
     id: kenning_model::Id,
     record: &Record,
 ) -> Option<String> {
     if let Some(triple) = record.as_triple() {
-        return Some(ask.link("/graph", [("name", triple.subject.as_str())]));
+        return Some(ctx.link("/graph", [("name", triple.subject.as_str())]));
     }
     let path = record_path(entity_type, id, record)?;
     Some(match path.split_once('#') {
-        Some((path, place)) => format!("{}#{place}", ask.to(path)),
-        None => ask.to(&path),
+        Some((path, place)) => format!("{}#{place}", ctx.to(path)),
+        None => ctx.to(&path),
     })
 }
 
@@ -148,23 +148,23 @@ pub(crate) fn badge(op: Op) -> Markup {
 }
 
 /// One line for a change: the operation and the record.
-pub(crate) fn change_line(ask: &Ask<'_>, change: &Change) -> Markup {
+pub(crate) fn change_line(ctx: &PageContext<'_>, change: &Change) -> Markup {
     let record = change.after.as_ref().or(change.before.as_ref().map(|before| &before.record));
     html! {
         (badge(change.op())) " "
         @if let Some(record) = record {
-            @match record_link(ask, change.entity_type, change.id, record) {
+            @match record_link(ctx, change.entity_type, change.id, record) {
                 Some(address) => a href=(address) { (label(record)) },
                 None => span { (label(record)) },
             }
             @if change.entity_type != EntityType::Entry { " " span.kind { (change.entity_type.as_str()) } }
-            @if let Some(scope_id) = record.scope() { " " (scope(ask, scope_id)) }
+            @if let Some(scope_id) = record.scope() { " " (scope(ctx, scope_id)) }
         }
     }
 }
 
 /// One transaction as an item of a list.
-pub(crate) fn transaction_item(ask: &Ask<'_>, tx: &Transaction, can_select: bool) -> Markup {
+pub(crate) fn transaction_item(ctx: &PageContext<'_>, tx: &Transaction, can_select: bool) -> Markup {
     let more = tx.left_out;
     html! {
         li.item.tx-item data-item class=[tx.undone_by.map(|_| "undone")] {
@@ -173,14 +173,14 @@ pub(crate) fn transaction_item(ask: &Ask<'_>, tx: &Transaction, can_select: bool
                     input type="checkbox" name="tx" value=(tx.id) aria-label=(format!("Select transaction {}", tx.id));
                     " "
                 }
-                a.tx data-open href=(ask.to(&format!("/tx/{}", tx.id))) { "#" (tx.id) } " "
-                (actor(ask, &tx.actor)) " " code.tool { (clean(&tx.tool)) } " " (ago(ask, tx.at))
-                @for undone in &tx.undoes { " " span.kind { "undoes " (transaction_link(ask, *undone)) } }
-                @if let Some(by) = tx.undone_by { " " span.kind { "undone by " (transaction_link(ask, by)) } }
+                a.tx data-open href=(ctx.to(&format!("/tx/{}", tx.id))) { "#" (tx.id) } " "
+                (actor(ctx, &tx.actor)) " " code.tool { (clean(&tx.tool)) } " " (ago(ctx, tx.at))
+                @for undone in &tx.undoes { " " span.kind { "undoes " (transaction_link(ctx, *undone)) } }
+                @if let Some(by) = tx.undone_by { " " span.kind { "undone by " (transaction_link(ctx, by)) } }
             }
             @if tx.changes.is_empty() && more == 0 { p.quiet { "Nothing that you may see." } }
             @if !tx.changes.is_empty() {
-                ul.changes { @for change in &tx.changes { li { (change_line(ask, change)) } } }
+                ul.changes { @for change in &tx.changes { li { (change_line(ctx, change)) } } }
             }
             @if more > 0 { p.quiet { "and " (counted(more as u64, "more change")) } }
         }
@@ -199,13 +199,13 @@ pub(crate) fn hidden_why(entry: &Entry, at: Timestamp) -> Option<String> {
     Some(format!("hidden since {}", moment(to)))
 }
 
-pub(crate) fn tags(ask: &Ask<'_>, tags: &[String]) -> Markup {
-    html! { @for tag in tags { " " a.tag href=(ask.link("/search", [("tag", tag.as_str())])) { (clean(tag)) } } }
+pub(crate) fn tags(ctx: &PageContext<'_>, tags: &[String]) -> Markup {
+    html! { @for tag in tags { " " a.tag href=(ctx.link("/search", [("tag", tag.as_str())])) { (clean(tag)) } } }
 }
 
 /// An entry as an item of a list. `terms` are marked in the text.
 pub(crate) fn entry_item(
-    ask: &Ask<'_>,
+    ctx: &PageContext<'_>,
     id: kenning_model::Id,
     entry: &Entry,
     text: &str,
@@ -215,14 +215,14 @@ pub(crate) fn entry_item(
     html! {
         li.item data-item {
             h3 {
-                a data-open href=(ask.to(&format!("/entry/{id}"))) { (entry_label(entry)) }
+                a data-open href=(ctx.to(&format!("/entry/{id}"))) { (entry_label(entry)) }
                 @if entry.pinned { " " span.mark { "pinned" } }
-                @if let Some(why) = hidden_why(entry, ask.judged_at) { " " span.mark.off { (why) } }
+                @if let Some(why) = hidden_why(entry, ctx.judged_at) { " " span.mark.off { (why) } }
             }
             @if !entry.topic.is_empty() || text.len() > LABEL_BYTES { p.text { (marked(text, terms)) } }
             p.meta {
-                (scope(ask, entry.scope)) (tags(ask, &entry.tags)) " " (actor(ask, &entry.actor)) " "
-                (ago(ask, entry.updated_at.unwrap_or(entry.recorded_at)))
+                (scope(ctx, entry.scope)) (tags(ctx, &entry.tags)) " " (actor(ctx, &entry.actor)) " "
+                (ago(ctx, entry.updated_at.unwrap_or(entry.recorded_at)))
             }
             (why)
         }
@@ -250,11 +250,17 @@ pub(crate) fn marked(text: &str, terms: &[String]) -> Markup {
 }
 
 /// Links to the pages of a list before and after this one.
-pub(crate) fn pager(ask: &Ask<'_>, path: &str, kept: &[(&str, &str)], page: u64, has_more: bool) -> Markup {
+pub(crate) fn pager(
+    ctx: &PageContext<'_>,
+    path: &str,
+    kept: &[(&str, &str)],
+    page: u64,
+    has_more: bool,
+) -> Markup {
     let to = |page: u64| {
         let number = page.to_string();
         let fields = kept.iter().copied().chain([("page", number.as_str())]);
-        ask.link(path, fields.collect::<Vec<_>>())
+        ctx.link(path, fields.collect::<Vec<_>>())
     };
     html! {
         @if page > 0 || has_more {
@@ -268,7 +274,7 @@ pub(crate) fn pager(ask: &Ask<'_>, path: &str, kept: &[(&str, &str)], page: u64,
 
 /// A form with a single button that performs an action.
 pub(crate) fn button(
-    ask: &Ask<'_>,
+    ctx: &PageContext<'_>,
     action: &str,
     label: &str,
     fields: &[(&str, &str)],
@@ -276,7 +282,7 @@ pub(crate) fn button(
 ) -> Markup {
     html! {
         form.inline method="post" action=(format!("{}/do/{action}", crate::BASE)) {
-            (form_fields(ask))
+            (form_fields(ctx))
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
             button class=(class) type="submit" { (label) }
         }
@@ -284,10 +290,10 @@ pub(crate) fn button(
 }
 
 /// The fields of every form: the token that other sites do not know, and the address to return to.
-pub(crate) fn form_fields(ask: &Ask<'_>) -> Markup {
+pub(crate) fn form_fields(ctx: &PageContext<'_>) -> Markup {
     html! {
-        input type="hidden" name="token" value=(ask.visitor.form_token);
-        input type="hidden" name="back" value=(ask.here);
+        input type="hidden" name="token" value=(ctx.visitor.form_token);
+        input type="hidden" name="back" value=(ctx.here);
     }
 }
 

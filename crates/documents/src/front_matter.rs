@@ -23,11 +23,11 @@ pub struct FrontMatter {
 
 /// The front matter as written; the names of fields differ between tools.
 #[derive(Deserialize)]
-struct Written {
+struct RawFrontMatter {
     title: Option<Scalar>,
     doc_tag: Option<Scalar>,
     #[serde(alias = "tag")]
-    tags: Option<Many>,
+    tags: Option<OneOrMany>,
     #[serde(alias = "repo")]
     repository: Option<Scalar>,
     #[serde(alias = "env")]
@@ -40,48 +40,48 @@ struct Written {
 #[derive(Deserialize)]
 pub(crate) struct Scalar(String);
 
-pub(crate) enum Many {
+pub(crate) enum OneOrMany {
     List(Vec<Scalar>),
     One(Scalar),
 }
 
-impl<'de> Deserialize<'de> for Many {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Many, D::Error> {
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMany, D::Error> {
         struct ListOrOne;
 
         impl<'de> Visitor<'de> for ListOrOne {
-            type Value = Many;
+            type Value = OneOrMany;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text or a list of texts")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Many, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element::<Option<Scalar>>()? {
                     list.extend(item);
                 }
-                Ok(Many::List(list))
+                Ok(OneOrMany::List(list))
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Many, E> {
-                Ok(Many::One(Scalar(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(Scalar(text.to_owned())))
             }
 
-            fn visit_bool<E>(self, truth: bool) -> Result<Many, E> {
-                Ok(Many::One(Scalar(truth.to_string())))
+            fn visit_bool<E>(self, truth: bool) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(Scalar(truth.to_string())))
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Many, E> {
-                Ok(Many::One(Scalar(number.to_string())))
+            fn visit_i64<E>(self, number: i64) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(Scalar(number.to_string())))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Many, E> {
-                Ok(Many::One(Scalar(number.to_string())))
+            fn visit_u64<E>(self, number: u64) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(Scalar(number.to_string())))
             }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Many, E> {
-                Ok(Many::One(Scalar(number.to_string())))
+            fn visit_f64<E>(self, number: f64) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(Scalar(number.to_string())))
             }
         }
 
@@ -89,11 +89,11 @@ impl<'de> Deserialize<'de> for Many {
     }
 }
 
-impl Many {
+impl OneOrMany {
     pub(crate) fn texts(self) -> Vec<String> {
         match self {
-            Many::List(texts) => texts.into_iter().filter_map(Scalar::text).collect(),
-            Many::One(text) => list(&text.text().unwrap_or_default()),
+            OneOrMany::List(texts) => texts.into_iter().filter_map(Scalar::text).collect(),
+            OneOrMany::One(text) => list(&text.text().unwrap_or_default()),
         }
     }
 }
@@ -118,18 +118,18 @@ pub(crate) fn split(text: &str) -> Result<(FrontMatter, &str), Error> {
     if !is_mapping(yaml, ':') {
         return Ok(none);
     }
-    match serde_saphyr::from_str::<Written>(yaml) {
-        Ok(written) => Ok((written.read(), body)),
+    match serde_saphyr::from_str::<RawFrontMatter>(yaml) {
+        Ok(raw) => Ok((raw.read(), body)),
         Err(_) => Ok((by_line(yaml, ':')?, body)),
     }
 }
 
-impl Written {
+impl RawFrontMatter {
     fn read(self) -> FrontMatter {
         FrontMatter {
             title: self.title.and_then(Scalar::text),
             doc_tag: self.doc_tag.and_then(Scalar::text),
-            tags: self.tags.map(Many::texts).unwrap_or_default(),
+            tags: self.tags.map(OneOrMany::texts).unwrap_or_default(),
             repository: self.repository.and_then(Scalar::text),
             environment: self.environment.and_then(Scalar::text),
             updated: self.updated.and_then(Scalar::text).as_deref().and_then(moment),

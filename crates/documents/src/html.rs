@@ -139,7 +139,7 @@ pub(crate) fn title(html: &str) -> Option<String> {
 
 /// The position of the conversion, because a handler is given its element but not the elements around it.
 #[derive(Default)]
-struct Place {
+struct ConversionState {
     preformatted: AtomicUsize,
     language: Mutex<Option<String>>,
     heading: AtomicUsize,
@@ -147,8 +147,8 @@ struct Place {
 }
 
 fn converter() -> HtmlToMarkdown {
-    let place = Arc::new(Place::default());
-    let [in_heading, in_pre, in_link, in_code, in_term, in_other] = [0; 6].map(|_| Arc::clone(&place));
+    let state = Arc::new(ConversionState::default());
+    let [in_heading, in_pre, in_link, in_code, in_term, in_other] = [0; 6].map(|_| Arc::clone(&state));
     HtmlToMarkdown::builder()
         .skip_tags(SKIPPED.to_vec())
         .add_handler(HEADINGS.to_vec(), move |handlers: &dyn Handlers, element: Element| {
@@ -178,11 +178,11 @@ fn converter() -> HtmlToMarkdown {
 }
 
 /// A heading on one line, with its id at the end.
-fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
-    keep(&place.id, attribute(element, "id"));
-    let content = inside(&place.heading, || handlers.walk_children(element.node).content);
+fn heading(state: &ConversionState, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
+    keep(&state.id, attribute(element, "id"));
+    let content = inside(&state.heading, || handlers.walk_children(element.node).content);
     let title = content.split_whitespace().collect::<Vec<_>>().join(" ");
-    let id = take(&place.id).map(|id| format!(" {{#{id}}}")).unwrap_or_default();
+    let id = take(&state.id).map(|id| format!(" {{#{id}}}")).unwrap_or_default();
     if title.is_empty() {
         return None;
     }
@@ -191,9 +191,9 @@ fn heading(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<
 }
 
 /// A definition is indented below its term, so that both are read together.
-fn definition(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
+fn definition(state: &ConversionState, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
     let content = handlers.walk_children(element.node).content;
-    if within(&place.preformatted) {
+    if within(&state.preformatted) {
         return Some(content.into());
     }
     if element.tag == "dt" {
@@ -209,19 +209,23 @@ fn definition(place: &Place, handlers: &dyn Handlers, element: &Element) -> Opti
 }
 
 /// Preformatted text becomes a separate block, with its fences on lines of their own.
-fn preformatted(place: &Place, handlers: &dyn Handlers, element: &Element) -> Option<HandlerResult> {
-    keep(&place.language, language(element));
-    let content = inside(&place.preformatted, || handlers.walk_children(element.node).content);
-    let language = take(&place.language).unwrap_or_default();
+fn preformatted(
+    state: &ConversionState,
+    handlers: &dyn Handlers,
+    element: &Element,
+) -> Option<HandlerResult> {
+    keep(&state.language, language(element));
+    let content = inside(&state.preformatted, || handlers.walk_children(element.node).content);
+    let language = take(&state.language).unwrap_or_default();
     let code = content.trim_end().trim_start_matches(['\r', '\n']);
     (!code.is_empty()).then(|| format!("\n\n{}\n\n", fenced(&language, code)).into())
 }
 
-fn code(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
-    if !within(&place.preformatted) {
+fn code(state: &ConversionState, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
+    if !within(&state.preformatted) {
         return handlers.fallback(element);
     }
-    keep(&place.language, language(&element));
+    keep(&state.language, language(&element));
     let mut content = handlers.walk_children(element.node).content;
     // A page may have the same code in two languages, one directly after the other.
     if content.contains('\n') && !content.ends_with('\n') {
@@ -230,11 +234,11 @@ fn code(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<Hand
     Some(content.into())
 }
 
-fn link(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
-    if within(&place.preformatted) {
+fn link(state: &ConversionState, handlers: &dyn Handlers, element: Element) -> Option<HandlerResult> {
+    if within(&state.preformatted) {
         return Some(handlers.walk_children(element.node));
     }
-    if !within(&place.heading) {
+    if !within(&state.heading) {
         return handlers.fallback(element);
     }
     let content = handlers.walk_children(element.node).content;
@@ -243,11 +247,11 @@ fn link(place: &Place, handlers: &dyn Handlers, element: Element) -> Option<Hand
     let is_mark = |c: char| PERMALINKS.contains(c) || c.is_whitespace() || c == '\\';
     if content.chars().all(is_mark) {
         let is_legacy = attribute(&element, "aria-hidden").is_some() && own.is_none();
-        keep(&place.id, own.or_else(|| attribute(&element, "id").filter(|_| !is_legacy)));
+        keep(&state.id, own.or_else(|| attribute(&element, "id").filter(|_| !is_legacy)));
         return None;
     }
     if own.is_some() {
-        keep(&place.id, own);
+        keep(&state.id, own);
         return Some(content.into());
     }
     handlers.fallback(element)

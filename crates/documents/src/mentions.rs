@@ -30,12 +30,12 @@ pub enum Label {
 
 const NAME_BYTES_MAX: usize = 80;
 /// The most mentions that are kept of a section.
-const MANY: usize = 64;
+const MENTIONS_KEPT_MAX: usize = 64;
 
 /// Replaces code or bold words in the prose. No name extends over it.
-const SET: char = '\u{fffc}';
+const MARKUP: char = '\u{fffc}';
 /// Marks a place in the prose where a capital letter does not show a name, as at the beginning of a sentence.
-const BEGIN: char = '\u{2060}';
+const SENTENCE_START: char = '\u{2060}';
 
 /// The mentions of a text in Markdown.
 pub(crate) fn mentions(text: &str) -> Vec<Mention> {
@@ -79,12 +79,14 @@ impl Reader {
             Event::SoftBreak | Event::HardBreak => self.prose.push(' '),
             Event::Code(code) => {
                 self.code(&code);
-                self.prose.push(SET);
+                self.prose.push(MARKUP);
             }
             Event::Start(Tag::Strong) => self.bold = Some(self.prose.len()),
             Event::End(TagEnd::Strong) => self.term(),
             // The title of another page is capitalised like the beginning of a sentence.
-            Event::Start(Tag::Link { dest_url, .. }) if !dest_url.contains("://") => self.prose.push(BEGIN),
+            Event::Start(Tag::Link { dest_url, .. }) if !dest_url.contains("://") => {
+                self.prose.push(SENTENCE_START)
+            }
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented)) => {
                 self.end_block();
                 self.is_code = true;
@@ -147,9 +149,9 @@ impl Reader {
     fn term(&mut self) {
         let Some(at) = self.bold.take() else { return };
         let words = self.prose[at..].split_whitespace().collect::<Vec<_>>().join(" ");
-        let term = words.trim_matches(|c: char| c == BEGIN || ":.,".contains(c));
+        let term = words.trim_matches(|c: char| c == SENTENCE_START || ":.,".contains(c));
         let many = term.split(' ').count();
-        if term.is_empty() || term.contains(SET) || many > 4 {
+        if term.is_empty() || term.contains(MARKUP) || many > 4 {
             return;
         }
         if !(many == 1 && is_common(term)) {
@@ -157,7 +159,7 @@ impl Reader {
         }
         let end = words.chars().next_back().filter(|c| ":.".contains(*c));
         self.prose.truncate(at);
-        self.prose.push(SET);
+        self.prose.push(MARKUP);
         self.prose.extend(end);
     }
 
@@ -178,7 +180,7 @@ impl Reader {
                 begins |= matches!(word, "-" | "–" | "—" | "|") || word.ends_with([':', '.', '!', '?']);
                 continue;
             }
-            begins |= word.starts_with(BEGIN) || self.is_heading;
+            begins |= word.starts_with(SENTENCE_START) || self.is_heading;
             let goes_on = !run.words.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit());
             if is_capitalised(bare) || goes_on {
                 run.is_sure |= is_distinct(bare) || !self.is_heading && (!begins || !run.words.is_empty());
@@ -190,7 +192,7 @@ impl Reader {
             } else {
                 self.name_run(&mut run);
             }
-            if word.ends_with(['.', '!', '?', ':', ',', ';', ')', ']', '}', '>', SET]) {
+            if word.ends_with(['.', '!', '?', ':', ',', ';', ')', ']', '}', '>', MARKUP]) {
                 self.name_run(&mut run);
             }
             // In `{Promise} Fulfills with …` a description begins after the type.
@@ -228,7 +230,7 @@ impl Reader {
                 name.chars().count() >= 2 && name.len() <= NAME_BYTES_MAX && seen.insert(name.to_lowercase());
             is_kept.then_some(Mention { label, name })
         });
-        named.take(MANY).collect()
+        named.take(MENTIONS_KEPT_MAX).collect()
     }
 }
 
@@ -266,7 +268,7 @@ fn bare(word: &str) -> &str {
 fn is_capitalised(word: &str) -> bool {
     word.chars().next().is_some_and(char::is_uppercase)
         && word.chars().count() >= 2
-        && !word.contains(['\'', '’', SET, '(', ')', '[', ']', '{', '}', '<', '>', '|', '=', '"', '…'])
+        && !word.contains(['\'', '’', MARKUP, '(', ')', '[', ']', '{', '}', '<', '>', '|', '=', '"', '…'])
 }
 
 /// Whether a word is a name at any place of a sentence: `AWS`, `PostgreSQL`, `GitHub`.

@@ -6,7 +6,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde::Deserialize;
 
 use crate::fence::Fences;
-use crate::front_matter::{Many, Scalar, is_mapping, list, one_line, pairs, toml, yaml};
+use crate::front_matter::{OneOrMany, Scalar, is_mapping, list, one_line, pairs, toml, yaml};
 use crate::{Document, Error, Format, Section, markdown};
 
 /// The fields that make a document a pattern.
@@ -61,11 +61,11 @@ impl Difficulty {
 
 /// The front matter as written; the names of fields differ between catalogues.
 #[derive(Deserialize)]
-struct Written {
+struct RawPatternFields {
     id: Option<Scalar>,
     title: Option<Scalar>,
-    summary: Option<Many>,
-    description: Option<Many>,
+    summary: Option<OneOrMany>,
+    description: Option<OneOrMany>,
     category: Option<Scalar>,
     #[serde(rename = "applicationPatternId", alias = "application_pattern_id")]
     application: Option<Scalar>,
@@ -73,16 +73,16 @@ struct Written {
     #[serde(rename = "skillLevel", alias = "skill_level")]
     skill_level: Option<Scalar>,
     #[serde(alias = "relatedPatterns", alias = "related_patterns")]
-    related: Option<Many>,
+    related: Option<OneOrMany>,
     #[serde(rename = "useWhen", alias = "use_when")]
-    use_when: Option<Many>,
+    use_when: Option<OneOrMany>,
     #[serde(rename = "avoidWhen", alias = "avoid_when")]
-    avoid_when: Option<Many>,
+    avoid_when: Option<OneOrMany>,
 }
 
 /// The fields of a pattern that its file gives.
 #[derive(Default)]
-struct Told {
+struct PatternFields {
     id: Option<String>,
     title: Option<String>,
     summary: Option<String>,
@@ -94,44 +94,44 @@ struct Told {
     avoid_when: Option<String>,
 }
 
-impl Told {
+impl PatternFields {
     /// Reads the fields; `None` if the file has no front matter. Malformed front matter is read line by line.
-    fn read(text: &str, warnings: &mut Vec<String>) -> Result<Option<Told>, Error> {
+    fn read(text: &str, warnings: &mut Vec<String>) -> Result<Option<PatternFields>, Error> {
         if let Some((toml, _)) = toml(text).filter(|(toml, _)| is_mapping(toml, '=')) {
-            return Told::by_line(toml, '=').map(Some);
+            return PatternFields::by_line(toml, '=').map(Some);
         }
         let yaml = yaml(text).map(|(yaml, _)| yaml);
         let Some(yaml) = yaml.filter(|yaml| yaml.trim().is_empty() || is_mapping(yaml, ':')) else {
             return Ok(None);
         };
         if yaml.trim().is_empty() {
-            return Ok(Some(Told::default()));
+            return Ok(Some(PatternFields::default()));
         }
-        match serde_saphyr::from_str::<Written>(yaml) {
-            Ok(written) => Ok(Some(Told::from(written))),
+        match serde_saphyr::from_str::<RawPatternFields>(yaml) {
+            Ok(raw) => Ok(Some(PatternFields::from(raw))),
             Err(error) => {
-                let told = Told::by_line(yaml, ':')?;
+                let fields = PatternFields::by_line(yaml, ':')?;
                 let place = line_of(&error).map(|line| format!(" (line {line})")).unwrap_or_default();
                 warnings.push(format!("its front matter is no good YAML{place}; it was read line by line"));
-                Ok(Some(told))
+                Ok(Some(fields))
             }
         }
     }
 
-    fn by_line(text: &str, sign: char) -> Result<Told, Error> {
-        let mut told = Told::default();
+    fn by_line(text: &str, sign: char) -> Result<PatternFields, Error> {
+        let mut fields = PatternFields::default();
         for (key, value) in pairs(text, sign)? {
             let slot = match key.to_lowercase().replace('_', "").as_str() {
-                "id" => &mut told.id,
-                "title" => &mut told.title,
-                "summary" => &mut told.summary,
-                "description" => &mut told.description,
-                "category" | "applicationpatternid" => &mut told.category,
-                "difficulty" | "skilllevel" => &mut told.difficulty,
-                "usewhen" => &mut told.use_when,
-                "avoidwhen" => &mut told.avoid_when,
-                "related" | "relatedpatterns" if told.related.is_empty() => {
-                    told.related = list(&value);
+                "id" => &mut fields.id,
+                "title" => &mut fields.title,
+                "summary" => &mut fields.summary,
+                "description" => &mut fields.description,
+                "category" | "applicationpatternid" => &mut fields.category,
+                "difficulty" | "skilllevel" => &mut fields.difficulty,
+                "usewhen" => &mut fields.use_when,
+                "avoidwhen" => &mut fields.avoid_when,
+                "related" | "relatedpatterns" if fields.related.is_empty() => {
+                    fields.related = list(&value);
                     continue;
                 }
                 _ => continue,
@@ -140,23 +140,23 @@ impl Told {
             let value = if is_list { list(&value).join("; ") } else { value };
             *slot = slot.take().or_else(|| one_line(&value));
         }
-        Ok(told)
+        Ok(fields)
     }
 }
 
-impl From<Written> for Told {
-    fn from(written: Written) -> Told {
+impl From<RawPatternFields> for PatternFields {
+    fn from(raw: RawPatternFields) -> PatternFields {
         let line = |scalar: Option<Scalar>| scalar.and_then(Scalar::text).as_deref().and_then(one_line);
-        Told {
-            id: line(written.id),
-            title: line(written.title),
-            summary: prose(written.summary),
-            description: prose(written.description),
-            category: line(written.category).or_else(|| line(written.application)),
-            difficulty: line(written.difficulty).or_else(|| line(written.skill_level)),
-            related: written.related.map(Many::texts).unwrap_or_default(),
-            use_when: prose(written.use_when),
-            avoid_when: prose(written.avoid_when),
+        PatternFields {
+            id: line(raw.id),
+            title: line(raw.title),
+            summary: prose(raw.summary),
+            description: prose(raw.description),
+            category: line(raw.category).or_else(|| line(raw.application)),
+            difficulty: line(raw.difficulty).or_else(|| line(raw.skill_level)),
+            related: raw.related.map(OneOrMany::texts).unwrap_or_default(),
+            use_when: prose(raw.use_when),
+            avoid_when: prose(raw.avoid_when),
         }
     }
 }
@@ -185,13 +185,14 @@ const AVOID_WHEN: [&str; 6] =
 pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     let mut document = crate::parse(format, path, text)?;
     let mut warnings = Vec::new();
-    let Some(told) = Told::read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut warnings)? else {
+    let Some(fields) = PatternFields::read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut warnings)?
+    else {
         warnings.push("it has no front matter, so it is a document and no pattern".to_owned());
         return Ok(Parsed { document, pattern: None, warnings });
     };
     let (folder, name) = place_of(path);
     // Invisible characters are removed, since they can't be typed in a call.
-    let id = told.id.map(|id| clean(&id).trim().to_owned()).filter(|id| !id.is_empty());
+    let id = fields.id.map(|id| clean(&id).trim().to_owned()).filter(|id| !id.is_empty());
     let id = id.unwrap_or_else(|| {
         warnings.push(format!("it has no id; `{name}` stands in for it"));
         name.to_owned()
@@ -201,11 +202,11 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     }
     // A heading of a lower level is the heading of a section, not a title.
     let heading = document.sections.iter().find(|section| section.level == 1).map(heading_of);
-    document.title = told.title.or_else(|| heading.map(str::to_owned)).unwrap_or_else(|| {
+    document.title = fields.title.or_else(|| heading.map(str::to_owned)).unwrap_or_else(|| {
         warnings.push("it has no title; its id stands in for it".to_owned());
         id.clone()
     });
-    let category = told.category.unwrap_or_else(|| {
+    let category = fields.category.unwrap_or_else(|| {
         let folder = folder.rsplit('/').next().unwrap_or_default();
         if folder.is_empty() {
             warnings.push(format!("it has no category and no folder; it is `{UNCATEGORIZED}`"));
@@ -213,15 +214,15 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
         }
         folder.to_owned()
     });
-    let difficulty = told.difficulty.and_then(|told| {
-        let known = Difficulty::parse(&told);
+    let difficulty = fields.difficulty.and_then(|text| {
+        let known = Difficulty::parse(&text);
         if known.is_none() {
-            warnings.push(format!("difficulty `{told}` is none of beginner, intermediate, advanced"));
+            warnings.push(format!("difficulty `{text}` is none of beginner, intermediate, advanced"));
         }
         known
     });
     let sections = &document.sections;
-    let (summary, described) = (told.summary, told.description);
+    let (summary, described) = (fields.summary, fields.description);
     // Some headings continue: `When to Use the Abstract Factory`, `Intent of the Abstract Factory`.
     let of_section = |names: &[&str], beginnings: &[&str]| {
         let is_named = |section: &&Section| {
@@ -254,9 +255,9 @@ pub fn parse(format: Format, path: &str, text: &str) -> Result<Parsed, Error> {
     }
     let pattern = Pattern {
         summary: shortened(&summary.or(described).unwrap_or_else(|| description.clone())),
-        use_when: told.use_when.or_else(|| of_section(&[], &USE_WHEN)),
-        avoid_when: told.avoid_when.or_else(|| of_section(&[], &AVOID_WHEN)),
-        related: told.related,
+        use_when: fields.use_when.or_else(|| of_section(&[], &USE_WHEN)),
+        avoid_when: fields.avoid_when.or_else(|| of_section(&[], &AVOID_WHEN)),
+        related: fields.related,
         id,
         description,
         category,
@@ -304,10 +305,10 @@ fn heading_of(section: &Section) -> &str {
 }
 
 /// A text unchanged, or the items of a list joined by semicolons.
-fn prose(many: Option<Many>) -> Option<String> {
+fn prose(many: Option<OneOrMany>) -> Option<String> {
     let text = match many? {
-        Many::One(text) => text.text()?,
-        Many::List(items) => items.into_iter().filter_map(Scalar::text).collect::<Vec<_>>().join("; "),
+        OneOrMany::One(text) => text.text()?,
+        OneOrMany::List(items) => items.into_iter().filter_map(Scalar::text).collect::<Vec<_>>().join("; "),
     };
     Some(text).filter(|text| !text.is_empty())
 }

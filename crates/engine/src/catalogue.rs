@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kenning_model::{Document, EntityType, Id, Pattern, Record, ScopeId, TxId, fold};
 use kenning_retrieval::evidence::Rarity;
-use kenning_retrieval::{By, Least, lex};
+use kenning_retrieval::{By, MatchMinimum, lex};
 use kenning_storage::{Error, LogChange, Stored};
 
 use crate::reading::Follower;
@@ -17,7 +17,7 @@ use crate::{Sight, Snapshot};
 /// Every version of every pattern.
 #[derive(Default)]
 pub(crate) struct Catalogue {
-    versions: HashMap<Id, Vec<Known>>,
+    versions: HashMap<Id, Vec<PatternVersion>>,
     /// For each pattern id, the documents that had it at some time.
     by_pattern: HashMap<String, Vec<Id>>,
     /// For each source, the transaction in which its first pattern was ingested.
@@ -25,7 +25,7 @@ pub(crate) struct Catalogue {
 }
 
 /// A version of a pattern.
-struct Known {
+struct PatternVersion {
     from: TxId,
     to: Option<TxId>,
     scope: ScopeId,
@@ -38,14 +38,14 @@ struct Known {
     tags: Vec<String>,
     /// The terms of its id, title, summary, tags and category, sorted.
     about: Vec<Arc<str>>,
-    place: Place,
+    precedence: Precedence,
 }
 
 /// Decides which of several patterns with one id in one scope is found: the smallest place. That is a pattern
 /// of the source that was ingested first, and within a source the one with the shortest path, since
 /// translations lie deeper than their original.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Precedence {
     since: TxId,
     source: String,
     depth: usize,
@@ -70,7 +70,7 @@ impl Follower for Catalogue {
         }
         let (source, path) = (document.source.clone(), document.path.clone());
         let since = *self.sources.entry((document.scope, source.clone())).or_insert(tx);
-        self.versions.entry(id).or_default().push(Known {
+        self.versions.entry(id).or_default().push(PatternVersion {
             from: tx,
             to: None,
             scope: document.scope,
@@ -82,7 +82,7 @@ impl Follower for Catalogue {
             difficulty: pattern.difficulty.clone(),
             tags: document.tags.clone(),
             about: about(document, pattern),
-            place: Place { since, source, depth: path.matches('/').count(), path },
+            precedence: Precedence { since, source, depth: path.matches('/').count(), path },
         });
     }
 }
@@ -103,31 +103,32 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn seen(&self, id: Id) -> Option<&'a Known> {
+    fn seen(&self, id: Id) -> Option<&'a PatternVersion> {
         let at = self.sight.at;
-        let is_live = |known: &&Known| known.from <= at && known.to.is_none_or(|to| to > at);
-        let known = self.state.versions.get(&id)?.iter().rev().find(is_live)?;
-        self.sight.sees(known.scope).then_some(known)
+        let is_live = |version: &&PatternVersion| version.from <= at && version.to.is_none_or(|to| to > at);
+        let version = self.state.versions.get(&id)?.iter().rev().find(is_live)?;
+        self.sight.sees(version.scope).then_some(version)
     }
 
     /// The document whose pattern has this id.
     fn named(&self, pattern: &str) -> Option<Id> {
         let ids = self.state.by_pattern.get(pattern)?;
-        let of_it = |id: &Id| self.seen(*id).filter(|known| known.pattern == pattern);
-        let distance = |known: &Known| self.sight.distance(known.scope);
-        let candidates =
-            ids.iter().filter_map(|id| of_it(id).map(|known| (distance(known), &known.place, *id)));
+        let of_it = |id: &Id| self.seen(*id).filter(|version| version.pattern == pattern);
+        let distance = |version: &PatternVersion| self.sight.distance(version.scope);
+        let candidates = ids
+            .iter()
+            .filter_map(|id| of_it(id).map(|version| (distance(version), &version.precedence, *id)));
         candidates.min().map(|(_, _, id)| id)
     }
 
     /// The pattern of a document, unless another pattern with the same id hides it.
-    fn found(&self, id: Id) -> Option<&'a Known> {
-        let known = self.seen(id)?;
-        let is_only = self.state.by_pattern.get(&known.pattern).is_some_and(|ids| ids.len() == 1);
-        (is_only || self.named(&known.pattern) == Some(id)).then_some(known)
+    fn found(&self, id: Id) -> Option<&'a PatternVersion> {
+        let version = self.seen(id)?;
+        let is_only = self.state.by_pattern.get(&version.pattern).is_some_and(|ids| ids.len() == 1);
+        (is_only || self.named(&version.pattern) == Some(id)).then_some(version)
     }
 
-    fn all(&self) -> impl Iterator<Item = (Id, &'a Known)> {
+    fn all(&self) -> impl Iterator<Item = (Id, &'a PatternVersion)> {
         self.state.versions.keys().filter_map(|id| Some((*id, self.found(*id)?)))
     }
 }
@@ -167,13 +168,13 @@ pub struct OfOneId {
 }
 
 impl OfOneId {
-    fn new(known: &Known, other: &Known, is_found: bool) -> OfOneId {
-        let Place { source, path, .. } = &other.place;
-        let other = match *source == known.place.source {
+    fn new(version: &PatternVersion, other: &PatternVersion, is_found: bool) -> OfOneId {
+        let Precedence { source, path, .. } = &other.precedence;
+        let other = match *source == version.precedence.source {
             true => path.clone(),
             false => format!("{path} of `{source}`"),
         };
-        OfOneId { path: known.place.path.clone(), id: known.pattern.clone(), other, is_found }
+        OfOneId { path: version.precedence.path.clone(), id: version.pattern.clone(), other, is_found }
     }
 }
 
@@ -203,7 +204,7 @@ impl Snapshot<'_> {
             by: By::WordsAndMeaning,
             as_written: false,
             known_words_only: false,
-            least: if question.loosely { Least::Some } else { Least::Half },
+            least: if question.loosely { MatchMinimum::Some } else { MatchMinimum::Half },
             with_nearest: false,
             explain: false,
         };
@@ -217,15 +218,15 @@ impl Snapshot<'_> {
             let (mut categories, mut difficulties) = (Tally::default(), Tally::default());
             let mut about = 0;
             for hit in &matches.hits {
-                let Some(known) = view.found(hit.id) else { continue };
-                let has = |rarity: &&Rarity| known.about.binary_search(&rarity.term).is_ok();
+                let Some(version) = view.found(hit.id) else { continue };
+                let has = |rarity: &&Rarity| version.about.binary_search(&rarity.term).is_ok();
                 let weight: f32 = rarities.iter().filter(has).map(|rarity| rarity.idf).sum();
                 about += usize::from(weight >= half && weight > 0.0);
                 // A question that is exactly a title or an id asks for that pattern, so it comes first.
-                let is_named = known.title_key == key || fold(&known.pattern) == key;
+                let is_named = version.title_key == key || fold(&version.pattern) == key;
                 if is_named { &mut named } else { &mut ids }.push(hit.id);
-                categories.add(&known.category_key, &known.category);
-                known.difficulty.iter().for_each(|name| difficulties.add(name, name));
+                categories.add(&version.category_key, &version.category);
+                version.difficulty.iter().for_each(|name| difficulties.add(name, name));
             }
             named.append(&mut ids);
             FoundPatterns {
@@ -249,17 +250,17 @@ impl Snapshot<'_> {
         self.with_catalogue(sight, |view| {
             let [mut categories, mut difficulties, mut tags] = [(); 3].map(|()| Tally::default());
             let mut overview = Overview::default();
-            for (_, known) in view.all() {
-                if category.as_ref().is_some_and(|category| known.category_key != *category) {
+            for (_, version) in view.all() {
+                if category.as_ref().is_some_and(|category| version.category_key != *category) {
                     continue;
                 }
                 overview.patterns += 1;
-                categories.add(&known.category_key, &known.category);
-                known.difficulty.iter().for_each(|name| difficulties.add(name, name));
-                for tag in known.tags.iter().collect::<HashSet<_>>() {
+                categories.add(&version.category_key, &version.category);
+                version.difficulty.iter().for_each(|name| difficulties.add(name, name));
+                for tag in version.tags.iter().collect::<HashSet<_>>() {
                     tags.add(tag, tag);
                 }
-                overview.names.push((known.pattern.clone(), known.title.clone()));
+                overview.names.push((version.pattern.clone(), version.title.clone()));
             }
             overview.names.sort_unstable();
             let [categories, difficulties, tags] = [categories, difficulties, tags].map(Tally::counts);
@@ -274,12 +275,14 @@ impl Snapshot<'_> {
             let mut shared = Vec::new();
             for (pattern, ids) in view.state.by_pattern.iter().filter(|(_, ids)| ids.len() > 1) {
                 let Some(first) = view.named(pattern).and_then(|first| view.seen(first)) else { continue };
-                let of_it = |id: &Id| view.seen(*id).filter(|known| known.pattern == *pattern);
-                for known in ids.iter().filter_map(of_it).filter(|known| known.place != first.place) {
-                    if known.place.source == source {
-                        shared.push(OfOneId::new(known, first, false));
-                    } else if first.place.source == source {
-                        shared.push(OfOneId::new(first, known, true));
+                let of_it = |id: &Id| view.seen(*id).filter(|version| version.pattern == *pattern);
+                for version in
+                    ids.iter().filter_map(of_it).filter(|version| version.precedence != first.precedence)
+                {
+                    if version.precedence.source == source {
+                        shared.push(OfOneId::new(version, first, false));
+                    } else if first.precedence.source == source {
+                        shared.push(OfOneId::new(first, version, true));
                     }
                 }
             }

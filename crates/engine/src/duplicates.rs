@@ -158,7 +158,7 @@ impl Duplicates {
 
     /// The entries in sight that may share most of their words with the question, likeliest first. Entries
     /// out of sight do not count towards the limits.
-    pub(crate) fn candidates(&mut self, asked: &Asked<'_>) -> Vec<Id> {
+    pub(crate) fn candidates(&mut self, asked: &SketchedText<'_>) -> Vec<Id> {
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
@@ -179,18 +179,18 @@ impl Duplicates {
 }
 
 /// A question with its sketch, which is computed before the lock on `Duplicates` is taken.
-pub(crate) struct Asked<'a> {
+pub(crate) struct SketchedText<'a> {
     key: u64,
     question: &'a Similar<'a>,
     words: Vec<u64>,
     sketch: Sketch,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(question: &'a Similar<'a>) -> Asked<'a> {
+impl<'a> SketchedText<'a> {
+    pub(crate) fn new(question: &'a Similar<'a>) -> SketchedText<'a> {
         let words = word_set(question.topic, question.content);
         let sketch = Sketch::new(question.topic, question.content, &words);
-        Asked { key: text_key(question.topic, question.content), sketch, words, question }
+        SketchedText { key: text_key(question.topic, question.content), sketch, words, question }
     }
 
     /// The marks by which the segments of the index find entries that may be alike.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use kenning_model::{EntityType, Id, ScopeId, Timestamp, fold};
-use kenning_retrieval::{By, Least};
+use kenning_retrieval::{By, MatchMinimum};
 use kenning_storage::Error;
 
 use crate::search::Asked;
@@ -49,7 +49,7 @@ impl Snapshot<'_> {
                 by: By::Words,
                 as_written: false,
                 known_words_only: true,
-                least: Least::Half,
+                least: MatchMinimum::Half,
                 with_nearest: false,
                 explain: false,
             };

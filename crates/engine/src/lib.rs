@@ -37,7 +37,7 @@ pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
-pub use kenning_retrieval::evidence::{Fit, Most, Quote, Rarity, Source, lead, sentences};
+pub use kenning_retrieval::evidence::{FoundText, PassageScore, Quote, QuoteLimits, Rarity, lead, sentences};
 pub use kenning_retrieval::excerpt::{GAP, excerpt};
 pub use kenning_retrieval::{By, Embedder, highlight, passage_ranges};
 pub use kenning_storage::{
@@ -77,14 +77,14 @@ pub struct Engine {
 /// The state that all copies of an engine share.
 struct Shared {
     /// Opened by the first call that needs the store: a client that only lists the tools touches no file.
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenStore>,
     opening: Mutex<()>,
     /// The newest transaction known in this process; see `watch`.
     head: Sender<TxId>,
     watching: AtomicBool,
 }
 
-struct Opened {
+struct OpenStore {
     storage: Arc<Storage>,
     duplicates: Mutex<duplicates::Duplicates>,
     indexed: Arc<indexed::Indexed>,
@@ -102,7 +102,7 @@ pub struct Rebuilt {
     pub live: u64,
 }
 
-impl Opened {
+impl OpenStore {
     fn stop(&self) {
         self.indexed.stop();
         self.sections.stop();
@@ -110,7 +110,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenStore {
     fn drop(&mut self) {
         self.stop();
     }
@@ -299,7 +299,7 @@ impl Engine {
 
     /// Up to three visible entries that say nearly the same.
     pub fn similar(&self, snapshot: &Snapshot<'_>, question: &Similar<'_>) -> Result<Vec<Id>, Error> {
-        let asked = duplicates::Asked::new(question);
+        let asked = duplicates::SketchedText::new(question);
         let opened = self.opened()?;
         let (marked, segments_end) = opened.indexed.marked(snapshot, question.sight, &asked.marks())?;
         // Every writer takes this lock, so it is held only for the look-up.
@@ -403,7 +403,7 @@ impl Engine {
         }
     }
 
-    fn opened(&self) -> Result<&Opened, Error> {
+    fn opened(&self) -> Result<&OpenStore, Error> {
         if let Some(opened) = self.shared.opened.get() {
             return Ok(opened);
         }
@@ -424,7 +424,7 @@ impl Engine {
         Ok(self.shared.opened.get_or_init(|| opened))
     }
 
-    fn opened_on(&self, storage: Arc<Storage>) -> Opened {
+    fn opened_on(&self, storage: Arc<Storage>) -> OpenStore {
         let duplicates = Mutex::new(duplicates::Duplicates::default());
         let index = |of: EntityType, name: &str| {
             let dir = self.cache_dir.join(INDEX_DIR).join(name);
@@ -435,7 +435,7 @@ impl Engine {
         let indexed = index(EntityType::Entry, "entries");
         let sections = index(EntityType::Section, "passages");
         let patterns = index(EntityType::Document, "patterns");
-        Opened {
+        OpenStore {
             storage,
             duplicates,
             indexed,

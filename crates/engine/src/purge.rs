@@ -10,7 +10,7 @@ use kenning_model::{EntityType, Id, Principal, Timestamp, TxId};
 use kenning_storage::{Applied, At, Error, PurgePlan, PurgeSelection, Purged, RecordKey, Storage, Stored};
 use serde::{Deserialize, Serialize};
 
-use crate::{Engine, Opened};
+use crate::{Engine, OpenStore};
 
 /// In the data directory: a line for each purge.
 pub const PURGED_FILE: &str = "purged.jsonl";
@@ -146,7 +146,7 @@ impl Engine {
     }
 }
 
-fn finish(opened: &Opened) -> Result<(), Error> {
+fn finish(opened: &OpenStore) -> Result<(), Error> {
     for index in [&opened.indexed, &opened.sections, &opened.patterns] {
         index.remove()?;
     }
@@ -155,7 +155,7 @@ fn finish(opened: &Opened) -> Result<(), Error> {
 }
 
 /// A process that purged something may have ended before it was finished.
-pub(crate) fn finish_if_needed(opened: &Opened) {
+pub(crate) fn finish_if_needed(opened: &OpenStore) {
     match opened.storage.backend().has_remains() {
         Ok(false) => {}
         Ok(true) => match finish(opened) {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use kenning_model::{EntityType, Id, Timestamp, fold};
-use kenning_retrieval::evidence::{Most, Quote, Rarity, Source, overlapping, quotes, windows};
-use kenning_retrieval::{By, Least, Why};
+use kenning_retrieval::evidence::{FoundText, Quote, QuoteLimits, Rarity, overlapping, quotes, windows};
+use kenning_retrieval::{By, MatchMinimum, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
 use crate::indexed::Match;
@@ -41,7 +41,7 @@ pub(crate) struct Asked<'a> {
     pub by: By,
     pub as_written: bool,
     pub known_words_only: bool,
-    pub least: Least,
+    pub least: MatchMinimum,
     /// Whether the few nearest records match even if their meaning is further away than the usual limit.
     pub with_nearest: bool,
     pub explain: bool,
@@ -76,7 +76,7 @@ impl<'a> From<&Question<'a>> for Asked<'a> {
             by: question.by,
             as_written: false,
             known_words_only: question.known_words_only,
-            least: Least::Some,
+            least: MatchMinimum::Some,
             with_nearest: true,
             explain: question.explain,
         }
@@ -191,8 +191,8 @@ impl Snapshot<'_> {
         &self,
         sight: &Sight,
         question: &str,
-        sources: &[Source<'_>],
-        most: Most,
+        sources: &[FoundText<'_>],
+        most: QuoteLimits,
     ) -> Result<Vec<Quote>, Error> {
         let rarities = self.indexed().rarities(self.reader(), self.deadline(), sight, question)?;
         Ok(quotes(&rarities, sources, most))
@@ -215,8 +215,8 @@ impl Snapshot<'_> {
         &self,
         sight: &Sight,
         question: &str,
-        sources: &[Source<'_>],
-        most: Most,
+        sources: &[FoundText<'_>],
+        most: QuoteLimits,
         scoring: Scoring,
     ) -> Result<Vec<Quote>, Error> {
         if scoring == Scoring::Overlap {
@@ -231,8 +231,8 @@ impl Snapshot<'_> {
         &self,
         sight: &Sight,
         question: &str,
-        sources: &[Source<'_>],
-        most: Most,
+        sources: &[FoundText<'_>],
+        most: QuoteLimits,
         scoring: Scoring,
     ) -> Result<Vec<Quote>, Error> {
         if scoring == Scoring::Overlap {
@@ -259,7 +259,7 @@ impl Snapshot<'_> {
             by: By::WordsAndMeaning,
             as_written: question.as_written,
             known_words_only: false,
-            least: Least::Some,
+            least: MatchMinimum::Some,
             with_nearest: false,
             explain: true,
         };

@@ -15,7 +15,7 @@ use crate::catalogue::Catalogue;
 use crate::graph_reading::GraphReading;
 use crate::indexed::Indexed;
 use crate::reading::Reading;
-use crate::{Opened, Sight};
+use crate::{OpenStore, Sight};
 
 /// The kinds of content that a store may or may not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ const NAMED_MAX: usize = 5_000;
 /// The store as of one transaction. Every answer stays the same, however long the snapshot is kept and
 /// whatever is written. It contains only records that its principal may read.
 pub struct Snapshot<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenStore,
     reader: Box<dyn Reader + 'a>,
     store: StoreId,
     at: TxId,
@@ -52,7 +52,7 @@ pub struct Snapshot<'a> {
 
 impl<'a> Snapshot<'a> {
     pub(crate) fn new(
-        opened: &'a Opened,
+        opened: &'a OpenStore,
         reader: Box<dyn Reader + 'a>,
         store: StoreId,
         at: TxId,

@@ -154,7 +154,7 @@ fn minutes(many: usize) -> Timestamp {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct EntrySearch {
     scopes: &'static [ScopeId],
     topic: Option<&'static str>,
     content: Option<&'static str>,
@@ -164,23 +164,23 @@ struct Asked {
     page: Range<u64>,
 }
 
-const USUAL: Asked =
-    Asked { scopes: SCOPES, topic: None, content: None, tags: &[], visible_at: Some(60), page: 0..20 };
+const USUAL: EntrySearch =
+    EntrySearch { scopes: SCOPES, topic: None, content: None, tags: &[], visible_at: Some(60), page: 0..20 };
 
 /// Questions by words, by meaning, by a misspelt word, by tags, and in several scopes.
-const QUESTIONS: [Asked; 7] = [
-    Asked { content: Some("deploy the server"), ..USUAL },
-    Asked { content: Some("bananna"), scopes: &[ScopeId(2)], ..USUAL },
-    Asked { content: Some("a fruit for breakfast"), visible_at: None, page: 0..100, ..USUAL },
-    Asked {
+const QUESTIONS: [EntrySearch; 7] = [
+    EntrySearch { content: Some("deploy the server"), ..USUAL },
+    EntrySearch { content: Some("bananna"), scopes: &[ScopeId(2)], ..USUAL },
+    EntrySearch { content: Some("a fruit for breakfast"), visible_at: None, page: 0..100, ..USUAL },
+    EntrySearch {
         content: Some("index disk"),
         topic: Some("cache memory"),
         scopes: &[ScopeId(1), ScopeId(3)],
         ..USUAL
     },
-    Asked { tags: &["ops", "home"], scopes: &[ScopeId(3), ScopeId(1)], page: 0..200, ..USUAL },
-    Asked { content: Some("rain on the journey"), tags: &["travel"], ..USUAL },
-    Asked { content: Some("retry count of the HTTP client"), page: 1..9, ..USUAL },
+    EntrySearch { tags: &["ops", "home"], scopes: &[ScopeId(3), ScopeId(1)], page: 0..200, ..USUAL },
+    EntrySearch { content: Some("rain on the journey"), tags: &["travel"], ..USUAL },
+    EntrySearch { content: Some("retry count of the HTTP client"), page: 1..9, ..USUAL },
 ];
 
 #[derive(Debug, PartialEq)]
@@ -190,11 +190,11 @@ struct Answer {
     is_degraded: bool,
 }
 
-fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
-    let tags: Vec<String> = asked.tags.iter().map(|tag| (*tag).to_owned()).collect();
-    let (topic, content, visible_at) = (asked.topic, asked.content, asked.visible_at.map(minutes));
+fn ask(engine: &Engine, wanted: &EntrySearch, at: Option<TxId>) -> Answer {
+    let tags: Vec<String> = wanted.tags.iter().map(|tag| (*tag).to_owned()).collect();
+    let (topic, content, visible_at) = (wanted.topic, wanted.content, wanted.visible_at.map(minutes));
     let snapshot = engine.snapshot_at(&kenning_testkit::owner(), at).expect("a transaction that is there");
-    let sight = snapshot.sight_of(asked.scopes.to_vec());
+    let sight = snapshot.sight_of(wanted.scopes.to_vec());
     let question = Question {
         sight: &sight,
         topic,
@@ -205,7 +205,7 @@ fn ask(engine: &Engine, asked: &Asked, at: Option<TxId>) -> Answer {
         known_words_only: false,
         explain: true,
     };
-    let found = snapshot.search(&question, asked.page.clone()).expect("a question is answered");
+    let found = snapshot.search(&question, wanted.page.clone()).expect("a question is answered");
     let hits = found.hits.into_iter().map(|hit| (hit.stored.id, hit.stored.tx_id, hit.explanation)).collect();
     Answer { hits, total: found.total, is_degraded: found.is_degraded }
 }
@@ -220,13 +220,13 @@ struct Answers {
 
 fn answers(engine: &Engine) -> Answers {
     let head = engine.head().expect("readable").0;
-    let each = |at: u64| QUESTIONS.iter().map(move |asked| ask(engine, asked, Some(TxId(at))));
+    let each = |at: u64| QUESTIONS.iter().map(move |wanted| ask(engine, wanted, Some(TxId(at))));
     let found = [head, head * 6 / 10, head / 15].into_iter().flat_map(each).collect();
     let similar = |which| {
         let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("readable");
         let sight = snapshot.sight_of(SCOPES.to_vec());
-        let asked = Similar { sight: &sight, topic: "again", content: &repeated(which), except: &[] };
-        engine.similar(&snapshot, &asked).expect("a question is answered")
+        let wanted = Similar { sight: &sight, topic: "again", content: &repeated(which), except: &[] };
+        engine.similar(&snapshot, &wanted).expect("a question is answered")
     };
     Answers { found, similar: (0..REPEATED).map(similar).collect() }
 }
@@ -234,10 +234,10 @@ fn answers(engine: &Engine) -> Answers {
 #[track_caller]
 fn assert_same(found: &Answers, expected: &Answers, what: &str) {
     for (number, (found, expected)) in found.found.iter().zip(&expected.found).enumerate() {
-        let asked = &QUESTIONS[number % QUESTIONS.len()];
-        assert_eq!(found.is_degraded, expected.is_degraded, "{what}: {asked:?}");
-        assert_eq!(found.total, expected.total, "{what}: {asked:?}");
-        assert_eq!(found.hits, expected.hits, "{what}: {asked:?}");
+        let wanted = &QUESTIONS[number % QUESTIONS.len()];
+        assert_eq!(found.is_degraded, expected.is_degraded, "{what}: {wanted:?}");
+        assert_eq!(found.total, expected.total, "{what}: {wanted:?}");
+        assert_eq!(found.hits, expected.hits, "{what}: {wanted:?}");
     }
     assert_eq!(found.similar, expected.similar, "{what}");
 }
@@ -273,7 +273,7 @@ static CLOSED: LazyLock<Closed> = LazyLock::new(|| {
     drop(engine);
     assert_eq!(segments(store.path()).len(), 2);
     let mut today = answers.found.iter().zip(&QUESTIONS);
-    assert!(today.all(|(answer, asked)| answer.total > asked.page.start), "every question finds something");
+    assert!(today.all(|(answer, wanted)| answer.total > wanted.page.start), "every question finds something");
     assert!(answers.similar.iter().any(|similar| !similar.is_empty()), "something is repeated");
     let index = files(&entries(store.path()));
     Closed { store: fs::read(store.path().join(STORE_FILE)).expect("readable"), index, answers }
@@ -649,7 +649,7 @@ fn answers_stay_the_same_while_another_rebuilds() {
     let [asking, rebuilding] = [2, 3].map(|number| engine(copied.dir(), number));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| {
+        let asking = scope.spawn(|| {
             let mut rounds = 0;
             while !is_done.load(Ordering::Acquire) {
                 assert_same(&answers(&asking), &CLOSED.answers, "while another rebuilds");
@@ -664,7 +664,7 @@ fn answers_stay_the_same_while_another_rebuilds() {
             assert_same(&answers(&rebuilding), &CLOSED.answers, "after a rebuild");
         }
         is_done.store(true, Ordering::Release);
-        assert!(asked.join().expect("no panic") > 0);
+        assert!(asking.join().expect("no panic") > 0);
     });
 }
 

@@ -49,12 +49,12 @@ fn step() -> impl Strategy<Value = (usize, Op, prop::sample::Index)> {
 
 /// The content of an entry or triple, without version numbers and times.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum RecordContent {
     Entry { content: String },
     Triple { subject: String, object: String },
 }
 
-type State = BTreeMap<Id, Said>;
+type State = BTreeMap<Id, RecordContent>;
 
 #[derive(Default)]
 struct Model {
@@ -75,8 +75,8 @@ impl Model {
         self.states.last().expect("never empty")
     }
 
-    fn ids(&self, wanted: fn(&Said) -> bool) -> Vec<Id> {
-        self.now().iter().filter(|(_, said)| wanted(said)).map(|(id, _)| *id).collect()
+    fn ids(&self, wanted: fn(&RecordContent) -> bool) -> Vec<Id> {
+        self.now().iter().filter(|(_, content)| wanted(content)).map(|(id, _)| *id).collect()
     }
 
     /// Adds a committed transaction to the model.
@@ -134,7 +134,7 @@ impl Model {
                 let standing = since.map(|l| self.undone_by(l).unwrap_or(l));
                 later.extend(standing.filter(|l| !self.cancelled(*l, oldest, id)));
                 match self.states[oldest - 1].get(id) {
-                    Some(said) => state.insert(*id, said.clone()),
+                    Some(content) => state.insert(*id, content.clone()),
                     None => state.remove(id),
                 };
             }
@@ -179,12 +179,12 @@ impl Run {
         let id = done.tx.changes[0].id;
         let mut state = self.model.now().clone();
         assert!(self.model.versions.insert(id, 1).is_none(), "an id is never used twice");
-        state.insert(id, Said::Entry { content });
+        state.insert(id, RecordContent::Entry { content });
         self.model.push(who, Vec::new(), state);
     }
 
     fn update(&mut self, who: usize, which: usize, word: u8, stale: bool) {
-        let ids = self.model.ids(|said| matches!(said, Said::Entry { .. }));
+        let ids = self.model.ids(|content| matches!(content, RecordContent::Entry { .. }));
         let Some(id) = ids.get(which % ids.len().max(1)).copied() else { return };
         // The number makes the content unique, so every update changes something.
         let content = format!("{} number {}", WORDS[word as usize], self.model.log.len());
@@ -198,7 +198,7 @@ impl Run {
         }
         done.expect("the version is the one that the model knows");
         let mut state = self.model.now().clone();
-        state.insert(id, Said::Entry { content });
+        state.insert(id, RecordContent::Entry { content });
         *self.model.versions.get_mut(&id).expect("known") += 1;
         self.model.push(who, Vec::new(), state);
     }
@@ -211,8 +211,8 @@ impl Run {
             return;
         };
         let entity_type = match self.model.now()[&id] {
-            Said::Entry { .. } => EntityType::Entry,
-            Said::Triple { .. } => EntityType::Triple,
+            RecordContent::Entry { .. } => EntityType::Entry,
+            RecordContent::Triple { .. } => EntityType::Triple,
         };
         self.commit(who, Write::Delete { entity_type, id }).expect("it is there");
         let mut state = self.model.now().clone();
@@ -233,13 +233,13 @@ impl Run {
             source: None,
             confidence: None,
         };
-        let same = |said: &Said| matches!(said, Said::Triple { subject: s, object: o } if *s == fold(&subject) && *o == fold(&object));
-        let other = |said: &Said| matches!(said, Said::Triple { subject: s, object: o } if *s == fold(&subject) && *o != fold(&object));
+        let same = |content: &RecordContent| matches!(content, RecordContent::Triple { subject: s, object: o } if *s == fold(&subject) && *o == fold(&object));
+        let other = |content: &RecordContent| matches!(content, RecordContent::Triple { subject: s, object: o } if *s == fold(&subject) && *o != fold(&object));
         // An undo can bring back a fact that was stored again meanwhile; then either of the two may be named.
         let existing: Vec<Id> =
-            self.model.now().iter().filter(|(_, said)| same(said)).map(|(id, _)| *id).collect();
+            self.model.now().iter().filter(|(_, content)| same(content)).map(|(id, _)| *id).collect();
         let conflicts: Vec<Id> =
-            self.model.now().iter().filter(|(_, said)| other(said)).map(|(id, _)| *id).collect();
+            self.model.now().iter().filter(|(_, content)| other(content)).map(|(id, _)| *id).collect();
         let done = self.commit(who, Write::Relate { triple, on_conflict });
         if on_conflict == OnConflict::Reject && existing.is_empty() && !conflicts.is_empty() {
             assert!(matches!(done, Err(Error::Contradiction { .. })));
@@ -258,7 +258,7 @@ impl Run {
         if existing.is_empty() {
             let id = done.tx.changes[0].id;
             self.model.versions.insert(id, 1);
-            state.insert(id, Said::Triple { subject: fold(&subject), object: fold(&object) });
+            state.insert(id, RecordContent::Triple { subject: fold(&subject), object: fold(&object) });
         }
         if state != *self.model.now() {
             self.model.push(who, Vec::new(), state);
@@ -336,7 +336,7 @@ impl Run {
             .iter()
             .map(|hit| &hit.stored)
             .chain(&triples)
-            .map(|stored| (stored.id, said(stored)))
+            .map(|stored| (stored.id, content_of(stored)))
             .collect();
         assert_eq!(&stored, expected, "as of transaction {at}");
         let (newest, total) = snapshot.history(None, None, TxId::EMPTY, View::WHOLE, 0..1).expect("readable");
@@ -398,7 +398,7 @@ impl Run {
                 by,
                 as_written: false,
                 known_words_only: false,
-                least: kenning_retrieval::Least::Some,
+                least: kenning_retrieval::MatchMinimum::Some,
                 with_nearest: true,
                 explain: false,
             };
@@ -420,11 +420,11 @@ fn seen(snapshot: &Snapshot<'_>) -> kenning_engine::Sight {
     snapshot.sight_of(SCOPES.to_vec())
 }
 
-fn said(stored: &Stored) -> Said {
+fn content_of(stored: &Stored) -> RecordContent {
     match &stored.record {
-        Record::Entry(entry) => Said::Entry { content: entry.content.clone() },
+        Record::Entry(entry) => RecordContent::Entry { content: entry.content.clone() },
         Record::Triple(triple) => {
-            Said::Triple { subject: fold(&triple.subject), object: fold(&triple.object) }
+            RecordContent::Triple { subject: fold(&triple.subject), object: fold(&triple.object) }
         }
         other => panic!("nobody has written {other:?}"),
     }

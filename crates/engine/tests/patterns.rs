@@ -17,7 +17,7 @@ fn pattern(id: &str, category: &str, difficulty: &str, text: &str) -> String {
     )
 }
 
-fn found(engine: &Engine, asked: &Asked) -> Vec<String> {
+fn found(engine: &Engine, asked: &PatternSearch) -> Vec<String> {
     let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let found = search(&snapshot, HERE, asked);
     let id = |id| {
@@ -30,23 +30,23 @@ fn found(engine: &Engine, asked: &Asked) -> Vec<String> {
 
 /// A question without its transaction and scopes.
 #[derive(Default)]
-struct Asked {
+struct PatternSearch {
     text: &'static str,
     category: Option<&'static str>,
     difficulty: Option<&'static str>,
     loosely: bool,
 }
 
-fn asked(text: &'static str) -> Asked {
-    Asked { text, ..Asked::default() }
+fn asked(text: &'static str) -> PatternSearch {
+    PatternSearch { text, ..PatternSearch::default() }
 }
 
 fn sight(snapshot: &Snapshot<'_>, scopes: &[ScopeId]) -> Sight {
     snapshot.sight_of(scopes.to_vec())
 }
 
-fn search(snapshot: &Snapshot<'_>, scopes: &[ScopeId], asked: &Asked) -> FoundPatterns {
-    let Asked { text, category, difficulty, loosely } = *asked;
+fn search(snapshot: &Snapshot<'_>, scopes: &[ScopeId], asked: &PatternSearch) -> FoundPatterns {
+    let PatternSearch { text, category, difficulty, loosely } = *asked;
     let sight = sight(snapshot, scopes);
     let question = PatternQuestion { sight: &sight, text, category, difficulty, loosely };
     snapshot.search_patterns(&question).expect("an answer")
@@ -77,12 +77,12 @@ fn half_of_the_question_is_a_match_wherever_the_words_stand() {
     assert_eq!(found(&engine, &asked("exponential errors")), ["retry"]);
     assert_eq!(found(&engine, &asked("exponential zebra unicorn giraffe")), [""; 0]);
     assert_eq!(
-        found(&engine, &Asked { loosely: true, ..asked("exponential zebra unicorn giraffe") }),
+        found(&engine, &PatternSearch { loosely: true, ..asked("exponential zebra unicorn giraffe") }),
         ["retry"]
     );
     assert_eq!(found(&engine, &asked("shared")).len(), 2);
-    assert_eq!(found(&engine, &Asked { category: Some("Streams"), ..asked("shared") }), ["queue"]);
-    assert_eq!(found(&engine, &Asked { difficulty: Some("beginner"), ..asked("shared") }), ["retry"]);
+    assert_eq!(found(&engine, &PatternSearch { category: Some("Streams"), ..asked("shared") }), ["queue"]);
+    assert_eq!(found(&engine, &PatternSearch { difficulty: Some("beginner"), ..asked("shared") }), ["retry"]);
     let snapshot = engine.snapshot(&kenning_testkit::owner()).expect("a snapshot");
     let counted = search(&snapshot, HERE, &asked("shared"));
     assert_eq!(counted.categories, [("errors".to_owned(), 1), ("streams".to_owned(), 1)]);

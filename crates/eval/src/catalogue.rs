@@ -34,7 +34,7 @@ impl Specific {
 }
 
 /// The reply of `search_patterns` to a question.
-pub struct Found {
+pub struct CatalogueReply {
     pub question: String,
     pub is_too_broad: bool,
     /// Whether a right pattern is among the first three.
@@ -43,7 +43,11 @@ pub struct Found {
 }
 
 /// Ingests a catalogue and asks the questions.
-pub fn ask_catalogue(tree: &Path, questions: &[Specific], embedder: Embedder) -> anyhow::Result<Vec<Found>> {
+pub fn ask_catalogue(
+    tree: &Path,
+    questions: &[Specific],
+    embedder: Embedder,
+) -> anyhow::Result<Vec<CatalogueReply>> {
     let library = Library::of_kind(embedder, DocumentKind::Pattern);
     for file in files_below(tree)? {
         let path = file.strip_prefix(tree)?.to_string_lossy().replace('\\', "/");
@@ -67,7 +71,7 @@ pub fn ask_catalogue(tree: &Path, questions: &[Specific], embedder: Embedder) ->
             .filter_map(|pattern| pattern["id"].as_str().map(str::to_owned))
             .collect();
         let is_right = first.iter().any(|id| ids.contains(id));
-        found.push(Found { question: question.clone(), is_too_broad, is_right, first });
+        found.push(CatalogueReply { question: question.clone(), is_too_broad, is_right, first });
     }
     Ok(found)
 }

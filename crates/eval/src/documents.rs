@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::library::{Library, quoted};
 use crate::measure::{self, Judged};
-use crate::{Asked, DEPTH, Scores, Set, Text};
+use crate::{DEPTH, LabelledQuestion, Scores, Set, Text};
 
 /// What of a set is a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,7 +63,7 @@ pub fn evaluate_documents(set: &Set, embedder: Embedder, files: Files) -> anyhow
     Ok(Scores::of(&judged))
 }
 
-fn search(library: &Library, asked: &Asked) -> anyhow::Result<Reply> {
+fn search(library: &Library, asked: &LabelledQuestion) -> anyhow::Result<Reply> {
     library.call("kb.search", json!({"query": asked.text, "top_k": DEPTH, "page_size": DEPTH}))
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use kenning_engine::{By, Embedder, Engine, Found, Most, Question, Source};
+use kenning_engine::{By, Embedder, Engine, Found, FoundText, Question, QuoteLimits};
 use kenning_model::{Entry, Id, Principal, ScopeId};
 use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::{TempStore, make_scopes};
@@ -24,9 +24,9 @@ pub use conversations::{Conversations, ShownScores, Unit, evaluate_conversations
 pub use documents::{Files, evaluate_documents};
 pub use library::{Library, quoted, text_of};
 pub use measure::{Interval, Scores, answers};
-pub use questions::{Figures, Got, Labelled, ask_tree};
+pub use questions::{Figures, JudgedReply, TreeQuestion, ask_tree};
 pub use recall::{HookScores, Organisation, RecallScores, evaluate_recall, evaluate_recall_hook};
-pub use set::{Asked, Set, Text};
+pub use set::{LabelledQuestion, Set, Text};
 
 /// The number of hits by which a question is judged.
 const DEPTH: usize = 10;
@@ -94,28 +94,32 @@ fn put(engine: &Engine, texts: &[Text], scopes: &mut Scopes) -> anyhow::Result<V
 }
 
 /// Whether the quoted sentences contain the answer.
-fn is_answered(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<bool> {
+fn is_answered(engine: &Engine, asked: &LabelledQuestion, scopes: &[ScopeId]) -> anyhow::Result<bool> {
     let found = search(engine, asked, scopes)?;
     let entries: Vec<&Entry> =
         found.hits.iter().take(QUOTED).filter_map(|hit| hit.stored.record.as_entry()).collect();
-    let sources: Vec<Source<'_>> =
-        entries.iter().map(|entry| Source::new(&entry.topic, &entry.content)).collect();
+    let sources: Vec<FoundText<'_>> =
+        entries.iter().map(|entry| FoundText::new(&entry.topic, &entry.content)).collect();
     let snapshot = engine.snapshot(&owner())?;
     let sight = snapshot.sight_of(scopes.to_vec());
-    let quotes =
-        snapshot.quotes(&sight, &asked.text, &sources, Most { quotes: QUOTES, ..Most::default() })?;
+    let quotes = snapshot.quotes(
+        &sight,
+        &asked.text,
+        &sources,
+        QuoteLimits { quotes: QUOTES, ..QuoteLimits::default() },
+    )?;
     let texts: Vec<&str> =
         quotes.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
     Ok(measure::answers(&texts, &asked.answers))
 }
 
 /// The ids of the hits. There are more than are judged, because several may belong to one document.
-fn ask(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Vec<Id>> {
+fn ask(engine: &Engine, asked: &LabelledQuestion, scopes: &[ScopeId]) -> anyhow::Result<Vec<Id>> {
     let found = search(engine, asked, scopes)?;
     Ok(found.hits.into_iter().map(|hit| hit.stored.id).collect())
 }
 
-fn search(engine: &Engine, asked: &Asked, scopes: &[ScopeId]) -> anyhow::Result<Found> {
+fn search(engine: &Engine, asked: &LabelledQuestion, scopes: &[ScopeId]) -> anyhow::Result<Found> {
     let snapshot = engine.snapshot(&owner())?;
     let sight = snapshot.sight_of(scopes.to_vec());
     let question = Question {
@@ -141,7 +145,7 @@ impl Scopes {
         *self.0.entry(name.to_owned()).or_insert(next)
     }
 
-    fn seen_from(&self, asked: &Asked) -> Vec<ScopeId> {
+    fn seen_from(&self, asked: &LabelledQuestion) -> Vec<ScopeId> {
         let wanted = |name: &str| asked.scope.as_ref().is_none_or(|scope| scope == name);
         self.0.iter().filter(|(name, _)| wanted(name)).map(|(_, scope)| *scope).collect()
     }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Parser;
 use kenning_engine::Embedder;
 use kenning_eval::{
-    Conversations, Figures, Files, Labelled, Organisation, Scores, Set, Specific, Unit, ask_catalogue,
+    Conversations, Figures, Files, Organisation, Scores, Set, Specific, TreeQuestion, Unit, ask_catalogue,
     ask_tree, evaluate, evaluate_conversations, evaluate_documents, evaluate_recall, evaluate_recall_hook,
 };
 use serde_json::json;
@@ -144,7 +144,7 @@ fn main() -> anyhow::Result<()> {
 
 fn ask_questions(arguments: &Arguments, questions: &Path, tree: &Path) -> anyhow::Result<()> {
     let name = tree.file_name().context("a tree is a folder")?.to_string_lossy().into_owned();
-    let mut labelled = Labelled::read(questions)?;
+    let mut labelled = TreeQuestion::read(questions)?;
     labelled.retain(|labelled| labelled.tree == name && labelled.unseen == arguments.unseen);
     anyhow::ensure!(!labelled.is_empty(), "no question of {} is about `{name}`", questions.display());
     let got = ask_tree(tree, &labelled, arguments.embedder()?)?;

@@ -16,7 +16,7 @@ use crate::set::lines;
 
 /// One line of a file of questions.
 #[derive(Clone, Deserialize)]
-pub struct Labelled {
+pub struct TreeQuestion {
     pub question: String,
     /// A regular expression that the answer matches without regard to case; `None` for a question that is off
     /// topic.
@@ -31,8 +31,8 @@ pub struct Labelled {
     pub off_topic: bool,
 }
 
-impl Labelled {
-    pub fn read(file: &Path) -> anyhow::Result<Vec<Labelled>> {
+impl TreeQuestion {
+    pub fn read(file: &Path) -> anyhow::Result<Vec<TreeQuestion>> {
         lines(file)
     }
 }
@@ -60,7 +60,7 @@ pub struct Figures {
 }
 
 /// The judged reply to one question.
-pub struct Got {
+pub struct JudgedReply {
     pub question: String,
     pub is_off_topic: bool,
     pub in_quotes: bool,
@@ -76,7 +76,11 @@ pub struct Got {
 const WIDE: usize = 10;
 
 /// Ingests a tree and asks the questions.
-pub fn ask_tree(tree: &Path, questions: &[Labelled], embedder: Embedder) -> anyhow::Result<Vec<Got>> {
+pub fn ask_tree(
+    tree: &Path,
+    questions: &[TreeQuestion],
+    embedder: Embedder,
+) -> anyhow::Result<Vec<JudgedReply>> {
     let library = Library::new(embedder);
     for file in files_below(tree)? {
         let path = file.strip_prefix(tree)?.to_string_lossy().replace('\\', "/");
@@ -89,7 +93,7 @@ pub fn ask_tree(tree: &Path, questions: &[Labelled], embedder: Embedder) -> anyh
     questions.iter().map(|labelled| ask(&library, labelled)).collect()
 }
 
-fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
+fn ask(library: &Library, labelled: &TreeQuestion) -> anyhow::Result<JudgedReply> {
     let question = &labelled.question;
     let pattern = labelled.pattern.as_deref().map(answer).transpose()?;
     let is_in = |text: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
@@ -104,7 +108,7 @@ fn ask(library: &Library, labelled: &Labelled) -> anyhow::Result<Got> {
     let first = &found.structured["results"][0];
     let wide = json!({"query": question, "top_k": WIDE, "options": {"max_per_doc": 0}});
     let over_graph = over_graph(library, &library.call("kb.search", wide)?)?;
-    Ok(Got {
+    Ok(JudgedReply {
         question: question.clone(),
         is_off_topic: labelled.off_topic,
         in_quotes,
@@ -161,12 +165,13 @@ pub(crate) fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 impl Figures {
-    pub fn of(got: &[Got]) -> Figures {
-        let (off_topic, asked): (Vec<&Got>, Vec<&Got>) = got.iter().partition(|got| got.is_off_topic);
-        let answered: Vec<&Got> = asked.iter().copied().filter(|got| got.in_quotes).collect();
+    pub fn of(got: &[JudgedReply]) -> Figures {
+        let (off_topic, asked): (Vec<&JudgedReply>, Vec<&JudgedReply>) =
+            got.iter().partition(|got| got.is_off_topic);
+        let answered: Vec<&JudgedReply> = asked.iter().copied().filter(|got| got.in_quotes).collect();
         let mut tokens: Vec<usize> = asked.iter().map(|got| got.text.len().div_ceil(4)).collect();
         tokens.sort_unstable();
-        let all: Vec<&Got> = got.iter().collect();
+        let all: Vec<&JudgedReply> = got.iter().collect();
         Figures {
             questions: asked.len(),
             off_topic: off_topic.len(),
@@ -182,6 +187,6 @@ impl Figures {
     }
 }
 
-fn share(got: &[&Got], is: fn(&Got) -> bool) -> f64 {
+fn share(got: &[&JudgedReply], is: fn(&JudgedReply) -> bool) -> f64 {
     got.iter().filter(|got| is(got)).count() as f64 / got.len().max(1) as f64
 }

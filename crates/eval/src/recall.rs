@@ -160,7 +160,7 @@ pub fn evaluate_recall(
     unseen: bool,
     others: usize,
 ) -> anyhow::Result<RecallScores> {
-    let store = Stored::new(organisation, others)?;
+    let store = OrganisationStore::new(organisation, others)?;
     let mut scores = RecallScores::default();
     let tasks: Vec<&Task> = organisation.tasks.iter().filter(|task| task.unseen == unseen).collect();
     scores.tasks = tasks.len();
@@ -235,7 +235,7 @@ pub struct HookScores {
 
 /// As `evaluate_recall`, but without any action of an agent: the prompt alone.
 pub fn evaluate_recall_hook(organisation: &Organisation, unseen: bool) -> anyhow::Result<HookScores> {
-    let store = Stored::new(organisation, 0)?;
+    let store = OrganisationStore::new(organisation, 0)?;
     let mut scores = HookScores::default();
     let tasks: Vec<&Task> = organisation.tasks.iter().filter(|task| task.unseen == unseen).collect();
     scores.tasks = tasks.len();
@@ -283,14 +283,14 @@ pub fn evaluate_recall_hook(organisation: &Organisation, unseen: bool) -> anyhow
 }
 
 /// An organisation in a store.
-struct Stored {
+struct OrganisationStore {
     library: Library,
     /// The names of the rules by the ids of their entries.
     rules: HashMap<String, String>,
 }
 
-impl Stored {
-    fn new(organisation: &Organisation, others: usize) -> anyhow::Result<Stored> {
+impl OrganisationStore {
+    fn new(organisation: &Organisation, others: usize) -> anyhow::Result<OrganisationStore> {
         let library = Library::default();
         let namespace = &organisation.name;
         library.call("create_namespace", json!({"name": namespace, "description": namespace}))?;
@@ -300,7 +300,7 @@ impl Stored {
                 library.call("create_scope", arguments)?;
             }
         }
-        let mut stored = Stored { library, rules: HashMap::new() };
+        let mut stored = OrganisationStore { library, rules: HashMap::new() };
         stored.fill_others(organisation, others)?;
         for rule in &organisation.rules {
             let context = [&rule.context].into_iter().chain(&rule.tags).map(String::as_str);

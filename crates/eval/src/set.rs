@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 pub struct Set {
     pub texts: Vec<Text>,
-    pub questions: Vec<Asked>,
+    pub questions: Vec<LabelledQuestion>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -33,7 +33,7 @@ impl Text {
 }
 
 #[derive(Clone, Deserialize)]
-pub struct Asked {
+pub struct LabelledQuestion {
     #[serde(rename = "_id")]
     pub id: String,
     pub text: String,
@@ -51,7 +51,7 @@ pub struct Asked {
 impl Set {
     pub fn read(dir: &Path) -> anyhow::Result<Set> {
         let texts = lines(&dir.join("corpus.jsonl"))?;
-        let mut questions: Vec<Asked> = lines(&dir.join("queries.jsonl"))?;
+        let mut questions: Vec<LabelledQuestion> = lines(&dir.join("queries.jsonl"))?;
         let path = dir.join("qrels.tsv");
         let labels =
             fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use kenning_engine::Embedder;
-use kenning_eval::{Asked, Library, Set, Text, answers, evaluate, quoted};
+use kenning_eval::{LabelledQuestion, Library, Set, Text, answers, evaluate, quoted};
 use serde_json::{Value, json};
 
 const PAGES: [&str; 7] = [
@@ -67,7 +67,13 @@ fn questions_about_kenning_find_the_section_that_answers() {
         let (text, section) = line.split_once('\t').expect("a question and its section");
         assert!(texts.iter().any(|text| text.id == section), "there is no section `{section}`");
         let relevant = HashMap::from([(section.to_owned(), 1.0)]);
-        Asked { id: text.to_owned(), text: text.to_owned(), scope: None, answers: Vec::new(), relevant }
+        LabelledQuestion {
+            id: text.to_owned(),
+            text: text.to_owned(),
+            scope: None,
+            answers: Vec::new(),
+            relevant,
+        }
     });
     let questions = questions.collect();
     let scores = evaluate(&Set { texts, questions }, Embedder::default(), false).expect("it can be asked");
@@ -89,7 +95,7 @@ fn library() -> Library {
 }
 
 /// The judged replies to a question, and their cost.
-struct Got {
+struct JudgedReply {
     in_quotes: bool,
     in_two_calls: bool,
     is_first: bool,
@@ -97,14 +103,14 @@ struct Got {
 }
 
 /// Asks for quotes; if they lack the answer, also for the text around the best of them, as an agent would.
-fn ask(library: &Library, question: &str, path: &str, answer: &str) -> Got {
+fn ask(library: &Library, question: &str, path: &str, answer: &str) -> JudgedReply {
     let tokens = |structured: &Value| structured.to_string().len().div_ceil(4);
     let answer = [answer.to_owned()];
     let reply = library.call("kb.retrieve_evidence", json!({"question": question})).expect("a reply");
     let in_quotes = answers(&quoted(&reply), &answer);
     let quotes = &reply.structured["quotes"];
     let paths = library.paths(quotes).expect("quotes name their sections");
-    let mut got = Got {
+    let mut got = JudgedReply {
         in_quotes,
         in_two_calls: in_quotes,
         is_first: paths.first().is_some_and(|first| first == path),
@@ -129,12 +135,13 @@ fn answers_come_in_two_calls_and_few_tokens() {
         let got = ask(&library, question, path, answer);
         assert!(got.tokens <= TOKENS_MAX, "{question}: {} tokens", got.tokens);
         if !got.in_quotes || !got.is_first {
-            let Got { in_quotes, in_two_calls, is_first, .. } = got;
+            let JudgedReply { in_quotes, in_two_calls, is_first, .. } = got;
             eprintln!("{question}: in quotes {in_quotes}, in two calls {in_two_calls}, first {is_first}");
         }
         all.push(got);
     }
-    let share = |is: fn(&Got) -> bool| all.iter().filter(|got| is(got)).count() as f64 / all.len() as f64;
+    let share =
+        |is: fn(&JudgedReply) -> bool| all.iter().filter(|got| is(got)).count() as f64 / all.len() as f64;
     let (in_quotes, in_two_calls) = (share(|got| got.in_quotes), share(|got| got.in_two_calls));
     let first = share(|got| got.is_first);
     let mut tokens: Vec<usize> = all.iter().map(|got| got.tokens).collect();

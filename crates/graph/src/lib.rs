@@ -11,7 +11,7 @@ use kenning_model::{EntityType, Id, Link, Record, ScopeId, Section, TxId, fold};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 pub use path::{Path, Paths};
-pub use view::{Edge, View, Way};
+pub use view::{Edge, EdgeDirection, View};
 pub use walk::{Reached, Walk};
 
 /// From a section to the section or document that contains it.
@@ -38,7 +38,7 @@ pub enum Node {
 
 /// The record that an edge was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum EdgeOrigin {
     Triple(Id),
     Section(Id),
 }
@@ -47,11 +47,11 @@ pub enum Source {
 pub struct Graph {
     nodes: IndexSet<Node, FxBuildHasher>,
     /// For each node its edges, in the order of the log.
-    halves: Vec<Vec<Half>>,
+    edge_ends: Vec<Vec<EdgeEnd>>,
     relations: Relations,
     /// The versions that edges were read from. An edge exists as long as its version is live.
     versions: Vec<Version>,
-    live: FxHashMap<Source, u32>,
+    live: FxHashMap<EdgeOrigin, u32>,
     /// The pages: scope, source and path. Links refer to them.
     pages: IndexSet<(ScopeId, String, String), FxBuildHasher>,
     page_of: FxHashMap<Id, u32>,
@@ -62,7 +62,7 @@ pub struct Graph {
 
 /// An edge as stored at one of its ends.
 #[derive(Clone, Copy)]
-struct Half {
+struct EdgeEnd {
     other: u32,
     relation: u32,
     version: u32,
@@ -70,7 +70,7 @@ struct Half {
 }
 
 struct Version {
-    source: Source,
+    source: EdgeOrigin,
     scope: ScopeId,
     /// The numbers of a section's tag, repository and environment.
     labels: [u32; LABELS],
@@ -99,7 +99,7 @@ const CHILD: u32 = 0;
 const LINK: u32 = 1;
 const MENTION: u32 = 2;
 /// From a place to the section at that place. Walks pass through such edges and never return them.
-const AT: u32 = u32::MAX;
+const PLACE_TO_SECTION: u32 = u32::MAX;
 
 impl Default for Relations {
     fn default() -> Relations {
@@ -145,8 +145,8 @@ impl Graph {
     /// Applies one change; changes must come in the order of the log.
     pub fn apply(&mut self, tx: TxId, entity_type: EntityType, id: Id, after: Option<&Record>) {
         let source = match entity_type {
-            EntityType::Triple => Source::Triple(id),
-            EntityType::Section => Source::Section(id),
+            EntityType::Triple => EdgeOrigin::Triple(id),
+            EntityType::Section => EdgeOrigin::Section(id),
             EntityType::Document => {
                 if let Some(document) = after.and_then(Record::as_document) {
                     let page = (document.scope, document.source.clone(), document.path.clone());
@@ -194,7 +194,7 @@ impl Graph {
                     let labels = (scope, source.clone(), Link::LABEL.to_owned());
                     let labels = self.pages.insert_full(labels).0 as u32;
                     let place = self.node(Node::Place(labels, anchor));
-                    self.link(place, AT, own, version);
+                    self.link(place, PLACE_TO_SECTION, own, version);
                     continue;
                 }
                 for path in targets(&path, &source, &link.path) {
@@ -214,13 +214,13 @@ impl Graph {
                 let named = (scope, source.clone(), Link::page_named(name_of(&path)));
                 let page = self.pages.insert_full(named).0 as u32;
                 let place = self.node(Node::Place(page, String::new()));
-                self.link(place, AT, own, version);
+                self.link(place, PLACE_TO_SECTION, own, version);
             }
             for path in known_as(&path) {
                 let page = self.pages.insert_full((scope, source.clone(), path.to_owned())).0 as u32;
                 for anchor in anchors.iter().filter(|anchor| !anchor.is_empty() || section.position == 0) {
                     let place = self.node(Node::Place(page, anchor.clone()));
-                    self.link(place, AT, own, version);
+                    self.link(place, PLACE_TO_SECTION, own, version);
                 }
             }
         }
@@ -240,14 +240,14 @@ impl Graph {
     fn node(&mut self, node: Node) -> u32 {
         let (at, is_new) = self.nodes.insert_full(node);
         if is_new {
-            self.halves.push(Vec::new());
+            self.edge_ends.push(Vec::new());
         }
         at as u32
     }
 
     fn link(&mut self, from: u32, relation: u32, to: u32, version: u32) {
-        self.halves[from as usize].push(Half { other: to, relation, version, is_out: true });
-        self.halves[to as usize].push(Half { other: from, relation, version, is_out: false });
+        self.edge_ends[from as usize].push(EdgeEnd { other: to, relation, version, is_out: true });
+        self.edge_ends[to as usize].push(EdgeEnd { other: from, relation, version, is_out: false });
     }
 
     /// The graph as of a transaction, for a reader of these scopes.

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use kenning_model::{Id, ScopeId, TxId, fold};
 use rustc_hash::FxHashSet;
 
-use crate::{AT, CHILD, Graph, Half, LABELS, LINK, MENTION, Node, NodeRef, Source};
+use crate::{CHILD, EdgeEnd, EdgeOrigin, Graph, LABELS, LINK, MENTION, Node, NodeRef, PLACE_TO_SECTION};
 
 /// The graph as of a transaction, restricted to some scopes and some relations.
 pub struct View<'a> {
@@ -14,7 +14,7 @@ pub struct View<'a> {
     at: TxId,
     scopes: &'a [ScopeId],
     only: Option<FxHashSet<u32>>,
-    way: Way,
+    direction: EdgeDirection,
     /// For each kind of label, those that a section may have; `None` allows all.
     labels: [Option<Vec<u32>>; LABELS],
     /// The number of sections that may mention an entity before it counts as common; computed when it is
@@ -30,7 +30,7 @@ const COMMON_MENTIONS_MIN: usize = 10;
 
 /// The direction in which edges are followed: along, against, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum EdgeDirection {
     #[default]
     Both,
     Out,
@@ -46,8 +46,8 @@ pub struct Edge {
 
 impl<'a> View<'a> {
     pub(crate) fn new(graph: &'a Graph, at: TxId, scopes: &'a [ScopeId]) -> View<'a> {
-        let (only, way, labels) = (None, Way::Both, [const { None }; LABELS]);
-        View { graph, at, scopes, only, way, labels, mentions_max: OnceCell::new() }
+        let (only, direction, labels) = (None, EdgeDirection::Both, [const { None }; LABELS]);
+        View { graph, at, scopes, only, direction, labels, mentions_max: OnceCell::new() }
     }
 
     /// Restricts the view to these relations, ignoring case; an empty list allows all.
@@ -58,8 +58,8 @@ impl<'a> View<'a> {
         View { only, ..self }
     }
 
-    pub fn going(self, way: Way) -> View<'a> {
-        View { way, ..self }
+    pub fn going(self, direction: EdgeDirection) -> View<'a> {
+        View { direction, ..self }
     }
 
     /// Restricts the view to sections with one of these labels of each kind, ignoring case; an empty list
@@ -90,18 +90,20 @@ impl<'a> View<'a> {
         node: NodeRef,
         found: &mut dyn FnMut(Edge, NodeRef) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        for half in self.halves(node) {
-            if half.relation == AT {
+        for end in self.edge_ends(node) {
+            if end.relation == PLACE_TO_SECTION {
                 // A link to the place of this section is a link to this section.
-                for link in self.halves(NodeRef(half.other)).filter(|link| link.relation == LINK) {
+                for link in self.edge_ends(NodeRef(end.other)).filter(|link| link.relation == LINK) {
                     self.tell(node, LINK, link.other, false, found)?;
                 }
-            } else if half.relation == LINK && half.is_out {
-                for place in self.halves(NodeRef(half.other)).filter(|place| place.relation == AT) {
+            } else if end.relation == LINK && end.is_out {
+                for place in
+                    self.edge_ends(NodeRef(end.other)).filter(|place| place.relation == PLACE_TO_SECTION)
+                {
                     self.tell(node, LINK, place.other, true, found)?;
                 }
             } else {
-                self.tell(node, half.relation, half.other, half.is_out, found)?;
+                self.tell(node, end.relation, end.other, end.is_out, found)?;
             }
         }
         ControlFlow::Continue(())
@@ -115,10 +117,10 @@ impl<'a> View<'a> {
         is_out: bool,
         found: &mut dyn FnMut(Edge, NodeRef) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let is_this_way = match self.way {
-            Way::Both => true,
-            Way::Out => is_out,
-            Way::In => !is_out,
+        let is_this_way = match self.direction {
+            EdgeDirection::Both => true,
+            EdgeDirection::Out => is_out,
+            EdgeDirection::In => !is_out,
         };
         if !is_this_way || self.only.as_ref().is_some_and(|only| !only.contains(&relation)) {
             return ControlFlow::Continue(());
@@ -128,8 +130,8 @@ impl<'a> View<'a> {
         found(Edge { from, to, relation }, other)
     }
 
-    fn halves(&self, node: NodeRef) -> impl Iterator<Item = &'a Half> {
-        self.graph.halves[node.0 as usize].iter().rev().filter(|half| self.sees(half.version))
+    fn edge_ends(&self, node: NodeRef) -> impl Iterator<Item = &'a EdgeEnd> {
+        self.graph.edge_ends[node.0 as usize].iter().rev().filter(|end| self.sees(end.version))
     }
 
     fn fits(&self, labels: &[u32; LABELS]) -> bool {
@@ -142,26 +144,26 @@ impl<'a> View<'a> {
         version.from <= self.at
             && self.at < version.to
             && self.scopes.contains(&version.scope)
-            && (matches!(version.source, Source::Triple(_)) || self.fits(&version.labels))
+            && (matches!(version.source, EdgeOrigin::Triple(_)) || self.fits(&version.labels))
     }
 
     /// Whether a visible record names the node.
     pub fn is_seen(&self, node: NodeRef) -> bool {
-        self.halves(node).next().is_some()
+        self.edge_ends(node).next().is_some()
     }
 
     /// Whether so many sections mention an entity that a common mention does not relate two of them. Such an
     /// entity is shown, and triples lead on from it, but a walk that reached it from a section does not
     /// continue to other sections.
     pub fn is_common(&self, node: NodeRef) -> bool {
-        let halves = &self.graph.halves[node.0 as usize];
-        if halves.len() <= COMMON_MENTIONS_MIN || !matches!(self.node(node), Node::Entity(_)) {
+        let edge_ends = &self.graph.edge_ends[node.0 as usize];
+        if edge_ends.len() <= COMMON_MENTIONS_MIN || !matches!(self.node(node), Node::Entity(_)) {
             return false;
         }
         let max = *self.mentions_max.get_or_init(|| {
             let versions = 0..self.graph.versions.len() as u32;
             let is_section = |version: &u32| {
-                matches!(self.graph.versions[*version as usize].source, Source::Section(_))
+                matches!(self.graph.versions[*version as usize].source, EdgeOrigin::Section(_))
                     && self.sees(*version)
             };
             let sections = versions.filter(is_section).count();
@@ -172,8 +174,8 @@ impl<'a> View<'a> {
 
     /// The sections directly within a section or document, in no particular order.
     pub fn children(&self, node: NodeRef) -> impl Iterator<Item = Id> {
-        let children = self.halves(node).filter(|half| half.relation == CHILD && !half.is_out);
-        children.filter_map(|half| match self.graph.nodes[half.other as usize] {
+        let children = self.edge_ends(node).filter(|end| end.relation == CHILD && !end.is_out);
+        children.filter_map(|end| match self.graph.nodes[end.other as usize] {
             Node::Section(id) => Some(id),
             _ => None,
         })
@@ -181,19 +183,21 @@ impl<'a> View<'a> {
 
     /// The sections that mention an entity, newest first.
     pub fn mentioned_in(&self, entity: NodeRef) -> impl Iterator<Item = Id> {
-        let mentions = self.halves(entity).filter(|half| half.relation == MENTION && !half.is_out);
-        mentions.filter_map(|half| match self.graph.versions[half.version as usize].source {
-            Source::Section(id) => Some(id),
-            Source::Triple(_) => None,
+        let mentions = self.edge_ends(entity).filter(|end| end.relation == MENTION && !end.is_out);
+        mentions.filter_map(|end| match self.graph.versions[end.version as usize].source {
+            EdgeOrigin::Section(id) => Some(id),
+            EdgeOrigin::Triple(_) => None,
         })
     }
 
     /// The visible record by which an entity is known: the newest section that mentions it, or else the
     /// newest triple that names it. `None` if no visible record names it.
-    pub fn known_from(&self, entity: NodeRef) -> Option<Source> {
-        let source = |half: &Half| self.graph.versions[half.version as usize].source;
-        let mention = self.mentioned_in(entity).next().map(Source::Section);
-        mention.or_else(|| self.halves(entity).map(source).find(|source| matches!(source, Source::Triple(_))))
+    pub fn known_from(&self, entity: NodeRef) -> Option<EdgeOrigin> {
+        let source = |end: &EdgeEnd| self.graph.versions[end.version as usize].source;
+        let mention = self.mentioned_in(entity).next().map(EdgeOrigin::Section);
+        mention.or_else(|| {
+            self.edge_ends(entity).map(source).find(|source| matches!(source, EdgeOrigin::Triple(_)))
+        })
     }
 
     /// The triples reached from a folded name in at most this number of steps, all along the relations or all
@@ -210,9 +214,9 @@ impl<'a> View<'a> {
         for step in 1..=steps {
             let mut next = Vec::new();
             for node in nodes {
-                for half in self.halves(node).filter(|half| half.is_out == is_out) {
-                    let is_along = self.only.as_ref().is_none_or(|only| only.contains(&half.relation));
-                    let Source::Triple(id) = self.graph.versions[half.version as usize].source else {
+                for end in self.edge_ends(node).filter(|end| end.is_out == is_out) {
+                    let is_along = self.only.as_ref().is_none_or(|only| only.contains(&end.relation));
+                    let EdgeOrigin::Triple(id) = self.graph.versions[end.version as usize].source else {
                         continue;
                     };
                     if !is_along {
@@ -224,8 +228,8 @@ impl<'a> View<'a> {
                     // A triple leads away from one node, and each node is visited once, so a triple is found
                     // once.
                     found.push((id, step));
-                    if reached.insert(half.other) {
-                        next.push(NodeRef(half.other));
+                    if reached.insert(end.other) {
+                        next.push(NodeRef(end.other));
                     }
                 }
             }
@@ -242,7 +246,7 @@ impl<'a> View<'a> {
             (None, Some(Some(object))) => (object, None, false),
             (Some(Some(subject)), Some(Some(object))) => {
                 // Starts at the end that has fewer edges.
-                let many = |node: NodeRef| self.graph.halves[node.0 as usize].len();
+                let many = |node: NodeRef| self.graph.edge_ends[node.0 as usize].len();
                 match many(subject) <= many(object) {
                     true => (subject, Some(object), true),
                     false => (object, Some(subject), false),
@@ -250,15 +254,15 @@ impl<'a> View<'a> {
             }
             _ => return Vec::new(),
         };
-        let fits = |half: &&Half| {
-            half.is_out == is_out
-                && other.is_none_or(|other| half.other == other.0)
-                && self.only.as_ref().is_none_or(|only| only.contains(&half.relation))
+        let fits = |end: &&EdgeEnd| {
+            end.is_out == is_out
+                && other.is_none_or(|other| end.other == other.0)
+                && self.only.as_ref().is_none_or(|only| only.contains(&end.relation))
         };
-        let id = |half: &Half| match self.graph.versions[half.version as usize].source {
-            Source::Triple(id) => Some(id),
-            Source::Section(_) => None,
+        let id = |end: &EdgeEnd| match self.graph.versions[end.version as usize].source {
+            EdgeOrigin::Triple(id) => Some(id),
+            EdgeOrigin::Section(_) => None,
         };
-        self.halves(start).filter(fits).filter_map(id).collect()
+        self.edge_ends(start).filter(fits).filter_map(id).collect()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kenning_graph::{Edge, Graph, Node, Source, View, Way};
+use kenning_graph::{Edge, EdgeDirection, EdgeOrigin, Graph, Node, View};
 use kenning_model::{
     Document, EntityType, Id, Link, Mention, Record, ScopeId, Section, Timestamp, Triple, TxId,
 };
@@ -169,7 +169,7 @@ fn a_section_is_linked_to_what_it_belongs_to_points_to_and_speaks_of() {
     assert_eq!(reached(&view, &[at(12)], 1), "11, 22, 21, kenning undo, retention");
     assert_eq!(reached(&view, &[at(22)], 1), "21, 12, retention");
     assert_eq!(reached(&view, &[at(11)], 1), "12, 10, retention", "newest first");
-    let out = graph.view(NOW, &[HERE]).going(Way::Out);
+    let out = graph.view(NOW, &[HERE]).going(EdgeDirection::Out);
     assert_eq!(reached(&out, &[at(22)], 1), "21, retention");
     let links = graph.view(NOW, &[HERE]).along(&["LINKS_TO".to_owned()]);
     assert_eq!(reached(&links, &[at(12)], 1), "22, 21");
@@ -186,9 +186,9 @@ fn what_is_out_of_sight_is_no_way_through() {
     assert_eq!(reached(&both, &[called("team falcon")], 1), "room 4, retention");
     let room = here.find(&called("room 4")).expect("a node");
     assert_eq!(here.known_from(room), None);
-    assert_eq!(both.known_from(room), Some(Source::Triple(Id::from_bits(31))));
+    assert_eq!(both.known_from(room), Some(EdgeOrigin::Triple(Id::from_bits(31))));
     let retention = here.find(&called("retention")).expect("a node");
-    assert_eq!(here.known_from(retention), Some(Source::Section(Id::from_bits(22))));
+    assert_eq!(here.known_from(retention), Some(EdgeOrigin::Section(Id::from_bits(22))));
     let nobody = graph.view(NOW, &[]);
     assert_eq!(reached(&nobody, &[at(12)], 3), "");
 }
@@ -321,7 +321,7 @@ fn labels_and_names_of_pages_lead_there_from_anywhere() {
     let view = graph.view(NOW, &[HERE]).along(&["links_to".to_owned()]);
     assert_eq!(reached(&view, &[at(21)], 1), "11");
     assert_eq!(reached(&view, &[at(31)], 1), "11");
-    assert_eq!(reached(&view.going(Way::Out), &[at(11)], 1), "", "to have a label is no link");
+    assert_eq!(reached(&view.going(EdgeDirection::Out), &[at(11)], 1), "", "to have a label is no link");
 }
 
 #[test]

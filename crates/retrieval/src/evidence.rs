@@ -17,24 +17,24 @@ const WORDS_FULL: f32 = 16.0;
 
 /// A text that a search found. Sources are given best first.
 #[derive(Default)]
-pub struct Source<'a> {
+pub struct FoundText<'a> {
     pub title: &'a str,
     pub text: &'a str,
     /// How well its passages fit the question according to the search, from 0 to 1 for the best of all; empty
     /// if not known.
-    pub fits: Vec<Fit>,
+    pub fits: Vec<PassageScore>,
 }
 
 /// How well a part of a text fits a question.
 #[derive(Clone, Debug)]
-pub struct Fit {
+pub struct PassageScore {
     pub range: Range<usize>,
     pub score: f32,
 }
 
-impl<'a> Source<'a> {
-    pub fn new(title: &'a str, text: &'a str) -> Source<'a> {
-        Source { title, text, fits: Vec::new() }
+impl<'a> FoundText<'a> {
+    pub fn new(title: &'a str, text: &'a str) -> FoundText<'a> {
+        FoundText { title, text, fits: Vec::new() }
     }
 
     /// How well a part of the text fits according to the search that found it, or according to the rank of
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Fit {
+impl PassageScore {
     /// The share of the given range that lies within this one.
     fn share_of(&self, range: &Range<usize>) -> f32 {
         let common = self.range.end.min(range.end).saturating_sub(self.range.start.max(range.start));
@@ -74,7 +74,7 @@ pub struct Quote {
 
 /// Upper bounds for what is quoted.
 #[derive(Clone, Copy, Debug)]
-pub struct Most {
+pub struct QuoteLimits {
     pub quotes: usize,
     /// The most bytes in one quote.
     pub bytes: usize,
@@ -82,10 +82,10 @@ pub struct Most {
     pub sources: usize,
 }
 
-impl Default for Most {
+impl Default for QuoteLimits {
     /// Six quotes of 80 tokens of four bytes.
-    fn default() -> Most {
-        Most { quotes: 6, bytes: 320, sources: usize::MAX }
+    fn default() -> QuoteLimits {
+        QuoteLimits { quotes: 6, bytes: 320, sources: usize::MAX }
     }
 }
 
@@ -96,7 +96,7 @@ pub struct Rarity {
 }
 
 /// The best spans of all sources, best first.
-pub fn quotes(question: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+pub fn quotes(question: &[Rarity], sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
     let whole = question.iter().map(|rarity| rarity.idf).sum::<f32>().max(f32::MIN_POSITIVE);
     let mut quotes = Vec::new();
     for (number, source) in sources.iter().enumerate() {
@@ -306,7 +306,7 @@ fn is_release_notes(title: &str) -> bool {
 /// The best windows of all sources, best first. A window is as many consecutive sentences, list items, table
 /// rows and code blocks as fit into a quote. A list stays together with the line that introduces it, if both
 /// fit. Windows that are much worse than the best are left out.
-pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+pub fn windows(question: &str, terms: &[Rarity], sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
     let mut likeness = Likeness::new(question, terms);
     let mut windows = Vec::new();
     for (number, source) in sources.iter().enumerate() {
@@ -322,7 +322,7 @@ pub fn windows(question: &str, terms: &[Rarity], sources: &[Source<'_>], most: M
 /// Adds every window of one source that has at least one term of the question.
 fn windows_of(
     number: usize,
-    source: &Source<'_>,
+    source: &FoundText<'_>,
     likeness: &mut Likeness<'_>,
     bytes_max: usize,
     windows: &mut Vec<Quote>,
@@ -373,7 +373,7 @@ fn windows_of(
 
 /// Chooses from windows that are ordered best first. Chosen windows do not overlap, and none repeats the text
 /// of a better one.
-fn chosen(windows: Vec<Quote>, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+fn chosen(windows: Vec<Quote>, sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
     let mut chosen: Vec<Quote> = Vec::new();
     let mut said: HashSet<String> = HashSet::new();
     // For each source the windows that are left, best first, numbered in the given order, and how many were
@@ -460,7 +460,7 @@ pub fn lead(text: &str, at: usize) -> Option<Range<usize>> {
 /// The overlap score, exactly as the specification defines it: how many of the question's words of three or
 /// more letters occur in a span, each with the same weight, also as parts of other words. Of equal scores the
 /// shorter span comes first, then the earlier.
-pub fn overlapping(question: &str, sources: &[Source<'_>], most: Most) -> Vec<Quote> {
+pub fn overlapping(question: &str, sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
     let question = question.to_lowercase();
     let words: HashSet<&str> = words(&question).filter(|word| word.chars().count() >= 3).collect();
     let mut quotes = Vec::new();
@@ -527,7 +527,7 @@ fn plain_spans(text: &str) -> Vec<Range<usize>> {
 
 /// The best quotes, best first; of equal scores the shorter, then the earlier. A repetition of a better quote
 /// is left out. Quotes that share nothing with the question are left out if any quote shares something.
-fn best(mut quotes: Vec<Quote>, sources: &[Source<'_>], many: usize) -> Vec<Quote> {
+fn best(mut quotes: Vec<Quote>, sources: &[FoundText<'_>], many: usize) -> Vec<Quote> {
     if quotes.iter().any(|quote| quote.share > 0.0) {
         quotes.retain(|quote| quote.share > 0.0);
     }
@@ -688,7 +688,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> Vec<&str> {
-        spans(text, Most::default().bytes).into_iter().map(|range| &text[range]).collect()
+        spans(text, QuoteLimits::default().bytes).into_iter().map(|range| &text[range]).collect()
     }
 
     #[test]
@@ -741,7 +741,9 @@ mod tests {
             ["重启需要五分钟。", "请等待！", "好了吗？", "是的"]
         );
         let long = "many words, ".repeat(100);
-        assert!(shown(&long).iter().all(|span| span.len() <= Most::default().bytes && !span.is_empty()));
+        assert!(
+            shown(&long).iter().all(|span| span.len() <= QuoteLimits::default().bytes && !span.is_empty())
+        );
         assert!(shown(&"ü".repeat(1000)).concat() == "ü".repeat(1000));
         assert_eq!(shown(" \n\n "), Vec::<&str>::new());
     }
@@ -754,8 +756,8 @@ mod tests {
             .into_iter()
             .map(|term| Rarity { term, idf: 2.0 })
             .collect();
-        let sources = [Source::new("Deploying", &text)];
-        let found = quotes(&question, &sources, Most { quotes: 2, ..Most::default() });
+        let sources = [FoundText::new("Deploying", &text)];
+        let found = quotes(&question, &sources, QuoteLimits { quotes: 2, ..QuoteLimits::default() });
         assert!(text[found[0].range.clone()].starts_with("A rollback"), "{found:?}");
         assert_eq!(found.len(), 2);
     }
@@ -763,12 +765,12 @@ mod tests {
     #[test]
     fn what_was_said_already_and_what_has_nothing_of_the_question_is_left_out() {
         let sources = ["Ports are open. The port is 80.", "The  PORT is 80. It says so. Nothing here."]
-            .map(|text| Source::new("", text));
+            .map(|text| FoundText::new("", text));
         let question = [Rarity { term: "port".into(), idf: 1.0 }];
         let texts = |quotes: Vec<Quote>| -> Vec<String> {
             quotes.iter().map(|quote| sources[quote.source].text[quote.range.clone()].to_owned()).collect()
         };
-        let mut said = texts(quotes(&question, &sources, Most::default()));
+        let mut said = texts(quotes(&question, &sources, QuoteLimits::default()));
         said.sort();
         assert_eq!(
             said,
@@ -796,9 +798,12 @@ mod tests {
                 "End"
             ]
         );
-        let sources = [Source::new("", text)];
-        let found =
-            overlapping("Which PORT is it?", &sources, Most { quotes: 4, bytes: 10, ..Most::default() });
+        let sources = [FoundText::new("", text)];
+        let found = overlapping(
+            "Which PORT is it?",
+            &sources,
+            QuoteLimits { quotes: 4, bytes: 10, ..QuoteLimits::default() },
+        );
         let shown: Vec<(&str, f32)> =
             found.iter().map(|quote| (&text[quote.range.clone()], quote.share)).collect();
         assert_eq!(shown, [("Ports!", 0.5), ("a port.", 0.5), ("- the port", 0.5), ("```\nport. ", 0.5)]);
@@ -811,9 +816,13 @@ mod tests {
             .into_iter()
             .map(|term| Rarity { term, idf: 2.0 })
             .collect();
-        let sources = [Source::new("", text), Source::new("", "Coffee is made of beans.")];
-        let found =
-            windows("which rules do backups keep", &terms, &sources, Most { bytes: 80, ..Most::default() });
+        let sources = [FoundText::new("", text), FoundText::new("", "Coffee is made of beans.")];
+        let found = windows(
+            "which rules do backups keep",
+            &terms,
+            &sources,
+            QuoteLimits { bytes: 80, ..QuoteLimits::default() },
+        );
         let shown: Vec<&str> = found.iter().map(|quote| &text[quote.range.clone()]).collect();
         assert_eq!(shown, ["Backups keep these rules:\n\n- they run at night\n- they are kept for a year"]);
     }
@@ -829,8 +838,9 @@ mod tests {
         let question = "which port does the server have";
         let second = text.find("The port of the server is eighty").expect("it is there");
         let found = |range: Range<usize>| {
-            let source = Source { fits: vec![Fit { range, score: 1.0 }], ..Source::new("", text) };
-            let most = Most { bytes: 50, quotes: 1, ..Most::default() };
+            let source =
+                FoundText { fits: vec![PassageScore { range, score: 1.0 }], ..FoundText::new("", text) };
+            let most = QuoteLimits { bytes: 50, quotes: 1, ..QuoteLimits::default() };
             windows(question, &rarities(question), &[source], most)[0].range.start
         };
         assert_eq!(found(0..second), 0);
@@ -840,10 +850,10 @@ mod tests {
     #[test]
     fn quotes_are_from_no_more_sources_than_are_wanted() {
         let texts = ["The port is 80.", "A port is open.", "Every port is closed."];
-        let sources = texts.map(|text| Source::new("", text));
+        let sources = texts.map(|text| FoundText::new("", text));
         let question = "which port";
         let quoted = |sources_max: usize| {
-            let most = Most { sources: sources_max, ..Most::default() };
+            let most = QuoteLimits { sources: sources_max, ..QuoteLimits::default() };
             windows(question, &rarities(question), &sources, most).len()
         };
         assert_eq!((quoted(3), quoted(2)), (3, 2));
@@ -852,9 +862,11 @@ mod tests {
     #[test]
     fn release_notes_come_behind_the_page_unless_a_release_is_asked_for() {
         let text = "The cache can be cleared with a flag.";
-        let sources = ["Tool 4.2 > Release 4.2.1 (May 2017)", "Cache"].map(|title| Source::new(title, text));
-        let first =
-            |question: &str| windows(question, &rarities(question), &sources, Most::default())[0].source;
+        let sources =
+            ["Tool 4.2 > Release 4.2.1 (May 2017)", "Cache"].map(|title| FoundText::new(title, text));
+        let first = |question: &str| {
+            windows(question, &rarities(question), &sources, QuoteLimits::default())[0].source
+        };
         assert_eq!(first("how is it cleared with a flag"), 1);
         assert_eq!(first("which release has the flag that it is cleared with"), 0);
         assert!(
@@ -864,9 +876,10 @@ mod tests {
 
     #[test]
     fn a_name_that_is_missing_makes_a_quote_less_certain() {
-        let sources = [Source::new("", "One test class is run like this.")];
-        let share =
-            |question: &str| windows(question, &rarities(question), &sources, Most::default())[0].share;
+        let sources = [FoundText::new("", "One test class is run like this.")];
+        let share = |question: &str| {
+            windows(question, &rarities(question), &sources, QuoteLimits::default())[0].share
+        };
         assert!(
             share("How do I run one test class with Surefire?")
                 < share("How do I run one test class with surefire?")
@@ -891,9 +904,9 @@ mod tests {
         let equal = "A port. ".repeat(60_000);
         let marks = ".".repeat(200_000);
         let sources =
-            [equal.as_str(), marks.as_str(), "This port is open."].map(|text| Source::new("", text));
+            [equal.as_str(), marks.as_str(), "This port is open."].map(|text| FoundText::new("", text));
         let question = "which port";
-        let most = Most { bytes: 20, ..Most::default() };
+        let most = QuoteLimits { bytes: 20, ..QuoteLimits::default() };
         let found = windows(question, &rarities(question), &sources, most);
         let shown: Vec<&str> =
             found.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();

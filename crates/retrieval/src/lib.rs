@@ -41,5 +41,5 @@ pub use part::{Limits, Place, Sight};
 pub use passage::passage_ranges;
 pub use question::weighted_words;
 pub use related::{Related, related};
-pub use search::{By, Hit, Least, Question, Results, TextResults, Why};
+pub use search::{By, Hit, MatchMinimum, Question, Results, TextResults, Why};
 pub use segment::TextLookup;

@@ -28,7 +28,7 @@ pub const RELATED_WEIGHT: f32 = 0.7;
 /// `Population::rarity` treats a smaller store as if it had this many documents.
 const RARITY_MANY: i64 = 500;
 
-/// The share of a question's weight that a match needs in words under `Least::Half`.
+/// The share of a question's weight that a match needs in words under `MatchMinimum::Half`.
 pub const HALF: f32 = 0.50;
 /// A word in the title counts this much more towards the share of a question's weight.
 pub const TITLE_SHARE: f32 = 1.4;

@@ -58,7 +58,7 @@ pub struct Question<'a> {
     /// Ignores words that no document in sight has, unless the question has no others.
     pub known_words_only: bool,
     /// How much of the question a match needs.
-    pub least: Least,
+    pub least: MatchMinimum,
     /// Whether the few nearest documents match even if their cosine is below the floor for all others.
     pub with_nearest: bool,
     /// Whether hits say why they match.
@@ -67,7 +67,7 @@ pub struct Question<'a> {
 
 /// How much of a question a document must have to be a match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Least {
+pub enum MatchMinimum {
     /// Any term, or a meaning that is near enough.
     #[default]
     Some,
@@ -454,14 +454,14 @@ impl Index {
     ) {
         scored.iter_mut().for_each(|scored| scored.sides[side].near.clear());
         // By meaning alone all documents in sight match anyway.
-        let is_alone = question.by == By::Meaning && question.least == Least::Some;
+        let is_alone = question.by == By::Meaning && question.least == MatchMinimum::Some;
         if !ask.is_meaningful || ask.title_only || is_alone {
             return;
         }
         let floor = match question.least {
-            Least::Half => self.embedder.floor_of_many(),
-            Least::Some if !question.with_nearest => self.embedder.floor(),
-            Least::Some => {
+            MatchMinimum::Half => self.embedder.floor_of_many(),
+            MatchMinimum::Some if !question.with_nearest => self.embedder.floor(),
+            MatchMinimum::Some => {
                 let last = nearest.get(NEAREST - 1).map_or(HIDDEN, |near| near.cosine);
                 self.embedder.floor().min(last.max(self.embedder.floor_of_nearest()))
             }
@@ -637,13 +637,13 @@ struct Judge<'a> {
     fusions: &'a [Fusion],
     by: By,
     by_meaning: bool,
-    least: Least,
+    least: MatchMinimum,
 }
 
 impl Judge<'_> {
     /// Whether documents can be ordered by the scores of their words alone, without combining anything.
     fn is_by_words(&self) -> bool {
-        self.by == By::Words && self.asks.len() == 1 && self.least == Least::Some
+        self.by == By::Words && self.asks.len() == 1 && self.least == MatchMinimum::Some
     }
 
     /// Writes the score of each of these documents, and returns the score above which a document matches.
@@ -687,7 +687,7 @@ impl Judge<'_> {
             (&self.fusions[side], &scored.sides[side]);
         let all = locals.clone();
         match (lexical.is_empty(), cosines.is_empty()) {
-            _ if self.least != Least::Some => {
+            _ if self.least != MatchMinimum::Some => {
                 for (local, out) in locals.clone().zip(&mut *out) {
                     let cosine = cosines.get(local).copied().unwrap_or(0.0);
                     let is_enough = shares[local] >= HALF;
@@ -748,11 +748,11 @@ fn score(
     let mut sides = Vec::with_capacity(asks.len());
     for ask in asks {
         let (mut lexical, mut cosines, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        if question.by != By::Meaning || question.least != Least::Some {
+        if question.by != By::Meaning || question.least != MatchMinimum::Some {
             lexical = vec![0.0; many];
             score_words(ask, number, first, &mut lexical);
         }
-        if question.least != Least::Some {
+        if question.least != MatchMinimum::Some {
             shares = vec![0.0; many];
             score_shares(ask, number, first, &mut shares);
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kenning_retrieval::{
-    By, Document, Embedder, Index, Least, Limits, Prepared, Question, Sight, Version, lex,
+    By, Document, Embedder, Index, Limits, MatchMinimum, Prepared, Question, Sight, Version, lex,
 };
 
 /// The five nearest entries match if they are near at all. They are a sixth of the entries here; in a larger
@@ -40,7 +40,7 @@ fn a_hundred_match_by_their_meaning_alone() {
         by: By::WordsAndMeaning,
         as_written: true,
         known_words_only: false,
-        least: Least::Some,
+        least: MatchMinimum::Some,
         with_nearest: true,
         explain: false,
     };
@@ -106,7 +106,7 @@ fn measure(embedder: Embedder, found_min: f64, chaff_max: f64) {
             by,
             as_written: false,
             known_words_only: false,
-            least: Least::Some,
+            least: MatchMinimum::Some,
             with_nearest: true,
             explain: false,
         };

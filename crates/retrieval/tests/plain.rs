@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Error, Index, Known, Least, Limits, Memory, Prepared, Question,
+    By, Directory, Document, Embedder, Error, Index, Known, Limits, MatchMinimum, Memory, Prepared, Question,
     Reached, Sight, Version, embed, lex,
 };
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ const LAST: u64 = 40;
 
 /// A version of a text, and when it was live.
 #[derive(Clone, Debug)]
-struct Told {
+struct TextVersion {
     key: u64,
     title: String,
     body: String,
@@ -49,7 +49,7 @@ fn text(words: std::ops::Range<usize>) -> impl Strategy<Value = String> {
 }
 
 /// The versions of one text, one after the other, some with a gap, the last perhaps without an end.
-fn lives() -> impl Strategy<Value = Vec<Told>> {
+fn lives() -> impl Strategy<Value = Vec<TextVersion>> {
     let texts = (text(0..4), text(0..40), text(0..4), text(0..6));
     let life = (texts, 0..3u32, any::<[bool; 3]>(), 1..12u64, 0..3u64);
     prop::collection::vec(life, 1..4).prop_map(|lives| {
@@ -61,23 +61,34 @@ fn lives() -> impl Strategy<Value = Vec<Told>> {
                 at = to;
                 let is_suppressed = suppressed && more;
                 let is_labelled = labelled;
-                Told { key: 0, title, body, context, neighbour, group, is_suppressed, is_labelled, from, to }
+                TextVersion {
+                    key: 0,
+                    title,
+                    body,
+                    context,
+                    neighbour,
+                    group,
+                    is_suppressed,
+                    is_labelled,
+                    from,
+                    to,
+                }
             })
             .collect()
     })
 }
 
-fn told() -> impl Strategy<Value = Vec<Told>> {
+fn text_versions() -> impl Strategy<Value = Vec<TextVersion>> {
     prop::collection::vec(lives(), 1..14).prop_map(|texts| {
         let keyed = texts.into_iter().zip(1..).flat_map(|(lives, key)| {
-            lives.into_iter().map(move |told| Told { key: key * 77 % 1009, ..told })
+            lives.into_iter().map(move |version| TextVersion { key: key * 77 % 1009, ..version })
         });
         keyed.collect()
     })
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct SearchCase {
     title: Option<String>,
     text: Option<String>,
     groups: Vec<u32>,
@@ -87,12 +98,12 @@ struct Asked {
     at: u64,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn search_case() -> impl Strategy<Value = SearchCase> {
     let title = prop::option::weighted(0.3, text(1..3));
     let content = prop::option::weighted(0.9, text(1..6));
     let groups = prop::sample::subsequence(vec![0, 1, 2], 1..=3);
     (title, content, groups, any::<[bool; 4]>(), 1..LAST + 2).prop_map(
-        |(title, text, groups, [a, b, c, d], at)| Asked {
+        |(title, text, groups, [a, b, c, d], at)| SearchCase {
             title,
             text,
             groups,
@@ -104,7 +115,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     )
 }
 
-impl Told {
+impl TextVersion {
     fn prepared(&self) -> Prepared {
         let labels: &[String] = if self.is_labelled { &["label".to_owned()] } else { &[] };
         let document = Document {
@@ -124,26 +135,26 @@ impl Told {
 
     /// Whether an answer may show the version. A suppressed version, or one without the label, still counts
     /// in the statistics of its group.
-    fn is_seen(&self, asked: &Asked) -> bool {
-        (self.is_labelled || !asked.labelled) && (!self.is_suppressed || asked.with_suppressed)
+    fn is_seen(&self, case: &SearchCase) -> bool {
+        (self.is_labelled || !case.labelled) && (!self.is_suppressed || case.with_suppressed)
     }
 }
 
 /// Passes on the changes at one transaction.
 fn each_change(
-    told: &[Told],
+    versions: &[TextVersion],
     moment: u64,
     mut each: impl FnMut(u64, bool, Option<Version>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for version in told.iter().filter(|version| version.to == moment) {
-        let next = told.iter().find(|next| next.key == version.key && next.from == moment);
-        each(version.key, true, next.map(Told::version))?;
+    for version in versions.iter().filter(|version| version.to == moment) {
+        let next = versions.iter().find(|next| next.key == version.key && next.from == moment);
+        each(version.key, true, next.map(TextVersion::version))?;
     }
-    let fresh = |version: &&Told| {
-        let follows = |other: &Told| other.key == version.key && other.to == moment;
-        version.from == moment && !told.iter().any(follows)
+    let fresh = |version: &&TextVersion| {
+        let follows = |other: &TextVersion| other.key == version.key && other.to == moment;
+        version.from == moment && !versions.iter().any(follows)
     };
-    for version in told.iter().filter(fresh) {
+    for version in versions.iter().filter(fresh) {
         each(version.key, false, Some(version.version()))?;
     }
     Ok(())
@@ -151,15 +162,15 @@ fn each_change(
 
 /// BM25 and fusion as the notes on search define them, computed by reading every text. Returns keys and
 /// scores.
-fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
-    let is_live = |v: &&Told| v.from <= asked.at && asked.at < v.to && asked.groups.contains(&v.group);
-    let live: Vec<&Told> = told.iter().filter(is_live).collect();
-    let sides: Vec<Vec<Option<f64>>> = [(&asked.title, true), (&asked.text, false)]
+fn plain(versions: &[TextVersion], case: &SearchCase) -> Option<Vec<(u64, f64)>> {
+    let is_live = |v: &&TextVersion| v.from <= case.at && case.at < v.to && case.groups.contains(&v.group);
+    let live: Vec<&TextVersion> = versions.iter().filter(is_live).collect();
+    let sides: Vec<Vec<Option<f64>>> = [(&case.title, true), (&case.text, false)]
         .into_iter()
-        .filter_map(|(text, title_only)| Some(plain_side(&live, text.as_ref()?, title_only, asked)))
+        .filter_map(|(text, title_only)| Some(plain_side(&live, text.as_ref()?, title_only, case)))
         .collect::<Option<_>>()?;
     let found = (0..live.len())
-        .filter(|at| live[*at].is_seen(asked))
+        .filter(|at| live[*at].is_seen(case))
         .filter_map(|at| {
             let scores = sides.iter().map(|side| side[at]).collect::<Option<Vec<f64>>>()?;
             Some((live[at].key, scores.iter().sum::<f64>() / (scores.len() as f64).max(1.0)))
@@ -170,8 +181,13 @@ fn plain(told: &[Told], asked: &Asked) -> Option<Vec<(u64, f64)>> {
 
 /// The score of each version, `None` for a version that does not match. The whole result is `None` if
 /// rounding decides about a match, or about whether meaning counts.
-fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -> Option<Vec<Option<f64>>> {
-    let terms_of = |v: &Told| {
+fn plain_side(
+    live: &[&TextVersion],
+    question: &str,
+    title_only: bool,
+    case: &SearchCase,
+) -> Option<Vec<Option<f64>>> {
+    let terms_of = |v: &TextVersion| {
         let (title, body, context) = (lex::terms(&v.title), lex::terms(&v.body), lex::terms(&v.context));
         // The counts of each term in the title, in everything, and in the text itself.
         let mut counts: HashMap<String, [f64; 3]> = HashMap::new();
@@ -256,7 +272,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
             passage.iter().zip(&vector).map(|(a, b)| f64::from(a * b)).sum::<f64>()
         })
         .collect();
-    let seen: Vec<usize> = (0..live.len()).filter(|at| live[*at].is_seen(asked)).collect();
+    let seen: Vec<usize> = (0..live.len()).filter(|at| live[*at].is_seen(case)).collect();
     let mean = seen.iter().map(|at| cosines[*at]).sum::<f64>() / (seen.len() as f64).max(1.0);
     let nearest = seen.iter().map(|at| cosines[*at]).fold(f64::MIN, f64::max);
     let dense = |at: usize| if nearest - mean > 0.01 { (cosines[at] - mean) / (nearest - mean) } else { 0.0 };
@@ -280,7 +296,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let fifth = near.get(4).copied().unwrap_or(-4.0);
     let is_known = |word: &&lex::QuestionWord| embed::words().any(|(_, known)| known == word.word);
     let is_meaningful = 2 * words.iter().filter(is_known).count() >= words.len();
-    let floor = match (is_meaningful, asked.half) {
+    let floor = match (is_meaningful, case.half) {
         (false, _) => f64::MAX,
         (true, true) => 0.40,
         (true, false) => fifth.clamp(0.15, 0.24),
@@ -290,7 +306,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let at_bar = |at: &usize| {
         (!title_only && is_close(cosines[*at], floor) && cosines[*at] != fifth)
             || (!title_only && is_close(floor, fifth) && is_close(cosines[*at], fifth))
-            || (asked.half && is_close(share(*at), 0.5))
+            || (case.half && is_close(share(*at), 0.5))
     };
     if seen.iter().any(at_bar) {
         return None;
@@ -298,7 +314,7 @@ fn plain_side(live: &[&Told], question: &str, title_only: bool, asked: &Asked) -
     let scores = (0..live.len())
         .map(|at| {
             let is_near = !title_only && cosines[at] >= floor;
-            let matches = if asked.half { share(at) >= 0.5 || is_near } else { lexical[at] > 0.0 || is_near };
+            let matches = if case.half { share(at) >= 0.5 || is_near } else { lexical[at] > 0.0 || is_near };
             let words = if full > 0.0 { lexical[at] / full } else { 0.0 };
             let meaning = dense(at).clamp(0.0, 1.0);
             matches.then_some(0.6 * words + 0.4 * meaning)
@@ -315,19 +331,19 @@ enum Step {
     Merge,
 }
 
-fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
+fn search(index: &Index, case: &SearchCase) -> Vec<(u64, f32)> {
     let labels: &[Vec<String>] =
-        if asked.labelled { &[vec!["none has this".into(), "label".into()]] } else { &[] };
-    let valid_at = (!asked.with_suppressed).then_some(0);
+        if case.labelled { &[vec!["none has this".into(), "label".into()]] } else { &[] };
+    let valid_at = (!case.with_suppressed).then_some(0);
     let question = Question {
-        title: asked.title.as_deref(),
-        text: asked.text.as_deref(),
-        sight: Sight { at: asked.at, groups: &asked.groups, labels, valid_at },
+        title: case.title.as_deref(),
+        text: case.text.as_deref(),
+        sight: Sight { at: case.at, groups: &case.groups, labels, valid_at },
         by: By::WordsAndMeaning,
         // Related words and lookalikes have their own tests.
         as_written: true,
         known_words_only: false,
-        least: if asked.half { Least::Half } else { Least::Some },
+        least: if case.half { MatchMinimum::Half } else { MatchMinimum::Some },
         with_nearest: true,
         explain: false,
     };
@@ -337,9 +353,9 @@ fn search(index: &Index, asked: &Asked) -> Vec<(u64, f32)> {
 }
 
 /// Texts that are searched together give the results of separate searches.
-fn search_together(index: &Index, asked: &[Asked]) {
-    let texts: Vec<&str> = asked.iter().filter_map(|asked| asked.text.as_deref()).collect();
-    let Asked { groups, at, with_suppressed, .. } = &asked[0];
+fn search_together(index: &Index, cases: &[SearchCase]) {
+    let texts: Vec<&str> = cases.iter().filter_map(|case| case.text.as_deref()).collect();
+    let SearchCase { groups, at, with_suppressed, .. } = &cases[0];
     let valid_at = (!with_suppressed).then_some(0);
     let question = |text, by| Question {
         title: None,
@@ -348,7 +364,7 @@ fn search_together(index: &Index, asked: &[Asked]) {
         by,
         as_written: false,
         known_words_only: by != By::Meaning,
-        least: Least::Some,
+        least: MatchMinimum::Some,
         with_nearest: true,
         explain: false,
     };
@@ -366,12 +382,13 @@ fn search_together(index: &Index, asked: &[Asked]) {
 }
 
 /// An index that was never written to the disk, and one that was opened from the disk after all the steps.
-fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
+fn build(versions: &[TextVersion], steps: &[Step]) -> (Index, Index) {
     let dir = tempfile::tempdir().expect("a directory");
     let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let mut plain = Index::default();
     for moment in 1..=LAST {
-        each_change(told, moment, |key, ends, after| plain.change(moment, key, ends, after)).expect("memory");
+        each_change(versions, moment, |key, ends, after| plain.change(moment, key, ends, after))
+            .expect("memory");
         let step = steps[moment as usize % steps.len()];
         if step == Step::Stay {
             continue;
@@ -384,7 +401,7 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
                 tail.change(moment, key, ends, after);
                 Ok(())
             };
-            each_change(told, moment, change).expect("memory");
+            each_change(versions, moment, change).expect("memory");
         }
         writer.append(&tail, Reached { at: moment, source: String::new() }).expect("writable");
         if step == Step::Merge {
@@ -393,7 +410,8 @@ fn build(told: &[Told], steps: &[Step]) -> (Index, Index) {
     }
     let (mut found, Reached { at, .. }) = directory.open(None).expect("readable");
     for moment in at + 1..=LAST {
-        each_change(told, moment, |key, ends, after| found.change(moment, key, ends, after)).expect("memory");
+        each_change(versions, moment, |key, ends, after| found.change(moment, key, ends, after))
+            .expect("memory");
     }
     (plain, found)
 }
@@ -408,25 +426,25 @@ proptest! {
 
     #[test]
     fn every_question_is_answered_as_by_reading_everything(
-        told in told(),
+        versions in text_versions(),
         steps in prop::collection::vec(prop::sample::select(&[Step::Stay, Step::Write, Step::Merge][..]), 1..12),
-        questions in prop::collection::vec(asked(), 8),
+        questions in prop::collection::vec(search_case(), 8),
     ) {
-        let (memory, disk) = build(&told, &steps);
+        let (memory, disk) = build(&versions, &steps);
         search_together(&disk, &questions[..3]);
-        for asked in &questions {
-            let found = search(&memory, asked);
-            prop_assert_eq!(&search(&disk, asked), &found, "segments and memory differ: {:?}", asked);
+        for case in &questions {
+            let found = search(&memory, case);
+            prop_assert_eq!(&search(&disk, case), &found, "segments and memory differ: {:?}", case);
             let mut found: Vec<(u64, f64)> = found.into_iter().map(|(key, score)| (key, f64::from(score))).collect();
-            let Some(mut expected) = plain(&told, asked) else { continue };
-            if asked.text.is_none() && asked.title.is_none() {
+            let Some(mut expected) = plain(&versions, case) else { continue };
+            if case.text.is_none() && case.title.is_none() {
                 expected.iter_mut().for_each(|(_, score)| *score = 0.0);
             }
             found.sort_by_key(|(key, _)| *key);
             expected.sort_by_key(|(key, _)| *key);
             let keys = |hits: &[(u64, f64)]| hits.iter().map(|(key, _)| *key).collect::<Vec<_>>();
             // Quantised vectors may exclude a text that is exactly at the floor; none of these words is.
-            prop_assert_eq!(keys(&found), keys(&expected), "{:?}", asked);
+            prop_assert_eq!(keys(&found), keys(&expected), "{:?}", case);
             for ((_, found), (key, expected)) in found.iter().zip(&expected) {
                 prop_assert!((found - expected).abs() < 0.02, "{}: {} and {}", key, found, expected);
             }

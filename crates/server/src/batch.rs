@@ -21,7 +21,7 @@ struct Answers<T> {
 }
 
 /// All answers of a batch as one line, with the permits that they hold.
-pub(crate) struct Answered<T> {
+pub(crate) struct BatchAnswer<T> {
     pub(crate) line: Vec<u8>,
     pub(crate) _held: Vec<T>,
 }
@@ -46,7 +46,7 @@ impl<T> Batch<T> {
 
     /// Says that a request has its answer or will get none, or that all messages were read. The last such
     /// call returns the line to be written, if there is any: a batch of notifications has no answer.
-    pub(crate) fn close(&self) -> Option<Answered<T>> {
+    pub(crate) fn close(&self) -> Option<BatchAnswer<T>> {
         let mut answers = self.answers();
         answers.open -= 1;
         if answers.open > 0 || answers.lines.is_empty() {
@@ -54,7 +54,7 @@ impl<T> Batch<T> {
         }
         let lines = std::mem::take(&mut answers.lines);
         let line = [b"[".as_slice(), &lines.join(b",".as_slice()), b"]"].concat();
-        Some(Answered { line, _held: std::mem::take(&mut answers.held) })
+        Some(BatchAnswer { line, _held: std::mem::take(&mut answers.held) })
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers<T>> {

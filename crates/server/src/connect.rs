@@ -277,7 +277,7 @@ enum Failure {
     Refused(String),
     Limited,
     /// The server does not answer as a Kenning server does.
-    Strange(String),
+    UnexpectedAnswer(String),
 }
 
 impl Failure {
@@ -286,7 +286,7 @@ impl Failure {
             Failure::Away(_) | Failure::Lost(_) => Code::BackendUnavailable,
             Failure::Refused(_) => Code::Unauthenticated,
             Failure::Limited => Code::RateLimited,
-            Failure::Strange(_) => Code::InternalError,
+            Failure::UnexpectedAnswer(_) => Code::InternalError,
         }
     }
 }
@@ -433,12 +433,12 @@ impl Bridge {
         let hello = json!({"jsonrpc": "2.0", "id": "connect", "method": "initialize", "params": hello});
         let response = self.post(&hello, None).await?;
         let id = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let Some(id) = id else { return Err(strange(&response)) };
+        let Some(id) = id else { return Err(unexpected_answer(&response)) };
         let mut messages = Messages::of(response);
         let mut version = old.version.clone();
         while let Some(message) = messages.next().await? {
-            if let Some(said) = message["result"]["protocolVersion"].as_str() {
-                version = said.to_owned();
+            if let Some(negotiated) = message["result"]["protocolVersion"].as_str() {
+                version = negotiated.to_owned();
             }
         }
         let session = Session { id, version };
@@ -497,7 +497,7 @@ impl Bridge {
         match (is_answered, status.is_success()) {
             (true, _) => Ok(()),
             (false, true) => Err(Failure::Lost("the connection ended before the answer".to_owned())),
-            (false, false) => Err(Failure::Strange(format!("it answers with status {status}"))),
+            (false, false) => Err(Failure::UnexpectedAnswer(format!("it answers with status {status}"))),
         }
     }
 
@@ -532,9 +532,9 @@ impl Bridge {
                     drop(turn.take());
                     pause = FIRST_PAUSE;
                     match self.pass_notices(&message, response, is_renewed).await {
-                        Heard::Answer => return,
-                        Heard::Acknowledged => is_renewed = true,
-                        Heard::Nothing => {}
+                        NoticeStreamEnd::Answer => return,
+                        NoticeStreamEnd::Acknowledged => is_renewed = true,
+                        NoticeStreamEnd::Nothing => {}
                     }
                 }
                 Ok(response) => {
@@ -551,8 +551,8 @@ impl Bridge {
         }
     }
 
-    async fn pass_notices(&self, request: &Value, response: Response, is_renewed: bool) -> Heard {
-        let mut heard = Heard::Nothing;
+    async fn pass_notices(&self, request: &Value, response: Response, is_renewed: bool) -> NoticeStreamEnd {
+        let mut end = NoticeStreamEnd::Nothing;
         let mut messages = Messages::of(response);
         while let Ok(Some(message)) = messages.next().await {
             let is_answer = message.get("method").is_none();
@@ -568,13 +568,13 @@ impl Bridge {
                 self.write(&message).await;
             }
             if is_answer {
-                return Heard::Answer;
+                return NoticeStreamEnd::Answer;
             }
             if is_acknowledged || is_renewed {
-                heard = Heard::Acknowledged;
+                end = NoticeStreamEnd::Acknowledged;
             }
         }
-        if is_renewed { Heard::Acknowledged } else { heard }
+        if is_renewed { NoticeStreamEnd::Acknowledged } else { end }
     }
 
     /// Tells the client to read every subscribed resource again, since changes made while the stream was
@@ -637,7 +637,7 @@ impl Bridge {
             insert(&mut headers, "last-event-id", last_event);
         }
         let sent = self.http.request(Method::GET, self.url.clone()).headers(headers).send().await;
-        sent.map_err(|error| Failure::Away(said(&error)))
+        sent.map_err(|error| Failure::Away(innermost_cause(&error)))
     }
 
     /// Sends a message, repeatedly if necessary, until the server has answered it with a status.
@@ -663,9 +663,9 @@ impl Bridge {
                     Some(Failure::Away(why)) => Failure::Away(why),
                     Some(failure) => return Err(failure),
                 },
-                Err(error) if error.is_connect() => Failure::Away(said(&error)),
-                Err(error) if is_repeatable(message) => Failure::Lost(said(&error)),
-                Err(error) => return Err(Failure::Lost(said(&error))),
+                Err(error) if error.is_connect() => Failure::Away(innermost_cause(&error)),
+                Err(error) if is_repeatable(message) => Failure::Lost(innermost_cause(&error)),
+                Err(error) => return Err(Failure::Lost(innermost_cause(&error))),
             };
             let was_there = self.was_there.load(Ordering::Relaxed);
             if waited >= if was_there { AWAY_MAX } else { NEVER_THERE_MAX } {
@@ -725,7 +725,9 @@ impl Bridge {
             Failure::Lost(why) => format!("the answer of {place} is lost: {why}"),
             Failure::Refused(why) => format!("{place} does not let this client in: {why}"),
             Failure::Limited => format!("{place} has been asked too often; wait a moment"),
-            Failure::Strange(why) => format!("{place} does not answer as a Kenning server does: {why}"),
+            Failure::UnexpectedAnswer(why) => {
+                format!("{place} does not answer as a Kenning server does: {why}")
+            }
         }
     }
 
@@ -776,7 +778,7 @@ impl Bridge {
 }
 
 /// The result of reading a stream of notices.
-enum Heard {
+enum NoticeStreamEnd {
     Nothing,
     Acknowledged,
     /// The server has refused the request.
@@ -848,9 +850,9 @@ fn refusal(response: &Response) -> Option<Failure> {
         @ (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
             Some(Failure::Away(format!("status {status}")))
         }
-        status if status.is_redirection() => {
-            Some(Failure::Strange(format!("it redirects with status {status}; connect to the place itself")))
-        }
+        status if status.is_redirection() => Some(Failure::UnexpectedAnswer(format!(
+            "it redirects with status {status}; connect to the place itself"
+        ))),
         _ => None,
     }
 }
@@ -860,12 +862,12 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 
-fn strange(response: &Response) -> Failure {
-    Failure::Strange(format!("it answers `initialize` with status {}", response.status()))
+fn unexpected_answer(response: &Response) -> Failure {
+    Failure::UnexpectedAnswer(format!("it answers `initialize` with status {}", response.status()))
 }
 
 /// The text of the innermost cause, which is the most specific: "Connection refused".
-pub(crate) fn said(error: &reqwest::Error) -> String {
+pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -906,10 +908,10 @@ impl Messages {
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.read.extend_from_slice(&chunk),
                 Ok(None) => self.is_done = true,
-                Err(error) => return Err(Failure::Lost(said(&error))),
+                Err(error) => return Err(Failure::Lost(innermost_cause(&error))),
             }
             if self.read.len() + self.data.len() > MESSAGE_BYTES_MAX {
-                return Err(Failure::Strange("it sends a message of more than 16 MiB".to_owned()));
+                return Err(Failure::UnexpectedAnswer("it sends a message of more than 16 MiB".to_owned()));
             }
             if self.is_done && !self.is_stream {
                 return Ok(serde_json::from_slice(&std::mem::take(&mut self.read)).ok());

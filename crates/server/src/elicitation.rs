@@ -21,7 +21,7 @@ const STATE_TTL: Duration = Duration::from_secs(600);
 
 /// How the client of a request can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum AskMethod {
     /// With a result, which the client answers with a second call.
     Result,
     /// With a request to the client.
@@ -29,14 +29,14 @@ pub(crate) enum Way {
     Not,
 }
 
-pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
+pub(crate) fn ask_method(context: &RequestContext<RoleServer>) -> AskMethod {
     let declared = context.client_capabilities().and_then(|client| client.elicitation);
     // A client that names no elicitation mode can show a form.
     let has_form = declared.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
     match (has_form, context.meta.protocol_version().is_some()) {
-        (false, _) => Way::Not,
-        (true, true) => Way::Result,
-        (true, false) => Way::Request,
+        (false, _) => AskMethod::Not,
+        (true, true) => AskMethod::Result,
+        (true, false) => AskMethod::Request,
     }
 }
 

@@ -152,7 +152,7 @@ async fn serve_stream(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_max)
         .max_buf_size(READ_BUFFER_MAX)
-        .serve_connection(TokioIo::new(Patient::new(stream, limits.stalled_max)), answer);
+        .serve_connection(TokioIo::new(StallLimitedStream::new(stream, limits.stalled_max)), answer);
     let mut served = std::pin::pin!(served);
     let too_long = async {
         match limits.connection_max {
@@ -172,20 +172,24 @@ async fn serve_stream(
 }
 
 /// A stream that ends with an error when its client has accepted none of the sent data for too long.
-struct Patient<S> {
+struct StallLimitedStream<S> {
     stream: S,
     stalled_max: Duration,
     /// The timer that runs while the client accepts no data.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    fn new(stream: S, stalled_max: Duration) -> Patient<S> {
-        Patient { stream, stalled_max, stalled: None }
+impl<S> StallLimitedStream<S> {
+    fn new(stream: S, stalled_max: Duration) -> StallLimitedStream<S> {
+        StallLimitedStream { stream, stalled_max, stalled: None }
     }
 
     /// Passes on the result of a write, or fails it when the client has accepted no data for too long.
-    fn judged<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn with_stall_limit<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -199,7 +203,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallLimitedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,20 +213,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallLimitedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judged(written, cx)
+        self.with_stall_limit(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judged(flushed, cx)
+        self.with_stall_limit(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judged(closed, cx)
+        self.with_stall_limit(closed, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -235,7 +239,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.judged(written, cx)
+        self.with_stall_limit(written, cx)
     }
 }
 
@@ -249,14 +253,14 @@ mod tests {
     async fn a_client_that_takes_nothing_is_dropped_and_a_slow_one_is_not() {
         let stalled_max = Duration::from_millis(200);
         let (ours, theirs) = tokio::io::duplex(16);
-        let mut stuck = Patient::new(ours, stalled_max);
+        let mut stuck = StallLimitedStream::new(ours, stalled_max);
         let since = Instant::now();
         let error = stuck.write_all(&[0; 64]).await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(since.elapsed() >= stalled_max);
         drop(theirs);
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut slow = Patient::new(ours, stalled_max);
+        let mut slow = StallLimitedStream::new(ours, stalled_max);
         let reading = tokio::spawn(async move {
             let mut read = 0;
             while read < 160 {

@@ -23,12 +23,12 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::{self, Edge};
-use crate::elicitation::{self, Answer, Bound, Way};
+use crate::elicitation::{self, Answer, AskMethod, Bound};
 use crate::places::Places;
 use crate::roots::{Roots, declares_roots};
 use crate::stdio::{Admission, Listening};
 use crate::subscriptions::{self, Started, Subscription, Watcher};
-use crate::toolsets::{Told, listed_families};
+use crate::toolsets::{ListedTools, listed_families};
 use crate::traces::TraceContext;
 use crate::{Options, ToolNames, Toolsets, profiles, prompts, resources, views};
 
@@ -83,7 +83,7 @@ pub(crate) struct Server {
     /// Subscriptions of clients before 2026-07-28, by URI.
     subscribed: Mutex<HashMap<String, Subscription>>,
     /// The list of tools that a client before 2026-07-28 was given.
-    told: Arc<Told>,
+    listed_tools: Arc<ListedTools>,
     /// The passages that searches found for the client, which it may read in pieces.
     scratch: Arc<Scratch>,
     pub(crate) sets: Arc<ResultSets>,
@@ -117,14 +117,14 @@ impl Server {
         let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let rest = rows_url.map(|base_url| SetsOverHttp { base_url, reader: options.principal.clone() });
         let sets = Arc::new(ResultSets::new(engine.clone(), file, rest));
-        let (subscribed, told) = (Mutex::default(), Arc::default());
+        let (subscribed, listed_tools) = (Mutex::default(), Arc::default());
         let finder = Arc::new(ScopeFinder::new(options.project.clone()));
         let roots = Roots::new(finder.clone());
         Server {
             engine,
             options,
             subscribed,
-            told,
+            listed_tools,
             scratch,
             sets,
             usage,
@@ -146,7 +146,7 @@ impl Server {
             engine: self.engine.clone(),
             options: self.options.clone(),
             subscribed: Mutex::default(),
-            told: Arc::default(),
+            listed_tools: Arc::default(),
             scratch: self.scratch.clone(),
             sets: self.sets.clone(),
             usage: self.usage.clone(),
@@ -319,7 +319,7 @@ impl Server {
         let deadline = Instant::now() + CALL_MAX;
         let work = move |engine: &Engine| work(&engine.until(deadline));
         let work = tokio::time::timeout(CALL_MAX, self.in_turn(admission(context), tool.call_kind(), work));
-        match told(context, work).await {
+        match with_progress(context, work).await {
             Ok(reply) => reply,
             Err(_) => Ok(timed_out(tool).reply_of(tool.family, format)),
         }
@@ -388,7 +388,7 @@ fn has_structured(context: &RequestContext<RoleServer>) -> bool {
 
 /// Waits for work, and sends a progress notification once a second to a client that asked for progress. Each
 /// notification is written before the work is polled again, so none is sent after the answer.
-async fn told<T>(context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
+async fn with_progress<T>(context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
     let Some(token) = context.meta.get_progress_token() else { return work.await };
     let mut work = pin!(work);
     let mut seconds = 0.0;
@@ -529,7 +529,7 @@ impl ServerHandler for Server {
         let ttl = if families.len() == Family::ALL.len() { LIST_TTL_MS } else { LIST_TTL_MS / 10 };
         // Newer clients subscribe to changes of the list.
         if context.meta.protocol_version().is_none() {
-            self.told.listed(families, &self.engine, &self.options, context.peer);
+            self.listed_tools.note(families, &self.engine, &self.options, context.peer);
         }
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(ttl).with_cache_scope(CacheScope::Private))
     }
@@ -572,25 +572,25 @@ impl ServerHandler for Server {
                 Answer::Missing => {}
             }
         }
-        let way = elicitation::way(&context);
-        let again = (way != Way::Not).then(|| (caller.clone(), arguments.clone()));
+        let ask_method = elicitation::ask_method(&context);
+        let again = (ask_method != AskMethod::Not).then(|| (caller.clone(), arguments.clone()));
         let reply = self.run(&context, tool, caller, arguments).await?;
         let (Some((caller, arguments)), Some(ask)) = (again, reply.ask.clone()) else {
             return Ok(call_result(reply, &context).into());
         };
-        match way {
-            Way::Result => {
+        match ask_method {
+            AskMethod::Result => {
                 let bound = Bound::new(&caller.principal, tool, &arguments);
                 let question =
                     self.blocking(move |engine| elicitation::question(engine, &ask, &bound)).await?;
                 Ok(question
                     .map_or_else(|| call_result(reply, &context).into(), CallToolResponse::InputRequired))
             }
-            Way::Request => match elicitation::ask(&context, &ask).await {
+            AskMethod::Request => match elicitation::ask(&context, &ask).await {
                 Some(Answer::Given(answer)) => self.answered(&context, tool, caller, arguments, answer).await,
                 _ => Ok(call_result(reply, &context).into()),
             },
-            Way::Not => Ok(call_result(reply, &context).into()),
+            AskMethod::Not => Ok(call_result(reply, &context).into()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, StatusCode, Url};
 use serde::Serialize;
 
-use crate::connect::{ConnectError, Remote, said};
+use crate::connect::{ConnectError, Remote, innermost_cause};
 
 /// What takes longer is no answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -114,9 +114,9 @@ async fn get(
     if shows_token {
         request = request.headers(remote.token.headers()?);
     }
-    let mut response = request.send().await.map_err(|error| said(&error))?;
+    let mut response = request.send().await.map_err(|error| innermost_cause(&error))?;
     let (code, mut body) = (response.status(), Vec::new());
-    while let Some(part) = response.chunk().await.map_err(|error| said(&error))? {
+    while let Some(part) = response.chunk().await.map_err(|error| innermost_cause(&error))? {
         if body.len() + part.len() > PAGE_BYTES_MAX {
             return Err("the answer has more bytes than any of a Kenning server".to_owned());
         }

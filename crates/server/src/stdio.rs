@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{Answered, Batch, Batches, MESSAGES_MAX};
+use crate::batch::{Batch, BatchAnswer, Batches, MESSAGES_MAX};
 use crate::mcp::{VERSIONS, call_kind};
 use crate::oversized::IdSearch;
 
@@ -282,7 +282,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
     }
 
     fn close(&mut self, batch: &Batch<Collected>) {
-        if let Some(Answered { line, _held }) = batch.close() {
+        if let Some(BatchAnswer { line, _held }) = batch.close() {
             self.write(line, _held);
         }
     }
@@ -354,7 +354,7 @@ where
                 let admission = answered.and_then(|id| unanswered.settle(&id));
                 batch.add(line?, Some((unread, admission)));
                 return match batch.close() {
-                    Some(Answered { line, _held }) => write_line(&output, line, || true).await,
+                    Some(BatchAnswer { line, _held }) => write_line(&output, line, || true).await,
                     None => Ok(()),
                 };
             }

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::resources::{self, Changed, Sight, Watched};
+use crate::resources::{self, Changed, SeenScopes, Watched};
 use crate::toolsets::{Toolsets, listed_families};
 
 /// The newest transaction when the client asked to subscribe.
@@ -232,8 +232,8 @@ impl Log {
 /// A transaction, and the sight of the scope before and after it.
 struct Seen {
     tx: Transaction,
-    before: Sight,
-    after: Sight,
+    before: SeenScopes,
+    after: SeenScopes,
 }
 
 fn read_on(
@@ -247,7 +247,7 @@ fn read_on(
     if transactions.is_empty() {
         return Ok((seen, found));
     }
-    let mut look = |at: TxId| -> Result<Sight, Error> {
+    let mut look = |at: TxId| -> Result<SeenScopes, Error> {
         let snapshot = engine.snapshot_at(principal, Some(at))?;
         match scope.as_ref().map(|scope| snapshot.scope(scope)) {
             Some(Ok(scope)) => found = Some(scope),
@@ -255,7 +255,7 @@ fn read_on(
             None | Some(Err(Error::UnknownScope { .. })) => {}
             Some(Err(error)) => return Err(error),
         }
-        found.map_or(Ok(Sight::default()), |scope| Sight::of(scope, &snapshot))
+        found.map_or(Ok(SeenScopes::default()), |scope| SeenScopes::of(scope, &snapshot))
     };
     let mut before = look(at)?;
     for tx in transactions {

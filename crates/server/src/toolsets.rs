@@ -44,7 +44,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The list of tools that a client before 2026-07-28 has. The client gets a notification, without having
 /// asked for it, when the list changes.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<State>);
+pub(crate) struct ListedTools(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -54,9 +54,9 @@ struct State {
     looking: Option<JoinHandle<()>>,
 }
 
-impl Told {
+impl ListedTools {
     /// Notes the list that the client gets now, and starts to watch for changes.
-    pub(crate) fn listed(
+    pub(crate) fn note(
         self: &Arc<Self>,
         families: Vec<Family>,
         engine: &Arc<Engine>,
@@ -85,7 +85,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for ListedTools {
     fn drop(&mut self) {
         if let Some(looking) = self.state().looking.take() {
             looking.abort();
@@ -94,7 +94,7 @@ impl Drop for Told {
 }
 
 async fn look(
-    told: std::sync::Weak<Told>,
+    listed: std::sync::Weak<ListedTools>,
     engine: Arc<Engine>,
     principal: Arc<Principal>,
     toolsets: Toolsets,
@@ -106,11 +106,11 @@ async fn look(
         let (store, principal) = (engine.clone(), principal.clone());
         let look = move || content_since(&store, &principal, at);
         let Ok(seen) = tokio::task::spawn_blocking(look).await else { return };
-        let Some(told) = told.upgrade() else { return };
+        let Some(listed) = listed.upgrade() else { return };
         match seen {
             Ok(Some((head, content))) => {
                 at = Some(head);
-                let is_news = told.is_news(listed_families(&toolsets, content));
+                let is_news = listed.is_news(listed_families(&toolsets, content));
                 if is_news && peer.notify_tool_list_changed().await.is_err() {
                     return;
                 }

@@ -71,7 +71,7 @@ pub fn an_empty_store_has_nothing(backend: &dyn Backend) {
     let reader = reader(backend);
     assert_eq!(reader.head().expect("a head"), TxId::EMPTY);
     assert_eq!(reader.transaction(TxId(1), TxId(1), View::WHOLE).expect("an answer"), None);
-    assert_eq!(Seen::at(&*reader, TxId::EMPTY), Seen::default());
+    assert_eq!(StoreState::at(&*reader, TxId::EMPTY), StoreState::default());
 }
 
 pub fn a_transaction_reads_back_whole(backend: &dyn Backend) {
@@ -143,16 +143,16 @@ pub fn a_read_at_a_transaction_never_changes(backend: &dyn Backend) {
     for tx in mixed_history() {
         let at = tx.id;
         commit(backend, &[tx]);
-        before.push((at, Seen::at(&*reader(backend), at)));
+        before.push((at, StoreState::at(&*reader(backend), at)));
     }
     for (at, seen) in before {
-        assert_eq!(Seen::at(&*reader(backend), at), seen, "as of transaction {at}");
+        assert_eq!(StoreState::at(&*reader(backend), at), seen, "as of transaction {at}");
     }
 }
 
 pub fn a_dropped_pending_write_leaves_nothing(backend: &dyn Backend) {
     commit(backend, &[transaction(1, vec![created(1, Record::Entry(entry("kept", HERE, 1)))])]);
-    let seen = Seen::at(&*reader(backend), TxId(9));
+    let seen = StoreState::at(&*reader(backend), TxId(9));
     {
         let mut pending = backend.begin().expect("a write begins");
         let dropped = transaction(2, vec![created(2, Record::Entry(entry("dropped", HERE, 1)))]);
@@ -160,7 +160,7 @@ pub fn a_dropped_pending_write_leaves_nothing(backend: &dyn Backend) {
         pending.remember("actor", "key", &remembered(0)).expect("it is remembered");
     }
     let reader = reader(backend);
-    assert_eq!(Seen::at(&*reader, TxId(9)), seen);
+    assert_eq!(StoreState::at(&*reader, TxId(9)), seen);
     assert_eq!(reader.recall("actor", "key").expect("an answer"), None);
     assert_eq!(reader.latest(EntityType::Entry, id(2)).expect("an answer"), None);
     commit(backend, &[transaction(2, vec![created(2, Record::Entry(entry("next", HERE, 1)))])]);
@@ -524,7 +524,7 @@ fn mixed_history() -> Vec<Transaction> {
 
 /// The answers to all questions as of one transaction.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct StoreState {
     transactions: Vec<Transaction>,
     records: Vec<Stored>,
     entries: Vec<Stored>,
@@ -535,12 +535,12 @@ struct Seen {
     names: ScopeNames,
 }
 
-impl Seen {
-    fn at(reader: &dyn Reader, at: TxId) -> Seen {
+impl StoreState {
+    fn at(reader: &dyn Reader, at: TxId) -> StoreState {
         let scopes = &[HERE, ELSEWHERE];
         let entries = EntryFilter { scopes, at, visible_at: None };
         let triples = TripleFilter { scopes, at, subject: None, predicate: None, object: None };
-        let mut seen = Seen {
+        let mut seen = StoreState {
             entries: reader.entries(&entries, ALL).expect("a page"),
             triples: reader.triples(&triples, ALL).expect("a page"),
             counts: (
@@ -548,7 +548,7 @@ impl Seen {
                 reader.count_triples(&triples).expect("a count"),
             ),
             names: reader.scope_names(&[ELSEWHERE, ScopeId(3)], at).expect("names"),
-            ..Seen::default()
+            ..StoreState::default()
         };
         for scope in [ELSEWHERE, ScopeId(3)] {
             seen.closures.extend(reader.closure(scope, at).expect("a closure"));

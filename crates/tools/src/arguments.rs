@@ -30,7 +30,7 @@ pub struct Text<const BYTES_MAX: usize>(pub String);
 
 impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Text<BYTES_MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Given(text) = Given::<BYTES_MAX>::deserialize(deserializer)?;
+        let OptionalText(text) = OptionalText::<BYTES_MAX>::deserialize(deserializer)?;
         // A text that shows nothing (spaces, control characters) counts as empty.
         if clean(&text).trim().is_empty() {
             return Err(de::Error::custom("must not be empty"));
@@ -51,22 +51,22 @@ impl<const BYTES_MAX: usize> JsonSchema for Text<BYTES_MAX> {
 
 /// A text of at most `BYTES_MAX` bytes; an empty text means the same as an absent argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given<const BYTES_MAX: usize>(pub String);
+pub struct OptionalText<const BYTES_MAX: usize>(pub String);
 
-impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Given<BYTES_MAX> {
+impl<'de, const BYTES_MAX: usize> Deserialize<'de> for OptionalText<BYTES_MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         if text.len() > BYTES_MAX {
             let message = format!("{} bytes are more than the cap of {BYTES_MAX}", text.len());
             return Err(de::Error::custom(message));
         }
-        Ok(Given(text))
+        Ok(OptionalText(text))
     }
 }
 
-impl<const BYTES_MAX: usize> JsonSchema for Given<BYTES_MAX> {
+impl<const BYTES_MAX: usize> JsonSchema for OptionalText<BYTES_MAX> {
     fn schema_name() -> Cow<'static, str> {
-        format!("Given{BYTES_MAX}").into()
+        format!("OptionalText{BYTES_MAX}").into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

@@ -84,17 +84,17 @@ pub(crate) fn is_own(ctx: &Context<'_>, snapshot: &Snapshot<'_>, tx: TxId) -> Re
 /// Turns an error into a refusal without anything that the caller may not know: an id that is out of sight is
 /// refused like an id that does not exist.
 pub(crate) fn refusal(ctx: &Context<'_>, error: Error) -> Stop {
-    match untold(ctx, &error) {
+    match concealed_refusal(ctx, &error) {
         Ok(Some(stop)) => stop,
         Ok(None) | Err(_) => error.into(),
     }
 }
 
-fn untold(ctx: &Context<'_>, error: &Error) -> Result<Option<Stop>, Error> {
+fn concealed_refusal(ctx: &Context<'_>, error: &Error) -> Result<Option<Stop>, Error> {
     let entries: Vec<Id> = match error {
         Error::StaleVersion { id, .. } => vec![*id],
         Error::NeverTogether { one, other } => vec![*one, *other],
-        Error::NotYours { tx, .. } => return stranger(ctx, *tx),
+        Error::NotYours { tx, .. } => return foreign_transaction_refusal(ctx, *tx),
         _ => return Ok(None),
     };
     let snapshot = ctx.snapshot()?;
@@ -125,7 +125,7 @@ pub(crate) fn is_told(ctx: &Context<'_>, snapshot: &Snapshot<'_>, stored: &Store
 
 /// The refusal to undo somebody else's transaction that changed nothing in sight: it tells neither the actor
 /// nor any other detail.
-fn stranger(ctx: &Context<'_>, tx: TxId) -> Result<Option<Stop>, Error> {
+fn foreign_transaction_refusal(ctx: &Context<'_>, tx: TxId) -> Result<Option<Stop>, Error> {
     let snapshot = ctx.snapshot()?;
     let disclosure = Disclosure::of_session(ctx, &snapshot);
     let scopes = disclosure.sight.as_ref().map(Sight::scopes);

@@ -113,7 +113,7 @@ fn run(call: Call<'_>, mut arguments: Map<String, Value>) -> Result<Reply, Stop>
         ));
     }
     let known = tool.argument_names();
-    lenient::settle(&mut arguments, &tool.input_schema, tool.empty())?;
+    lenient::repair(&mut arguments, &tool.input_schema, tool.empty())?;
     let key = if tool.effect.writes() { arguments.remove(KEY) } else { None };
     let key = match key {
         None | Some(Value::Null) => None,

@@ -27,7 +27,7 @@ pub(crate) enum Empty {
 }
 
 /// Converts the fields of an object to the types in its schema, as far as each conversion is unambiguous.
-pub(crate) fn settle(
+pub(crate) fn repair(
     fields: &mut Map<String, Value>,
     schema: &Map<String, Value>,
     empty: Empty,
@@ -47,32 +47,32 @@ pub(crate) fn settle(
             }
             continue;
         }
-        settle_value(value, schema)?;
+        repair_value(value, schema)?;
     }
     absent.iter().for_each(|name| drop(fields.shift_remove(name)));
     Ok(())
 }
 
-fn settle_value(value: &mut Value, schema: &Value) -> Result<(), Stop> {
+fn repair_value(value: &mut Value, schema: &Value) -> Result<(), Stop> {
     if let Value::String(text) = value
-        && let Some(meant) = meant(text, schema)
+        && let Some(converted) = convert(text, schema)
     {
-        *value = meant;
+        *value = converted;
     }
     match (value, schema["type"].as_str()) {
         (Value::Object(fields), Some("object")) => match schema.as_object() {
-            Some(schema) => settle(fields, schema, Empty::Absent),
+            Some(schema) => repair(fields, schema, Empty::Absent),
             None => Ok(()),
         },
         (Value::Array(items), Some("array")) => {
-            items.iter_mut().try_for_each(|item| settle_value(item, &schema["items"]))
+            items.iter_mut().try_for_each(|item| repair_value(item, &schema["items"]))
         }
         _ => Ok(()),
     }
 }
 
 /// The value that a text stands for, if the schema asks for a type that this text is not.
-fn meant(text: &str, schema: &Value) -> Option<Value> {
+fn convert(text: &str, schema: &Value) -> Option<Value> {
     if let Some(values) = schema["enum"].as_array() {
         let is_it =
             |value: &&Value| value.as_str().is_some_and(|value| value.eq_ignore_ascii_case(text.trim()));
@@ -89,8 +89,8 @@ fn meant(text: &str, schema: &Value) -> Option<Value> {
         "object" => parsed().filter(Value::is_object),
         "array" => Some(parsed().filter(Value::is_array).unwrap_or_else(|| {
             let mut only = Value::String(text.to_owned());
-            if let Some(meant) = meant(text, &schema["items"]) {
-                only = meant;
+            if let Some(converted) = convert(text, &schema["items"]) {
+                only = converted;
             }
             Value::Array(vec![only])
         })),
@@ -139,7 +139,7 @@ mod tests {
             "required": ["name"],
         });
         let (Value::Object(mut sent), Value::Object(schema)) = (sent, schema) else { panic!("two objects") };
-        settle(&mut sent, &schema, Empty::Absent).unwrap_or_else(|stop| panic!("{}", stop.message));
+        repair(&mut sent, &schema, Empty::Absent).unwrap_or_else(|stop| panic!("{}", stop.message));
         assert_eq!(Value::Object(sent), taken);
     }
 

@@ -58,7 +58,7 @@ impl From<mcp_dual_response::rusqlite::Error> for Error {
 
 /// The ids that one call or hook gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct RecallNote {
     pub at: Timestamp,
     /// The name from `Caller::session` or `session_of`.
     pub session: String,
@@ -236,7 +236,7 @@ impl RecallLog {
     }
 
     /// Records the ids that a call gave.
-    pub fn note(&self, given: &Given) -> Result<(), Error> {
+    pub fn note(&self, given: &RecallNote) -> Result<(), Error> {
         let mut connection = self.connection();
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&tx, given)?;
@@ -245,14 +245,14 @@ impl RecallLog {
     }
 
     /// The newest calls that gave this id, newest first.
-    pub fn of_entry(&self, id: Id, limit: usize) -> Result<Vec<Given>, Error> {
+    pub fn of_entry(&self, id: Id, limit: usize) -> Result<Vec<RecallNote>, Error> {
         let sql = "SELECT number, at, session, client, by, scope FROM call WHERE number IN
             (SELECT call FROM given WHERE id = ?1 ORDER BY call DESC LIMIT ?2) ORDER BY number DESC";
         self.given(sql, params![id.to_string(), limit])
     }
 
     /// The calls of a session that gave something, newest first.
-    pub fn of_session(&self, session: &str) -> Result<Vec<Given>, Error> {
+    pub fn of_session(&self, session: &str) -> Result<Vec<RecallNote>, Error> {
         let sql =
             "SELECT number, at, session, client, by, scope FROM call WHERE session = ?1 ORDER BY number DESC";
         self.given(sql, params![session])
@@ -316,14 +316,14 @@ impl RecallLog {
         &self,
         sql: &str,
         parameters: &[&dyn mcp_dual_response::rusqlite::ToSql],
-    ) -> Result<Vec<Given>, Error> {
+    ) -> Result<Vec<RecallNote>, Error> {
         let connection = self.connection();
         let mut statement = connection.prepare(sql)?;
         let mut ids = connection.prepare("SELECT id FROM given WHERE call = ?1 ORDER BY place")?;
         let calls = statement.query_map(parameters, |row| Ok((row.get(0)?, call_of(row)?)))?;
         let mut given = Vec::new();
         for call in calls {
-            let (number, mut call): (i64, Given) = call?;
+            let (number, mut call): (i64, RecallNote) = call?;
             let texts = ids.query_map(params![number], |row| row.get::<_, String>(0))?;
             for text in texts {
                 call.ids.extend(Id::parse(&text?));
@@ -376,7 +376,7 @@ impl RecallLog {
         about: &HookSession,
         forgets: bool,
         said: &[(Id, u64)],
-        given: Option<&Given>,
+        given: Option<&RecallNote>,
     ) -> Result<(), Error> {
         let mut connection = self.connection();
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -455,8 +455,8 @@ impl RecallLog {
     }
 }
 
-fn call_of(row: &Row<'_>) -> mcp_dual_response::rusqlite::Result<Given> {
-    Ok(Given {
+fn call_of(row: &Row<'_>) -> mcp_dual_response::rusqlite::Result<RecallNote> {
+    Ok(RecallNote {
         at: moment(row.get(1)?),
         session: row.get(2)?,
         client: row.get(3)?,
@@ -481,7 +481,7 @@ fn moment(millisecond: i64) -> Timestamp {
     Timestamp::from_millisecond(millisecond).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-fn insert(tx: &Transaction<'_>, given: &Given) -> Result<(), Error> {
+fn insert(tx: &Transaction<'_>, given: &RecallNote) -> Result<(), Error> {
     let name = |text: &str| kenning_presentation::text::cut(text, NAME_BYTES_MAX);
     tx.execute(
         "INSERT INTO call (at, session, client, by, scope) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -536,7 +536,7 @@ fn connect(file: &Path, busy_max: Duration) -> Result<Connection, Error> {
 
 /// Writes the recall log of a server in the background, so that replies do not wait for it.
 pub struct Recorder {
-    sender: Mutex<Option<SyncSender<Given>>>,
+    sender: Mutex<Option<SyncSender<RecallNote>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -558,7 +558,7 @@ impl Recorder {
     }
 
     /// Records a call without waiting: if the queue is full, the note is dropped.
-    pub fn note(&self, given: Given) {
+    pub fn note(&self, given: RecallNote) {
         if let Some(sender) = &*self.sender.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = sender.try_send(given);
         }
@@ -573,7 +573,7 @@ impl Recorder {
     }
 }
 
-fn write(dir: &Path, notes: &Receiver<Given>) {
+fn write(dir: &Path, notes: &Receiver<RecallNote>) {
     let mut log: Option<RecallLog> = None;
     let mut has_warned = false;
     while let Ok(given) = notes.recv() {
@@ -597,8 +597,8 @@ fn write(dir: &Path, notes: &Receiver<Given>) {
 mod tests {
     use super::*;
 
-    fn given(session: &str, at: i64, ids: &[u64]) -> Given {
-        Given {
+    fn given(session: &str, at: i64, ids: &[u64]) -> RecallNote {
+        RecallNote {
             at: moment(at),
             session: session.to_owned(),
             client: "claude-code".to_owned(),

@@ -180,10 +180,10 @@ pub struct ResultSets {
     file: Option<PathBuf>,
     /// The settings for serving rows over HTTP, if that is wanted.
     rest: Option<SetsOverHttp>,
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenSets>,
 }
 
-struct Opened {
+struct OpenSets {
     /// `None` only while this value is being dropped.
     runtime: Option<Runtime>,
     store: Arc<dyn ResourceStore>,
@@ -236,7 +236,8 @@ impl ResultSets {
             },
         };
         let args = serde_json::to_value(call).ok()?;
-        let query = Backing::Query { executor: Again::NAME.to_owned(), version: Again::VERSION, args };
+        let query =
+            Backing::Query { executor: CallRepeater::NAME.to_owned(), version: CallRepeater::VERSION, args };
         let mut resource = Resource::new(id.clone(), query, now);
         resource.name = name.to_owned();
         resource.columns = columns_of(columns);
@@ -280,7 +281,7 @@ impl ResultSets {
             }
             Error::InvalidSort { what } => Stop::invalid(format!("`sort`: {what}")),
             Error::InvalidPage { what } => Stop::invalid(what),
-            Error::QueryExecutionFailed(error) => match error.downcast::<Refused>() {
+            Error::QueryExecutionFailed(error) => match error.downcast::<RerunError>() {
                 Ok(refused) => refused.0,
                 Err(error) => failed(&*error),
             },
@@ -288,7 +289,7 @@ impl ResultSets {
         })
     }
 
-    fn opened(&self) -> Option<&Opened> {
+    fn opened(&self) -> Option<&OpenSets> {
         if let Some(opened) = self.opened.get() {
             return Some(opened);
         }
@@ -296,7 +297,7 @@ impl ResultSets {
         if self.file.is_some() {
             self.engine.storage().ok()?;
         }
-        let opened = Opened::new(&self.engine, self.file.as_ref(), self.rest.as_ref())
+        let opened = OpenSets::new(&self.engine, self.file.as_ref(), self.rest.as_ref())
             .inspect_err(|error| tracing::warn!("no result sets: {error}"))
             .ok()?;
         Some(self.opened.get_or_init(|| opened))
@@ -308,22 +309,22 @@ fn failed(error: &dyn std::error::Error) -> Stop {
     Stop::new(Code::BackendUnavailable, "the rows can't be read right now")
 }
 
-impl Opened {
+impl OpenSets {
     fn new(
         engine: &Arc<Engine>,
         file: Option<&PathBuf>,
         rest_options: Option<&SetsOverHttp>,
-    ) -> Result<Opened, BoxError> {
+    ) -> Result<OpenSets, BoxError> {
         let store = match file {
             Some(file) => durable(file),
             None => Arc::new(MemoryStore::new()),
         };
-        let again = Again::new(engine.clone());
+        let repeater = CallRepeater::new(engine.clone());
         let with = |builder: ServerBuilder| {
             let clock = engine.clone();
             builder
                 .shared_store(store.clone())
-                .executor(again.clone())
+                .executor(repeater.clone())
                 .uri_scheme("kenning")
                 .uri_path("rows")
                 .clock(move || clock.now())
@@ -343,7 +344,7 @@ impl Opened {
         // library run on it.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let known = Cache::builder().max_capacity(1_000).time_to_live(Duration::from_secs(14 * 60)).build();
-        Ok(Opened { runtime: Some(runtime), rest, store, server, known, cleaned_at: Mutex::default() })
+        Ok(OpenSets { runtime: Some(runtime), rest, store, server, known, cleaned_at: Mutex::default() })
     }
 
     fn clean(&self, now: Timestamp) {
@@ -361,7 +362,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenSets {
     fn drop(&mut self) {
         // The server may end inside another runtime, where blocking on this one is not allowed.
         if let Some(runtime) = self.runtime.take() {
@@ -451,11 +452,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The reason why a call that found rows before is refused now.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
-struct Refused(Stop);
+struct RerunError(Stop);
 
 /// Computes the rows of a set by making its call again.
 #[derive(Clone)]
-struct Again {
+struct CallRepeater {
     engine: Arc<Engine>,
     sorted: Cache<String, Sorted>,
 }
@@ -467,16 +468,16 @@ struct Sorted {
     bytes: usize,
 }
 
-impl Again {
-    fn new(engine: Arc<Engine>) -> Again {
+impl CallRepeater {
+    fn new(engine: Arc<Engine>) -> CallRepeater {
         let weight = |_: &String, sorted: &Sorted| u32::try_from(sorted.bytes).unwrap_or(u32::MAX);
         let sorted =
             Cache::builder().max_capacity(SORTED_KEPT).weigher(weight).time_to_live(SORTED_KEPT_FOR).build();
-        Again { engine, sorted }
+        CallRepeater { engine, sorted }
     }
 }
 
-impl Executor for Again {
+impl Executor for CallRepeater {
     type Args = PinnedCall;
     type Row = Row;
     const NAME: &'static str = "kenning.call";
@@ -496,13 +497,13 @@ impl Executor for Again {
                 read_sorted(&engine, &sorted, &call, &page)
             }
         };
-        Ok(tokio::task::spawn_blocking(read).await?.map_err(Refused)?)
+        Ok(tokio::task::spawn_blocking(read).await?.map_err(RerunError)?)
     }
 
     async fn count(&self, call: &PinnedCall, _: &SetOwner) -> Result<u64, BoxError> {
         let (engine, call) = (self.engine.clone(), call.clone());
         let all = move || read(&engine, &call, 0, u64::MAX).map(|rows| rows.len() as u64);
-        Ok(tokio::task::spawn_blocking(all).await?.map_err(Refused)?)
+        Ok(tokio::task::spawn_blocking(all).await?.map_err(RerunError)?)
     }
 }
 

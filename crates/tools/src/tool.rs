@@ -19,7 +19,7 @@ use crate::arguments::Moment;
 use crate::disclosure::{NamedScopes, refusal};
 use crate::lenient::Empty;
 use crate::project::{DefaultScope, Project, ScopeFinder};
-use crate::recall::{Given, Recorder};
+use crate::recall::{RecallNote, Recorder};
 use crate::scratch::{Scratch, ScratchOwner};
 use crate::sets::{Attached, Columns, Pinned, PinnedCall, ResultSets};
 use crate::usage::Usage;
@@ -159,7 +159,7 @@ impl Caller {
     /// Records the ids that a tool or a resource has given, without waiting.
     pub fn note_given(&self, engine: &Engine, by: &str, scope: String, ids: Vec<Id>) {
         if let Some(recall) = self.recall.as_ref().filter(|_| !ids.is_empty()) {
-            recall.note(Given {
+            recall.note(RecallNote {
                 at: engine.now(),
                 session: self.session(),
                 client: self.principal.actor.clone(),
@@ -344,7 +344,7 @@ impl Context<'_> {
     }
 
     /// Records that the reply shows these entries or sections.
-    pub(crate) fn gives(&self, ids: impl IntoIterator<Item = Id>) {
+    pub(crate) fn record_shown(&self, ids: impl IntoIterator<Item = Id>) {
         self.given.borrow_mut().extend(ids);
     }
 

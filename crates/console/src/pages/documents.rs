@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use kenning_engine::KnownDocument;
-use kenning_engine::graph::{Node, Way};
+use kenning_engine::graph::{EdgeDirection, Node};
 use kenning_model::{Document, Id, Scope, Section, clean};
 use kenning_storage::Stored;
 use maud::{Markup, html};
 
 use crate::markdown::rendered;
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{ago, counted, cut, moment, number, scope};
 
 /// The largest number of documents of a source in the list.
@@ -19,24 +19,24 @@ const LISTED_MAX: usize = 500;
 const SHOWN_BYTES_MAX: usize = 96 * 1024;
 const NEIGHBOURS_MAX: usize = 12;
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let wanted = ask.fields.get("scope").zip(ask.fields.get("source"));
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let wanted = ctx.fields.get("scope").zip(ctx.fields.get("source"));
     let scopes: Vec<&Scope> =
-        ask.tree.namespaces().flat_map(|(id, _)| ask.tree.scopes(id)).map(|(_, scope)| scope).collect();
-    let counts = ask.snapshot.count_by_scope(kenning_model::EntityType::Document)?;
+        ctx.tree.namespaces().flat_map(|(id, _)| ctx.tree.scopes(id)).map(|(_, scope)| scope).collect();
+    let counts = ctx.snapshot.count_by_scope(kenning_model::EntityType::Document)?;
     let mut sources = Vec::new();
     for known in scopes.iter().filter(|scope| counts.contains_key(&scope.number)) {
-        for source in ask.snapshot.document_sources(known.number)? {
+        for source in ctx.snapshot.document_sources(known.number)? {
             sources.push((known.number, source));
         }
     }
     let listed = match wanted {
         None => None,
         Some((scope, source)) => {
-            let number = scopes.iter().find(|known| ask.scope_name(known.number) == scope);
+            let number = scopes.iter().find(|known| ctx.scope_name(known.number) == scope);
             let number = number
                 .ok_or_else(|| Trouble::NotFound(format!("There is no scope `{}`.", cut(scope, 130))))?;
-            Some((source, ask.snapshot.documents_below(number.number, source, "")?))
+            Some((source, ctx.snapshot.documents_below(number.number, source, "")?))
         }
     };
     Page::new(
@@ -49,12 +49,12 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
                 table {
                     thead { tr { th scope="col" { "Source" } th scope="col" { "Scope" } th.number scope="col" { "Documents" } th scope="col" { "Changed" } } }
                     tbody { @for (number_of, source) in &sources {
-                        @let name = ask.scope_name(*number_of);
+                        @let name = ctx.scope_name(*number_of);
                         tr data-item {
-                            th scope="row" { a data-open href=(ask.link("/documents", [("scope", name.as_str()), ("source", source.name.as_str())])) { (clean(&source.name)) } }
-                            td { (scope(ask, *number_of)) }
+                            th scope="row" { a data-open href=(ctx.link("/documents", [("scope", name.as_str()), ("source", source.name.as_str())])) { (clean(&source.name)) } }
+                            td { (scope(ctx, *number_of)) }
                             td.number { (number(source.documents)) }
-                            td { (ago(ask, source.changed_at)) }
+                            td { (ago(ctx, source.changed_at)) }
                         }
                     } }
                 }
@@ -62,7 +62,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
             @if let Some((source, documents)) = &listed {
                 section {
                     h2 { (clean(source)) " " span.count { (counted(documents.len() as u64, "document")) } }
-                    (paths(ask, documents))
+                    (paths(ctx, documents))
                     @if documents.len() > LISTED_MAX { p.quiet { "The first " (LISTED_MAX) " are listed; search finds the others." } }
                 }
             }
@@ -71,7 +71,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
 }
 
 /// The documents grouped by directory.
-fn paths(ask: &Ask<'_>, documents: &[KnownDocument]) -> Markup {
+fn paths(ctx: &PageContext<'_>, documents: &[KnownDocument]) -> Markup {
     let mut by_directory: BTreeMap<&str, Vec<&KnownDocument>> = BTreeMap::new();
     for document in documents.iter().take(LISTED_MAX) {
         let directory = document.path.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -82,24 +82,24 @@ fn paths(ask: &Ask<'_>, documents: &[KnownDocument]) -> Markup {
             @if !directory.is_empty() { h3 { (clean(directory)) "/" } }
             ul.tree { @for document in documents {
                 @let name = document.path.rsplit('/').next().unwrap_or_default();
-                li { a data-open data-item href=(ask.to(&format!("/document/{}", document.id))) { (clean(name)) } }
+                li { a data-open data-item href=(ctx.to(&format!("/document/{}", document.id))) { (clean(name)) } }
             } }
         }
     }
 }
 
-pub(crate) fn show_document(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let unknown = || Trouble::NotFound(format!("There is no document `{}`.", cut(ask.id, 40)));
-    let id = Id::parse(ask.id).ok_or_else(unknown)?;
-    let stored = ask.snapshot.document(id)?.ok_or_else(unknown)?;
+pub(crate) fn show_document(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let unknown = || Trouble::NotFound(format!("There is no document `{}`.", cut(ctx.id, 40)));
+    let id = Id::parse(ctx.id).ok_or_else(unknown)?;
+    let stored = ctx.snapshot.document(id)?.ok_or_else(unknown)?;
     let document = stored.record.as_document().ok_or_else(unknown)?;
-    let sections = ask.snapshot.sections_of(id)?;
-    let neighbours = neighbours(ask, id, &sections)?;
+    let sections = ctx.snapshot.sections_of(id)?;
+    let neighbours = neighbours(ctx, id, &sections)?;
     let title = clean(&document.title);
     Page::new(
         title.clone(),
         html! {
-            p.crumbs { a href=(ask.to("/documents")) { "Documents" } " / " (clean(&document.source)) " / " (clean(&document.path)) }
+            p.crumbs { a href=(ctx.to("/documents")) { "Documents" } " / " (clean(&document.source)) " / " (clean(&document.path)) }
             h1 { (title) }
             @if let Some(pattern) = &document.pattern {
                 p.lead { (clean(&pattern.summary)) }
@@ -108,7 +108,7 @@ pub(crate) fn show_document(ask: &Ask<'_>) -> Result<Page, Trouble> {
             }
             div.columns {
                 article { (text(&sections)) }
-                aside { (about(ask, &stored, document)) (outline(&sections)) (mentions(ask, &sections)) (others(ask, &neighbours)) }
+                aside { (about(ctx, &stored, document)) (outline(&sections)) (mentions(ctx, &sections)) (others(ctx, &neighbours)) }
             }
         },
     )
@@ -136,18 +136,18 @@ fn text(sections: &[Stored]) -> Markup {
     }
 }
 
-fn about(ask: &Ask<'_>, stored: &Stored, document: &Document) -> Markup {
+fn about(ctx: &PageContext<'_>, stored: &Stored, document: &Document) -> Markup {
     html! {
         section.provenance { h2 { "Where it comes from" } dl {
-            dt { "Scope" } dd { (scope(ask, document.scope)) }
+            dt { "Scope" } dd { (scope(ctx, document.scope)) }
             dt { "Source" } dd { (clean(&document.source)) }
             dt { "Path" } dd.long { (clean(&document.path)) }
             dt { "Tag" } dd { (clean(&document.doc_tag)) }
             @if let Some(updated) = document.updated { dt { "Of" } dd { (moment(updated)) } }
-            dt { "Taken in" } dd { (ago(ask, document.updated_at.unwrap_or(document.recorded_at))) " in " (crate::show::transaction_link(ask, stored.tx_id)) }
+            dt { "Taken in" } dd { (ago(ctx, document.updated_at.unwrap_or(document.recorded_at))) " in " (crate::show::transaction_link(ctx, stored.tx_id)) }
             dt { "Version" } dd { (document.version) }
             @if let Some(pattern) = &document.pattern {
-                dt { "Category" } dd { a href=(ask.link("/patterns", [("category", pattern.category.as_str())])) { (clean(&pattern.category)) } }
+                dt { "Category" } dd { a href=(ctx.link("/patterns", [("category", pattern.category.as_str())])) { (clean(&pattern.category)) } }
                 @if let Some(difficulty) = &pattern.difficulty { dt { "Difficulty" } dd { (clean(difficulty)) } }
                 dt { "Pattern" } dd { code { (clean(&pattern.id)) } }
             }
@@ -171,7 +171,7 @@ fn outline(sections: &[Stored]) -> Markup {
 }
 
 /// The names that the document mentions, each with a link to the graph.
-fn mentions(ask: &Ask<'_>, sections: &[Stored]) -> Markup {
+fn mentions(ctx: &PageContext<'_>, sections: &[Stored]) -> Markup {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for mention in
         sections.iter().filter_map(|stored| stored.record.as_section()).flat_map(|section| &section.mentions)
@@ -182,20 +182,20 @@ fn mentions(ask: &Ask<'_>, sections: &[Stored]) -> Markup {
     names.sort_by_key(|(name, many)| (std::cmp::Reverse(*many), *name));
     html! {
         @if !names.is_empty() { section { h2 { "Speaks of" } p.names { @for (name, _) in names.iter().take(30) {
-            a.tag href=(ask.link("/graph", [("name", *name)])) { (cut(name, 60)) } " "
+            a.tag href=(ctx.link("/graph", [("name", *name)])) { (cut(name, 60)) } " "
         } } } }
     }
 }
 
 /// Sections of other documents that link to this document.
-fn neighbours(ask: &Ask<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>, Trouble> {
-    if !ask.visitor.caller.has_graph {
+fn neighbours(ctx: &PageContext<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>, Trouble> {
+    if !ctx.visitor.caller.has_graph {
         return Ok(Vec::new());
     }
-    let sight = ask.everywhere();
+    let sight = ctx.everywhere();
     let own: Vec<Id> = sections.iter().map(|stored| stored.id).collect();
-    let found = ask.snapshot.graph(&sight, |view| {
-        let view = view.going(Way::In);
+    let found = ctx.snapshot.graph(&sight, |view| {
+        let view = view.going(EdgeDirection::In);
         let mut found: Vec<Id> = Vec::new();
         let starts = own.iter().map(|id| Node::Section(*id)).chain([Node::Document(id)]);
         for start in starts.filter_map(|node| view.find(&node)) {
@@ -215,15 +215,15 @@ fn neighbours(ask: &Ask<'_>, id: Id, sections: &[Stored]) -> Result<Vec<Stored>,
         }
         found
     })?;
-    let records = ask.snapshot.records(kenning_model::EntityType::Section, &found)?;
+    let records = ctx.snapshot.records(kenning_model::EntityType::Section, &found)?;
     Ok(records.into_iter().flatten().collect())
 }
 
-fn others(ask: &Ask<'_>, neighbours: &[Stored]) -> Markup {
+fn others(ctx: &PageContext<'_>, neighbours: &[Stored]) -> Markup {
     html! {
         @if !neighbours.is_empty() { section { h2 { "Linked from" } ul.plain { @for stored in neighbours {
             @if let Some(section) = stored.record.as_section() {
-                li { a href=(format!("{}#{}", ask.to(&format!("/document/{}", section.document)), stored.id)) { (section.title()) } }
+                li { a href=(format!("{}#{}", ctx.to(&format!("/document/{}", section.document)), stored.id)) { (section.title()) } }
             }
         } } } }
     }

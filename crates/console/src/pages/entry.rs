@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use crate::difference;
 use crate::fields::Fields;
 use crate::markdown::rendered;
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::review::{Kind, alike};
 use crate::show::{actor, ago, button, cut, entry_label, hidden_why, moment, scope, tags, transaction_link};
 use crate::{BASE, Console, Visitor, layout};
@@ -35,32 +35,32 @@ struct EntryVersion {
     entry: Option<Entry>,
 }
 
-fn parse(ask: &Ask<'_>) -> Result<Id, Trouble> {
-    Id::parse(ask.id).ok_or_else(|| unknown(ask.id))
+fn parse(ctx: &PageContext<'_>) -> Result<Id, Trouble> {
+    Id::parse(ctx.id).ok_or_else(|| unknown(ctx.id))
 }
 
 fn unknown(id: &str) -> Trouble {
     Trouble::NotFound(format!("There is no entry `{}`.", cut(id, 40)))
 }
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let id = parse(ask)?;
-    let versions = versions(ask, id)?;
-    match ask.snapshot.entry(id)? {
-        Some(stored) => show_live(ask, &stored, &versions),
-        None => show_deleted(ask, id, &versions),
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let id = parse(ctx)?;
+    let versions = versions(ctx, id)?;
+    match ctx.snapshot.entry(id)? {
+        Some(stored) => show_live(ctx, &stored, &versions),
+        None => show_deleted(ctx, id, &versions),
     }
 }
 
 /// The versions of an entry that the visitor may see, newest first.
-fn versions(ask: &Ask<'_>, id: Id) -> Result<Vec<EntryVersion>, Trouble> {
-    let mut ids = ask.snapshot.transactions_of(EntityType::Entry, id)?;
-    ids.retain(|tx| *tx <= ask.snapshot.at());
+fn versions(ctx: &PageContext<'_>, id: Id) -> Result<Vec<EntryVersion>, Trouble> {
+    let mut ids = ctx.snapshot.transactions_of(EntityType::Entry, id)?;
+    ids.retain(|tx| *tx <= ctx.snapshot.at());
     let mut versions = Vec::new();
-    let principal = &ask.visitor.caller.principal;
+    let principal = &ctx.visitor.caller.principal;
     for tx in ids.into_iter().rev().take(VERSIONS_MAX) {
-        let Some(tx) = ask.snapshot.transaction(tx, ask.view(0))? else { continue };
-        let then = ask.engine.snapshot_at(principal, Some(tx.id))?.entry(id)?;
+        let Some(tx) = ctx.snapshot.transaction(tx, ctx.view(0))? else { continue };
+        let then = ctx.engine.snapshot_at(principal, Some(tx.id))?.entry(id)?;
         let entry = then.and_then(|stored| stored.record.as_entry().cloned());
         // If the entry moved from one scope out of sight to another, the visitor sees only one disappearance,
         // so the second is dropped.
@@ -76,7 +76,7 @@ fn versions(ask: &Ask<'_>, id: Id) -> Result<Vec<EntryVersion>, Trouble> {
     Ok(versions)
 }
 
-fn show_deleted(ask: &Ask<'_>, id: Id, versions: &[EntryVersion]) -> Result<Page, Trouble> {
+fn show_deleted(ctx: &PageContext<'_>, id: Id, versions: &[EntryVersion]) -> Result<Page, Trouble> {
     let Some((end, last)) = versions.first().zip(versions.iter().find_map(|version| version.entry.as_ref()))
     else {
         return Err(unknown(id.as_str()));
@@ -85,91 +85,91 @@ fn show_deleted(ask: &Ask<'_>, id: Id, versions: &[EntryVersion]) -> Result<Page
     Page::new(
         entry_label(last),
         html! {
-            p.crumbs { (scope(ask, last.scope)) }
+            p.crumbs { (scope(ctx, last.scope)) }
             h1 { (entry_label(last)) " " span.mark.off { "deleted" } }
-            p { "Deleted by " (actor(ask, &end.tx.actor)) " " (ago(ask, end.tx.at)) " in transaction " (transaction_link(ask, end.tx.id)) "." }
-            @if ask.writes() { p.do-line { (button(ask, "undo", "Bring it back", &[("tx", &tx)], "first")) } }
+            p { "Deleted by " (actor(ctx, &end.tx.actor)) " " (ago(ctx, end.tx.at)) " in transaction " (transaction_link(ctx, end.tx.id)) "." }
+            @if ctx.writes() { p.do-line { (button(ctx, "undo", "Bring it back", &[("tx", &tx)], "first")) } }
             section { h2 { "What it said" } (rendered(&last.content)) }
-            (history(ask, id, versions))
+            (history(ctx, id, versions))
         },
     )
 }
 
-fn show_live(ask: &Ask<'_>, stored: &Stored, versions: &[EntryVersion]) -> Result<Page, Trouble> {
+fn show_live(ctx: &PageContext<'_>, stored: &Stored, versions: &[EntryVersion]) -> Result<Page, Trouble> {
     let Some(entry) = stored.record.as_entry() else { return Err(unknown(stored.id.as_str())) };
     let id = stored.id;
     let title = entry_label(entry);
     Page::new(
         title.clone(),
         html! {
-            p.crumbs { (scope(ask, entry.scope)) }
+            p.crumbs { (scope(ctx, entry.scope)) }
             h1 {
                 (title)
                 @if entry.pinned { " " span.mark { "pinned" } }
-                @if let Some(why) = hidden_why(entry, ask.judged_at) { " " span.mark.off { (why) } }
+                @if let Some(why) = hidden_why(entry, ctx.judged_at) { " " span.mark.off { (why) } }
             }
-            (actions(ask, id, entry))
+            (actions(ctx, id, entry))
             div.columns {
                 div {
                     section.text-of { (rendered(&entry.content)) }
                     @if let Some(context) = &entry.context {
                         section { h2 { "Search words" } p.text { (clean(context)) } }
                     }
-                    (others(ask, id, entry)?)
-                    (lines(ask, versions))
-                    (history(ask, id, versions))
+                    (others(ctx, id, entry)?)
+                    (lines(ctx, versions))
+                    (history(ctx, id, versions))
                 }
                 aside {
-                    (provenance(ask, stored, entry, versions))
-                    (given_to(ask, id))
-                    (facts(ask, entry)?)
+                    (provenance(ctx, stored, entry, versions))
+                    (given_to(ctx, id))
+                    (facts(ctx, entry)?)
                 }
             }
         },
     )
 }
 
-fn actions(ask: &Ask<'_>, id: Id, entry: &Entry) -> Markup {
+fn actions(ctx: &PageContext<'_>, id: Id, entry: &Entry) -> Markup {
     let text = id.to_string();
     let own: &[(&str, &str)] = &[("id", &text)];
     let is_suppressed = entry.status == Status::Suppressed;
     let status = if is_suppressed { "suppressed" } else { "active" };
     let again: &[(&str, &str)] = &[("id", &text), ("status", status)];
     html! {
-        @if ask.writes() {
+        @if ctx.writes() {
             div.do-line {
-                a.button.first href=(ask.to(&format!("/entry/{id}/edit"))) { "Edit" }
-                @if entry.pinned { (button(ask, "unpin", "Unpin", own, "")) } @else { (button(ask, "pin", "Pin", own, "")) }
-                @if hidden_why(entry, ask.judged_at).is_some() { (button(ask, "restore", "Show again", again, "")) }
-                @else { (button(ask, "suppress", "Suppress", own, "")) }
-                a.button href=(ask.to(&format!("/entry/{id}/move"))) { "Move" }
-                (button(ask, "delete", "Delete", own, "danger"))
+                a.button.first href=(ctx.to(&format!("/entry/{id}/edit"))) { "Edit" }
+                @if entry.pinned { (button(ctx, "unpin", "Unpin", own, "")) } @else { (button(ctx, "pin", "Pin", own, "")) }
+                @if hidden_why(entry, ctx.judged_at).is_some() { (button(ctx, "restore", "Show again", again, "")) }
+                @else { (button(ctx, "suppress", "Suppress", own, "")) }
+                a.button href=(ctx.to(&format!("/entry/{id}/move"))) { "Move" }
+                (button(ctx, "delete", "Delete", own, "danger"))
             }
-        } @else if let Some(why) = layout::cannot_write(ask) {
+        } @else if let Some(why) = layout::cannot_write(ctx) {
             p.quiet { (why) }
         }
     }
 }
 
-fn provenance(ask: &Ask<'_>, stored: &Stored, entry: &Entry, versions: &[EntryVersion]) -> Markup {
+fn provenance(ctx: &PageContext<'_>, stored: &Stored, entry: &Entry, versions: &[EntryVersion]) -> Markup {
     let first = versions.last().filter(|first| first.entry.is_some());
     let sizes: Vec<String> = entry.task_sizes.iter().map(|size| format!("{size:?}")).collect();
     html! {
         section.provenance {
             h2 { "Where it comes from" }
             dl {
-                dt { "Written by" } dd { (actor(ask, &entry.actor)) }
-                dt { "In" } dd { (transaction_link(ask, stored.tx_id)) @if let Some(version) = versions.first() { ", with " code { (clean(&version.tx.tool)) } } }
+                dt { "Written by" } dd { (actor(ctx, &entry.actor)) }
+                dt { "In" } dd { (transaction_link(ctx, stored.tx_id)) @if let Some(version) = versions.first() { ", with " code { (clean(&version.tx.tool)) } } }
                 @if let Some(source) = &entry.source { dt { "Source" } dd.long { (source_link(source)) } }
-                dt { "Recorded" } dd { (moment(entry.recorded_at)) @if let Some(first) = first { @if first.tx.actor != entry.actor { " by " (actor(ask, &first.tx.actor)) } } }
+                dt { "Recorded" } dd { (moment(entry.recorded_at)) @if let Some(first) = first { @if first.tx.actor != entry.actor { " by " (actor(ctx, &first.tx.actor)) } } }
                 @if let Some(at) = entry.updated_at { dt { "Changed" } dd { (moment(at)) } }
                 dt { "Version" } dd { (entry.version) }
                 @if let Some(sure) = entry.confidence { dt { "Confidence" } dd { (sure) } }
                 @if let Some(from) = entry.valid_from { dt { "Valid from" } dd { (moment(from)) } }
                 @if let Some(to) = entry.valid_to { dt { "Valid to" } dd { (moment(to)) } }
                 @if !sizes.is_empty() { dt { "For tasks" } dd { (sizes.join(", ")) } }
-                @if !entry.tags.is_empty() { dt { "Tags" } dd { (tags(ask, &entry.tags)) } }
-                @if let Some(follows) = entry.follows { dt { "Follows" } dd { a href=(ask.to(&format!("/entry/{follows}"))) { (follows) } } }
+                @if !entry.tags.is_empty() { dt { "Tags" } dd { (tags(ctx, &entry.tags)) } }
+                @if let Some(follows) = entry.follows { dt { "Follows" } dd { a href=(ctx.to(&format!("/entry/{follows}"))) { (follows) } } }
                 dt { "Id" } dd { code { (stored.id) } }
             }
         }
@@ -185,10 +185,10 @@ fn source_link(source: &str) -> Markup {
 }
 
 /// The entries that contradict or repeat this one.
-fn others(ask: &Ask<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
-    let pairs = alike(ask.engine, &ask.snapshot, id, entry)?;
+fn others(ctx: &PageContext<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
+    let pairs = alike(ctx.engine, &ctx.snapshot, id, entry)?;
     let ids: Vec<Id> = pairs.iter().map(|((one, other), _)| if *one == id { *other } else { *one }).collect();
-    let records = ask.snapshot.records(EntityType::Entry, &ids)?;
+    let records = ctx.snapshot.records(EntityType::Entry, &ids)?;
     let own = id.to_string();
     Ok(html! {
         @if !ids.is_empty() {
@@ -198,14 +198,14 @@ fn others(ask: &Ask<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
                     @if let Some((stored, other)) = stored.as_ref().and_then(|stored| Some((stored, stored.record.as_entry()?))) {
                         @let theirs = stored.id.to_string();
                         li.item data-item {
-                            h3 { a data-open href=(ask.to(&format!("/entry/{theirs}"))) { (entry_label(other)) }
+                            h3 { a data-open href=(ctx.to(&format!("/entry/{theirs}"))) { (entry_label(other)) }
                                 " " span.mark class=[(*kind == Kind::Contradiction).then_some("warn")] { @if *kind == Kind::Contradiction { "may contradict" } @else { "nearly the same" } } }
                             p.text { (difference::words(&clean(&entry.content), &clean(&other.content))) }
-                            p.meta { (scope(ask, other.scope)) " " (actor(ask, &other.actor)) " " (ago(ask, other.updated_at.unwrap_or(other.recorded_at))) }
-                            @if ask.writes() {
+                            p.meta { (scope(ctx, other.scope)) " " (actor(ctx, &other.actor)) " " (ago(ctx, other.updated_at.unwrap_or(other.recorded_at))) }
+                            @if ctx.writes() {
                                 p.do-line {
-                                    (button(ask, "keep", "This page's entry holds", &[("id", &own), ("other", &theirs)], ""))
-                                    (button(ask, "keep", "The other holds", &[("id", &theirs), ("other", &own)], ""))
+                                    (button(ctx, "keep", "This page's entry holds", &[("id", &own), ("other", &theirs)], ""))
+                                    (button(ctx, "keep", "The other holds", &[("id", &theirs), ("other", &own)], ""))
                                 }
                             }
                         }
@@ -217,7 +217,7 @@ fn others(ask: &Ask<'_>, id: Id, entry: &Entry) -> Result<Markup, Trouble> {
 }
 
 /// Each line of the text with the version that introduced it.
-fn lines(ask: &Ask<'_>, versions: &[EntryVersion]) -> Markup {
+fn lines(ctx: &PageContext<'_>, versions: &[EntryVersion]) -> Markup {
     let known: Vec<(&EntryVersion, &Entry)> =
         versions.iter().rev().filter_map(|version| Some((version, version.entry.as_ref()?))).collect();
     let texts: Vec<String> = known.iter().map(|(_, entry)| clean(&entry.content)).collect();
@@ -235,7 +235,7 @@ fn lines(ask: &Ask<'_>, versions: &[EntryVersion]) -> Markup {
                     tbody { @for (at, (from, line)) in blamed.iter().enumerate() {
                         @let (version, entry) = known[*from];
                         tr {
-                            td { @if at == 0 || blamed[at - 1].0 != *from { (transaction_link(ask, version.tx.id)) " " (actor(ask, &entry.actor)) " " (ago(ask, version.tx.at)) } }
+                            td { @if at == 0 || blamed[at - 1].0 != *from { (transaction_link(ctx, version.tx.id)) " " (actor(ctx, &entry.actor)) " " (ago(ctx, version.tx.at)) } }
                             td { (line.trim()) }
                         }
                     } }
@@ -245,7 +245,7 @@ fn lines(ask: &Ask<'_>, versions: &[EntryVersion]) -> Markup {
     }
 }
 
-fn history(ask: &Ask<'_>, id: Id, versions: &[EntryVersion]) -> Markup {
+fn history(ctx: &PageContext<'_>, id: Id, versions: &[EntryVersion]) -> Markup {
     let newest = versions.first().map_or(TxId::EMPTY, |version| version.tx.id);
     html! {
         section.versions {
@@ -255,33 +255,33 @@ fn history(ask: &Ask<'_>, id: Id, versions: &[EntryVersion]) -> Markup {
                 @let tx = version.tx.id.to_string();
                 li.item data-item {
                     p.meta {
-                        a.tx data-open href=(ask.to(&format!("/tx/{tx}"))) { "#" (tx) } " "
+                        a.tx data-open href=(ctx.to(&format!("/tx/{tx}"))) { "#" (tx) } " "
                         strong { @match (&before, &version.entry) { (None, _) => "created", (Some(_), None) => "deleted", _ => "changed" } } " by "
-                        (actor(ask, &version.tx.actor)) " with " code { (clean(&version.tx.tool)) } " " (ago(ask, version.tx.at))
-                        @for undone in &version.tx.undoes { " " span.kind { "undoes " (transaction_link(ask, *undone)) } }
-                        @if let Some(by) = version.tx.undone_by { " " span.kind { "undone by " (transaction_link(ask, by)) } }
+                        (actor(ctx, &version.tx.actor)) " with " code { (clean(&version.tx.tool)) } " " (ago(ctx, version.tx.at))
+                        @for undone in &version.tx.undoes { " " span.kind { "undoes " (transaction_link(ctx, *undone)) } }
+                        @if let Some(by) = version.tx.undone_by { " " span.kind { "undone by " (transaction_link(ctx, by)) } }
                     }
                     @if version.entry.is_some() {
                         details open[at == 0 && before.is_some()] {
                             summary { @if before.is_some() { "What changed" } @else { "The first version" } }
-                            (difference::shown(ask, before.map(Record::Entry).as_ref(), version.entry.clone().map(Record::Entry).as_ref()))
+                            (difference::shown(ctx, before.map(Record::Entry).as_ref(), version.entry.clone().map(Record::Entry).as_ref()))
                         }
                     }
-                    @if ask.writes() && version.tx.undone_by.is_none() && version.tx.id == newest && version.entry.is_some() {
-                        p.do-line { a.button href=(ask.to(&format!("/tx/{tx}/undo"))) data-undo { "Undo this" } }
+                    @if ctx.writes() && version.tx.undone_by.is_none() && version.tx.id == newest && version.entry.is_some() {
+                        p.do-line { a.button href=(ctx.to(&format!("/tx/{tx}/undo"))) data-undo { "Undo this" } }
                     }
                 }
             } }
-            @if versions.len() == VERSIONS_MAX { p { a href=(ask.link("/history", [("id", id.as_str())])) { "All versions" } } }
+            @if versions.len() == VERSIONS_MAX { p { a href=(ctx.link("/history", [("id", id.as_str())])) { "All versions" } } }
         }
     }
 }
 
 /// The clients that the entry was given to, and the times. Calls in scopes that the visitor may not read are
 /// left out.
-fn given_to(ask: &Ask<'_>, id: Id) -> Markup {
-    let given = ask.recalled(|log| log.of_entry(id, GIVEN_MAX)).unwrap_or_default();
-    let given = given.iter().filter(|given| ask.knows_scope(&given.scope));
+fn given_to(ctx: &PageContext<'_>, id: Id) -> Markup {
+    let given = ctx.recalled(|log| log.of_entry(id, GIVEN_MAX)).unwrap_or_default();
+    let given = given.iter().filter(|given| ctx.knows_scope(&given.scope));
     let given: Vec<_> = given.take(GIVEN_SHOWN_MAX).collect();
     html! {
         @if !given.is_empty() {
@@ -289,9 +289,9 @@ fn given_to(ask: &Ask<'_>, id: Id) -> Markup {
                 h2 { "Given to" }
                 ul.plain { @for given in given {
                     li {
-                        @if ask.visitor.caller.principal.is_owner() { a href=(ask.link("/sessions", [("session", given.session.as_str())])) { (clean(&given.client)) } }
+                        @if ctx.visitor.caller.principal.is_owner() { a href=(ctx.link("/sessions", [("session", given.session.as_str())])) { (clean(&given.client)) } }
                         @else { (clean(&given.client)) }
-                        " by " code { (clean(&given.by)) } " " (ago(ask, given.at))
+                        " by " code { (clean(&given.by)) } " " (ago(ctx, given.at))
                     }
                 } }
             }
@@ -300,13 +300,13 @@ fn given_to(ask: &Ask<'_>, id: Id) -> Markup {
 }
 
 /// The facts of the graph about the names in an entry.
-fn facts(ask: &Ask<'_>, entry: &Entry) -> Result<Markup, Trouble> {
-    if !ask.visitor.caller.has_graph {
+fn facts(ctx: &PageContext<'_>, entry: &Entry) -> Result<Markup, Trouble> {
+    if !ctx.visitor.caller.has_graph {
         return Ok(html! {});
     }
     let names = names(&format!("{} {}", entry.topic, entry.content));
-    let sight = ask.everywhere();
-    let found = ask.snapshot.graph(&sight, |view| {
+    let sight = ctx.everywhere();
+    let found = ctx.snapshot.graph(&sight, |view| {
         let mut found: Vec<Id> = Vec::new();
         for name in &names {
             for id in view.triples(Some(name), None).into_iter().chain(view.triples(None, Some(name))) {
@@ -317,7 +317,7 @@ fn facts(ask: &Ask<'_>, entry: &Entry) -> Result<Markup, Trouble> {
         }
         found
     })?;
-    let triples = ask.snapshot.records(EntityType::Triple, &found)?;
+    let triples = ctx.snapshot.records(EntityType::Triple, &found)?;
     Ok(html! {
         @if !found.is_empty() {
             section {
@@ -325,9 +325,9 @@ fn facts(ask: &Ask<'_>, entry: &Entry) -> Result<Markup, Trouble> {
                 ul.facts { @for stored in triples.iter().flatten() {
                     @if let Some(triple) = stored.record.as_triple() {
                         li {
-                            a href=(ask.link("/graph", [("name", triple.subject.as_str())])) { (cut(&triple.subject, 80)) } " "
+                            a href=(ctx.link("/graph", [("name", triple.subject.as_str())])) { (cut(&triple.subject, 80)) } " "
                             em { (cut(&triple.predicate, 60)) } " "
-                            a href=(ask.link("/graph", [("name", triple.object.as_str())])) { (cut(&triple.object, 80)) }
+                            a href=(ctx.link("/graph", [("name", triple.object.as_str())])) { (cut(&triple.object, 80)) }
                         }
                     }
                 } }
@@ -396,13 +396,13 @@ impl Draft {
     }
 }
 
-pub(crate) fn show_edit(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let id = parse(ask)?;
-    let stored = ask.snapshot.entry(id)?.ok_or_else(|| unknown(ask.id))?;
-    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ask.id)) };
+pub(crate) fn show_edit(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let id = parse(ctx)?;
+    let stored = ctx.snapshot.entry(id)?.ok_or_else(|| unknown(ctx.id))?;
+    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ctx.id)) };
     let draft = Draft::of(id, entry);
-    let back = ask.to(&format!("/entry/{id}"));
-    Page::new(format!("Edit {}", entry_label(entry)), edit_form(&draft, &ask.visitor.form_token, &back, None))
+    let back = ctx.to(&format!("/entry/{id}"));
+    Page::new(format!("Edit {}", entry_label(entry)), edit_form(&draft, &ctx.visitor.form_token, &back, None))
 }
 
 fn edit_form(draft: &Draft, token: &str, back: &str, trouble: Option<&str>) -> Markup {
@@ -437,7 +437,7 @@ pub(crate) fn edit_again(
     let is_conflict = matches!(trouble, Trouble::Refused { code, .. } if code == "CONFLICT");
     let back = format!("{BASE}/entry/{}", draft.id);
     let body = html! {
-        (edit_form(&draft, &visitor.form_token, &back, Some(&trouble.said())))
+        (edit_form(&draft, &visitor.form_token, &back, Some(&trouble.message())))
         @if let Some(current) = current.filter(|_| is_conflict) {
             section { h2 { "From what is there now to what you wrote" }
                 p.text { (difference::words(&clean(&current.content), &clean(&draft.content))) }
@@ -449,29 +449,29 @@ pub(crate) fn edit_again(
     (status, Html(layout::bare_page("Edit", &body).into_string())).into_response()
 }
 
-pub(crate) fn show_move(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let id = parse(ask)?;
-    let stored = ask.snapshot.entry(id)?.ok_or_else(|| unknown(ask.id))?;
-    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ask.id)) };
-    let back = ask.to(&format!("/entry/{id}"));
+pub(crate) fn show_move(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let id = parse(ctx)?;
+    let stored = ctx.snapshot.entry(id)?.ok_or_else(|| unknown(ctx.id))?;
+    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ctx.id)) };
+    let back = ctx.to(&format!("/entry/{id}"));
     Page::new(
         format!("Move {}", entry_label(entry)),
         html! {
             h1 { "Move “" (entry_label(entry)) "”" }
             form.stack method="post" action=(format!("{BASE}/do/move")) {
-                input type="hidden" name="token" value=(ask.visitor.form_token);
+                input type="hidden" name="token" value=(ctx.visitor.form_token);
                 input type="hidden" name="back" value=(back);
                 input type="hidden" name="id" value=(id);
                 label for="scope" { "To the scope" }
-                (scope_choice(ask, Some(ask.scope_name(entry.scope))))
+                (scope_choice(ctx, Some(ctx.scope_name(entry.scope))))
                 p.do-line { button.first type="submit" { "Move" } a.button href=(back) { "Cancel" } }
             }
         },
     )
 }
 
-fn scope_choice(ask: &Ask<'_>, chosen: Option<String>) -> Markup {
-    let mut names: Vec<String> = ask.names.0.values().map(ScopeName::to_string).collect();
+fn scope_choice(ctx: &PageContext<'_>, chosen: Option<String>) -> Markup {
+    let mut names: Vec<String> = ctx.names.0.values().map(ScopeName::to_string).collect();
     names.sort();
     html! { select #scope name="scope" { @for name in &names {
         option value=(name) selected[chosen.as_ref() == Some(name)] { (name) }
@@ -479,10 +479,10 @@ fn scope_choice(ask: &Ask<'_>, chosen: Option<String>) -> Markup {
 }
 
 /// The confirmation page before a delete, for visitors who follow a link.
-pub(crate) fn show_delete(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let id = parse(ask)?;
-    let stored = ask.snapshot.entry(id)?.ok_or_else(|| unknown(ask.id))?;
-    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ask.id)) };
+pub(crate) fn show_delete(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let id = parse(ctx)?;
+    let stored = ctx.snapshot.entry(id)?.ok_or_else(|| unknown(ctx.id))?;
+    let Some(entry) = stored.record.as_entry() else { return Err(unknown(ctx.id)) };
     let text = id.to_string();
     Page::new(
         format!("Delete {}", entry_label(entry)),
@@ -490,28 +490,28 @@ pub(crate) fn show_delete(ask: &Ask<'_>) -> Result<Page, Trouble> {
             h1 { "Delete “" (entry_label(entry)) "”?" }
             p { "It stays in the history and can be brought back." }
             p.do-line {
-                (button(ask, "delete", "Delete", &[("id", &text)], "danger"))
-                a.button href=(ask.to(&format!("/entry/{id}"))) { "Cancel" }
+                (button(ctx, "delete", "Delete", &[("id", &text)], "danger"))
+                a.button href=(ctx.to(&format!("/entry/{id}"))) { "Cancel" }
             }
         },
     )
 }
 
-pub(crate) fn show_new(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let draft = Draft::sent(&ask.fields);
-    let chosen = ask.fields.get("scope").map_or_else(|| ask.visitor.caller.scope.clone(), str::to_owned);
+pub(crate) fn show_new(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let draft = Draft::sent(&ctx.fields);
+    let chosen = ctx.fields.get("scope").map_or_else(|| ctx.visitor.caller.scope.clone(), str::to_owned);
     Page::new(
         "Write an entry",
         html! {
             h1 { "Write an entry" }
             p.quiet { "One matter in an entry: agents get it when a task is about it." }
             form.stack method="post" action=(format!("{BASE}/do/add")) {
-                input type="hidden" name="token" value=(ask.visitor.form_token);
-                input type="hidden" name="back" value=(ask.to(""));
+                input type="hidden" name="token" value=(ctx.visitor.form_token);
+                input type="hidden" name="back" value=(ctx.to(""));
                 label for="scope" { "Scope" }
-                (scope_choice(ask, Some(chosen)))
+                (scope_choice(ctx, Some(chosen)))
                 (draft.inputs())
-                p.do-line { button.first type="submit" { "Save" } a.button href=(ask.to("")) { "Cancel" } }
+                p.do-line { button.first type="submit" { "Save" } a.button href=(ctx.to("")) { "Cancel" } }
             }
         },
     )

@@ -7,7 +7,7 @@ use kenning_engine::graph::{Edge, Node, NodeRef, View};
 use kenning_model::{EntityType, Id, clean, fold};
 use maud::{Markup, html};
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{button, counted, cut, scope};
 
 const NEIGHBOURS_MAX: usize = 200;
@@ -26,18 +26,18 @@ const HEIGHT: f64 = 420.0;
 struct Neighbour {
     relation: String,
     is_out: bool,
-    what: What,
+    target: NeighbourTarget,
 }
 
 #[derive(Clone, PartialEq)]
-enum What {
+enum NeighbourTarget {
     Name(String),
     Section(Id),
     Document(Id),
 }
 
 /// Two nodes of a path, the relation between them, and whether it points from the first to the second.
-type MetEdge = (Option<What>, String, bool, Option<What>);
+type MetEdge = (Option<NeighbourTarget>, String, bool, Option<NeighbourTarget>);
 
 struct Step {
     from: String,
@@ -45,15 +45,15 @@ struct Step {
     to: String,
 }
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    if !ask.visitor.caller.has_graph {
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    if !ctx.visitor.caller.has_graph {
         return Err(Trouble::NotFound("Kenning was started without the graph.".to_owned()));
     }
-    let (name, to) = (ask.fields.get("name"), ask.fields.get("to"));
+    let (name, to) = (ctx.fields.get("name"), ctx.fields.get("to"));
     let body = match (name, to) {
-        (None, _) => names(ask)?,
-        (Some(name), None) => around(ask, name)?,
-        (Some(name), Some(to)) => between(ask, name, to)?,
+        (None, _) => names(ctx)?,
+        (Some(name), None) => around(ctx, name)?,
+        (Some(name), Some(to)) => between(ctx, name, to)?,
     };
     let title = name.map_or_else(|| "Graph".to_owned(), |name| format!("{} · Graph", cut(name, 60)));
     Page::new(
@@ -61,7 +61,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
         html! {
             h1 { @match name { Some(name) => (cut(name, 120)), None => "Graph" } }
             form.search action=(format!("{}/graph", crate::BASE)) aria-label="Look at a name" {
-                @if let Some(tx) = ask.as_of { input type="hidden" name="as_of" value=(tx); }
+                @if let Some(tx) = ctx.as_of { input type="hidden" name="as_of" value=(tx); }
                 label.hidden for="name" { "Name" }
                 input #name name="name" value=(name.unwrap_or_default()) placeholder="Name" required;
                 label.hidden for="to" { "Path to" }
@@ -74,40 +74,40 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
 }
 
 /// The names in the newest facts, in alphabetical order.
-fn names(ask: &Ask<'_>) -> Result<Markup, Trouble> {
-    let names = ask.snapshot.names_in_triples(&ask.everywhere())?;
+fn names(ctx: &PageContext<'_>) -> Result<Markup, Trouble> {
+    let names = ctx.snapshot.names_in_triples(&ctx.everywhere())?;
     Ok(html! {
         @if names.is_empty() {
             section.empty { h2 { "No facts yet" } p { "Agents write them with " code { "relate" } "; documents bring the names that they mention." } }
         } @else {
             h2 { "Names in facts" }
-            p.names { @for name in names.iter().take(NAMES_MAX) { a.tag data-item data-open href=(ask.link("/graph", [("name", name.as_str())])) { (cut(name, 60)) } " " } }
+            p.names { @for name in names.iter().take(NAMES_MAX) { a.tag data-item data-open href=(ctx.link("/graph", [("name", name.as_str())])) { (cut(name, 60)) } " " } }
             @if names.len() > NAMES_MAX { p.quiet { "and " (counted((names.len() - NAMES_MAX) as u64, "more name")) } }
         }
     })
 }
 
-fn what(view: &View<'_>, node: NodeRef) -> Option<What> {
+fn target(view: &View<'_>, node: NodeRef) -> Option<NeighbourTarget> {
     match view.node(node) {
-        Node::Entity(name) => Some(What::Name(name.clone())),
-        Node::Section(id) => Some(What::Section(*id)),
-        Node::Document(id) => Some(What::Document(*id)),
+        Node::Entity(name) => Some(NeighbourTarget::Name(name.clone())),
+        Node::Section(id) => Some(NeighbourTarget::Section(*id)),
+        Node::Document(id) => Some(NeighbourTarget::Document(*id)),
         Node::Place(..) => None,
     }
 }
 
-fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
-    let sight = ask.everywhere();
-    let found = ask.snapshot.graph(&sight, |view| {
+fn around(ctx: &PageContext<'_>, name: &str) -> Result<Markup, Trouble> {
+    let sight = ctx.everywhere();
+    let found = ctx.snapshot.graph(&sight, |view| {
         let mut found: Vec<Neighbour> = Vec::new();
         let Some(node) = view.find(&Node::Entity(fold(name))) else { return found };
         // The walk may end early; the neighbours that it met are shown.
         let _ = view.each(node, &mut |edge: Edge, other: NodeRef| {
-            if let Some(what) = what(&view, other) {
+            if let Some(target) = target(&view, other) {
                 found.push(Neighbour {
                     relation: view.relation(&edge).to_owned(),
                     is_out: edge.from == node,
-                    what,
+                    target,
                 });
             }
             match found.len() < NEIGHBOURS_MAX {
@@ -119,15 +119,15 @@ fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
     })?;
     if found.is_empty() {
         return Ok(
-            html! { section.empty { h2 { "Nothing is said of it" } p { "Look for it in the " a href=(ask.link("/search", [("q", name)])) { "entries and documents" } "." } } },
+            html! { section.empty { h2 { "Nothing is said of it" } p { "Look for it in the " a href=(ctx.link("/search", [("q", name)])) { "entries and documents" } "." } } },
         );
     }
-    let labels = labels(ask, found.iter().map(|neighbour| &neighbour.what))?;
+    let labels = labels(ctx, found.iter().map(|neighbour| &neighbour.target))?;
     let folded = fold(name);
-    let (as_subject, _) = ask.snapshot.triples(&sight, [Some(&folded), None, None], 0..50)?;
-    let (as_object, _) = ask.snapshot.triples(&sight, [None, None, Some(&folded)], 0..50)?;
+    let (as_subject, _) = ctx.snapshot.triples(&sight, [Some(&folded), None, None], 0..50)?;
+    let (as_object, _) = ctx.snapshot.triples(&sight, [None, None, Some(&folded)], 0..50)?;
     Ok(html! {
-        (drawing(ask, name, &found, &labels))
+        (drawing(ctx, name, &found, &labels))
         @if !as_subject.is_empty() || !as_object.is_empty() {
             section { h2 { "Facts" } table.facts {
                 thead.hidden { tr { th scope="col" { "Subject" } th scope="col" { "Predicate" } th scope="col" { "Object" } th scope="col" { "Where" } } }
@@ -135,20 +135,20 @@ fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
                     @if let Some(triple) = stored.record.as_triple() {
                         @let id = stored.id.to_string();
                         tr data-item {
-                            td { a href=(ask.link("/graph", [("name", triple.subject.as_str())])) { (cut(&triple.subject, 120)) } }
+                            td { a href=(ctx.link("/graph", [("name", triple.subject.as_str())])) { (cut(&triple.subject, 120)) } }
                             td { em { (cut(&triple.predicate, 80)) } }
-                            td { a data-open href=(ask.link("/graph", [("name", triple.object.as_str())])) { (cut(&triple.object, 120)) } }
-                            td.quiet { (scope(ask, triple.scope)) " " (crate::show::actor(ask, &triple.actor)) " " (crate::show::ago(ask, triple.updated_at.unwrap_or(triple.recorded_at))) " " (crate::show::transaction_link(ask, stored.tx_id)) }
-                            td { @if ask.writes() { (button(ask, "forget-fact", "Delete", &[("id", &id)], "danger")) } }
+                            td { a data-open href=(ctx.link("/graph", [("name", triple.object.as_str())])) { (cut(&triple.object, 120)) } }
+                            td.quiet { (scope(ctx, triple.scope)) " " (crate::show::actor(ctx, &triple.actor)) " " (crate::show::ago(ctx, triple.updated_at.unwrap_or(triple.recorded_at))) " " (crate::show::transaction_link(ctx, stored.tx_id)) }
+                            td { @if ctx.writes() { (button(ctx, "forget-fact", "Delete", &[("id", &id)], "danger")) } }
                         }
                     }
                 } }
             } }
         }
-        @let sections: Vec<&Neighbour> = found.iter().filter(|neighbour| matches!(neighbour.what, What::Section(_))).collect();
+        @let sections: Vec<&Neighbour> = found.iter().filter(|neighbour| matches!(neighbour.target, NeighbourTarget::Section(_))).collect();
         @if !sections.is_empty() {
             section { h2 { "Documents that speak of it" } ul.plain { @for neighbour in sections {
-                li { a href=(address(ask, &neighbour.what, &labels)) { (label(&neighbour.what, &labels)) } }
+                li { a href=(address(ctx, &neighbour.target, &labels)) { (label(&neighbour.target, &labels)) } }
             } } }
         }
     })
@@ -157,22 +157,25 @@ fn around(ask: &Ask<'_>, name: &str) -> Result<Markup, Trouble> {
 /// The titles of sections and documents, each with the document that it belongs to.
 type Labels = BTreeMap<Id, (String, Id)>;
 
-fn labels<'w>(ask: &Ask<'_>, all: impl Iterator<Item = &'w What>) -> Result<Labels, Trouble> {
+fn labels<'w>(
+    ctx: &PageContext<'_>,
+    all: impl Iterator<Item = &'w NeighbourTarget>,
+) -> Result<Labels, Trouble> {
     let (mut sections, mut documents) = (Vec::new(), Vec::new());
-    for what in all {
-        match what {
-            What::Section(id) => sections.push(*id),
-            What::Document(id) => documents.push(*id),
-            What::Name(_) => {}
+    for target in all {
+        match target {
+            NeighbourTarget::Section(id) => sections.push(*id),
+            NeighbourTarget::Document(id) => documents.push(*id),
+            NeighbourTarget::Name(_) => {}
         }
     }
     let mut labels = Labels::new();
-    for stored in ask.snapshot.records(EntityType::Section, &sections)?.into_iter().flatten() {
+    for stored in ctx.snapshot.records(EntityType::Section, &sections)?.into_iter().flatten() {
         if let Some(section) = stored.record.as_section() {
             labels.insert(stored.id, (section.title(), section.document));
         }
     }
-    for stored in ask.snapshot.records(EntityType::Document, &documents)?.into_iter().flatten() {
+    for stored in ctx.snapshot.records(EntityType::Document, &documents)?.into_iter().flatten() {
         if let Some(document) = stored.record.as_document() {
             labels.insert(stored.id, (clean(&document.title), stored.id));
         }
@@ -180,29 +183,29 @@ fn labels<'w>(ask: &Ask<'_>, all: impl Iterator<Item = &'w What>) -> Result<Labe
     Ok(labels)
 }
 
-fn label(what: &What, labels: &Labels) -> String {
-    match what {
-        What::Name(name) => clean(name),
-        What::Section(id) | What::Document(id) => {
+fn label(target: &NeighbourTarget, labels: &Labels) -> String {
+    match target {
+        NeighbourTarget::Name(name) => clean(name),
+        NeighbourTarget::Section(id) | NeighbourTarget::Document(id) => {
             labels.get(id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
         }
     }
 }
 
-fn address(ask: &Ask<'_>, what: &What, labels: &Labels) -> String {
-    match what {
-        What::Name(name) => ask.link("/graph", [("name", name.as_str())]),
-        What::Document(id) => ask.to(&format!("/document/{id}")),
-        What::Section(id) => {
+fn address(ctx: &PageContext<'_>, target: &NeighbourTarget, labels: &Labels) -> String {
+    match target {
+        NeighbourTarget::Name(name) => ctx.link("/graph", [("name", name.as_str())]),
+        NeighbourTarget::Document(id) => ctx.to(&format!("/document/{id}")),
+        NeighbourTarget::Section(id) => {
             let document = labels.get(id).map_or(*id, |(_, document)| *document);
-            format!("{}#{id}", ask.to(&format!("/document/{document}")))
+            format!("{}#{id}", ctx.to(&format!("/document/{document}")))
         }
     }
 }
 
 /// The name in the middle with its neighbours around it. All positions are attributes, because the policy
 /// forbids inline styles.
-fn drawing(ask: &Ask<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> Markup {
+fn drawing(ctx: &PageContext<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> Markup {
     let drawn: Vec<&Neighbour> = found.iter().take(DRAWN_MAX).collect();
     let place = |at: usize| {
         let angle =
@@ -221,9 +224,9 @@ fn drawing(ask: &Ask<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> M
             }
             @for (at, neighbour) in drawn.iter().enumerate() {
                 @let (x, y) = place(at);
-                a href=(address(ask, &neighbour.what, labels)) {
-                    circle class=(if matches!(neighbour.what, What::Name(_)) { "name" } else { "page" }) cx=(show(x)) cy=(show(y)) r="6" {}
-                    text x=(show(x)) y=(show(y + 20.0)) text-anchor="middle" { (cut(&label(&neighbour.what, labels), 26)) }
+                a href=(address(ctx, &neighbour.target, labels)) {
+                    circle class=(if matches!(neighbour.target, NeighbourTarget::Name(_)) { "name" } else { "page" }) cx=(show(x)) cy=(show(y)) r="6" {}
+                    text x=(show(x)) y=(show(y + 20.0)) text-anchor="middle" { (cut(&label(&neighbour.target, labels), 26)) }
                 }
             }
             circle.middle cx=(show(WIDTH / 2.0)) cy=(show(HEIGHT / 2.0)) r="9" {}
@@ -234,18 +237,18 @@ fn drawing(ask: &Ask<'_>, name: &str, found: &[Neighbour], labels: &Labels) -> M
 }
 
 /// The shortest paths from one name to another.
-fn between(ask: &Ask<'_>, name: &str, to: &str) -> Result<Markup, Trouble> {
-    let sight = ask.everywhere();
-    let mut met: Vec<What> = Vec::new();
-    let paths: Option<Vec<Vec<MetEdge>>> = ask.snapshot.graph(&sight, |view| {
+fn between(ctx: &PageContext<'_>, name: &str, to: &str) -> Result<Markup, Trouble> {
+    let sight = ctx.everywhere();
+    let mut met: Vec<NeighbourTarget> = Vec::new();
+    let paths: Option<Vec<Vec<MetEdge>>> = ctx.snapshot.graph(&sight, |view| {
         let (one, other) = (view.find(&Node::Entity(fold(name)))?, view.find(&Node::Entity(fold(to)))?);
         let paths = view.shortest(one, other, HOPS, PATHS_MAX, NODES_MAX).paths;
         let step = |nodes: &[NodeRef], edge: &Edge| {
             (
-                what(&view, nodes[0]),
+                target(&view, nodes[0]),
                 view.relation(edge).to_owned(),
                 edge.from == nodes[0],
-                what(&view, nodes[1]),
+                target(&view, nodes[1]),
             )
         };
         Some(
@@ -262,8 +265,10 @@ fn between(ask: &Ask<'_>, name: &str, to: &str) -> Result<Markup, Trouble> {
         met.extend(from.clone());
         met.extend(to.clone());
     }
-    let labels = labels(ask, met.iter())?;
-    let shown = |what: &Option<What>| what.as_ref().map_or_else(String::new, |what| label(what, &labels));
+    let labels = labels(ctx, met.iter())?;
+    let shown = |target: &Option<NeighbourTarget>| {
+        target.as_ref().map_or_else(String::new, |target| label(target, &labels))
+    };
     let steps: Vec<Vec<Step>> = paths
         .iter()
         .map(|path| {

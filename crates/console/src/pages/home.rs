@@ -7,7 +7,7 @@ use kenning_engine::Error;
 use kenning_model::{EntityType, Scope, ScopeId, Transaction, TxId};
 use maud::{Markup, html};
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::review::{Kind, Progress};
 use crate::show::{actor, ago, counted, number, transaction_item};
 
@@ -22,31 +22,31 @@ const SCOPES_OPEN_MAX: usize = 12;
 
 const LATELY: SignedDuration = SignedDuration::from_hours(24);
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
     let counts = Counts {
-        entries: ask.snapshot.count_by_scope(EntityType::Entry)?,
-        triples: ask.snapshot.count_by_scope(EntityType::Triple)?,
-        documents: documents(ask)?,
+        entries: ctx.snapshot.count_by_scope(EntityType::Entry)?,
+        triples: ctx.snapshot.count_by_scope(EntityType::Triple)?,
+        documents: documents(ctx)?,
     };
-    let since = ask.engine.newest_at(ask.judged_at - LATELY)?;
+    let since = ctx.engine.newest_at(ctx.judged_at - LATELY)?;
     // Counting needs no changes of the transactions, and reading them for all is what would take time.
-    let (counted, total) = ask.snapshot.history(None, None, since, ask.view(0), 0..COUNTED_MAX)?;
-    let (recent, _) = ask.snapshot.history(None, None, since, ask.view(CHANGES_MAX), 0..SHOWN_MAX)?;
+    let (counted, total) = ctx.snapshot.history(None, None, since, ctx.view(0), 0..COUNTED_MAX)?;
+    let (recent, _) = ctx.snapshot.history(None, None, since, ctx.view(CHANGES_MAX), 0..SHOWN_MAX)?;
     let is_empty =
-        counts.entries.is_empty() && counts.documents.is_empty() && ask.snapshot.at() == TxId::EMPTY;
+        counts.entries.is_empty() && counts.documents.is_empty() && ctx.snapshot.at() == TxId::EMPTY;
     Page::new(
         "Home",
         html! {
             h1.hidden { "Home" }
-            @if is_empty { (welcome(ask)) } @else {
+            @if is_empty { (welcome(ctx)) } @else {
                 div.columns {
                     div {
-                        (totals(ask, &counts))
-                        (changed(ask, since, &counted, &recent, total))
+                        (totals(ctx, &counts))
+                        (changed(ctx, since, &counted, &recent, total))
                     }
                     div {
-                        (waiting(ask)?)
-                        (tree(ask, &counts))
+                        (waiting(ctx)?)
+                        (tree(ctx, &counts))
                     }
                 }
             }
@@ -60,30 +60,30 @@ struct Counts {
     documents: BTreeMap<ScopeId, u64>,
 }
 
-fn documents(ask: &Ask<'_>) -> Result<BTreeMap<ScopeId, u64>, Error> {
-    let mut documents = ask.snapshot.count_by_scope(EntityType::Document)?;
+fn documents(ctx: &PageContext<'_>) -> Result<BTreeMap<ScopeId, u64>, Error> {
+    let mut documents = ctx.snapshot.count_by_scope(EntityType::Document)?;
     documents.retain(|_, many| *many > 0);
     Ok(documents)
 }
 
-fn welcome(ask: &Ask<'_>) -> Markup {
+fn welcome(ctx: &PageContext<'_>) -> Markup {
     html! {
         section.empty {
             h2 { "Nothing is known yet" }
             p { "Agents write here as they work. Connect one with " code { "kenning setup" }
                 ", take documents in with " code { "kenning ingest DIR" } ", or write the first entry yourself." }
-            @if ask.writes() { p { a.button href=(ask.to("/new")) { "Write an entry" } } }
+            @if ctx.writes() { p { a.button href=(ctx.to("/new")) { "Write an entry" } } }
         }
     }
 }
 
-fn totals(ask: &Ask<'_>, counts: &Counts) -> Markup {
+fn totals(ctx: &PageContext<'_>, counts: &Counts) -> Markup {
     let sum = |counts: &BTreeMap<ScopeId, u64>| counts.values().sum::<u64>();
     let figures = [
-        (sum(&counts.entries), "entry", ask.link("/search", [("kind", "entries")])),
-        (sum(&counts.triples), "fact", ask.to("/graph")),
-        (sum(&counts.documents), "document", ask.to("/documents")),
-        (ask.snapshot.at().0, "transaction", ask.to("/history")),
+        (sum(&counts.entries), "entry", ctx.link("/search", [("kind", "entries")])),
+        (sum(&counts.triples), "fact", ctx.to("/graph")),
+        (sum(&counts.documents), "document", ctx.to("/documents")),
+        (ctx.snapshot.at().0, "transaction", ctx.to("/history")),
     ];
     html! {
         ul.figures {
@@ -91,19 +91,19 @@ fn totals(ask: &Ask<'_>, counts: &Counts) -> Markup {
                 li { a href=(address) { strong { (number(many)) } " " span { (counted(many, noun).split_once(' ').map_or("", |(_, noun)| noun)) } } }
             }
         }
-        @if ask.writes() { p.do-line { a.button href=(ask.to("/new")) { "Write an entry" } } }
+        @if ctx.writes() { p.do-line { a.button href=(ctx.to("/new")) { "Write an entry" } } }
     }
 }
 
 /// The amount of an actor's work.
 #[derive(Default)]
-struct Deeds {
+struct ActorActivity {
     transactions: u64,
     changes: u64,
     last: Option<jiff::Timestamp>,
 }
 
-impl Deeds {
+impl ActorActivity {
     fn add(&mut self, tx: &Transaction) {
         self.transactions += 1;
         self.last = self.last.max(Some(tx.at));
@@ -112,16 +112,16 @@ impl Deeds {
 }
 
 fn changed(
-    ask: &Ask<'_>,
+    ctx: &PageContext<'_>,
     since: TxId,
     counted_ones: &[Transaction],
     recent: &[Transaction],
     total: u64,
 ) -> Markup {
-    let mut by_actor: BTreeMap<&str, Deeds> = BTreeMap::new();
+    let mut by_actor: BTreeMap<&str, ActorActivity> = BTreeMap::new();
     counted_ones.iter().for_each(|tx| by_actor.entry(&tx.actor).or_default().add(tx));
-    let mut by_actor: Vec<(&str, Deeds)> = by_actor.into_iter().collect();
-    by_actor.sort_by_key(|(name, deeds)| (std::cmp::Reverse(deeds.transactions), *name));
+    let mut by_actor: Vec<(&str, ActorActivity)> = by_actor.into_iter().collect();
+    by_actor.sort_by_key(|(name, activity)| (std::cmp::Reverse(activity.transactions), *name));
     let since = since.to_string();
     html! {
         section #changed data-refresh {
@@ -132,12 +132,12 @@ fn changed(
                 table.by {
                     thead { tr { th scope="col" { "Who" } th.number scope="col" { "Transactions" } th.number scope="col" { "Changes" } th scope="col" { "Last" } } }
                     tbody {
-                        @for (name, deeds) in &by_actor {
+                        @for (name, activity) in &by_actor {
                             tr {
-                                th scope="row" { (actor(ask, name)) }
-                                td.number { (number(deeds.transactions)) }
-                                td.number { (number(deeds.changes)) }
-                                td { @if let Some(last) = deeds.last { (ago(ask, last)) } }
+                                th scope="row" { (actor(ctx, name)) }
+                                td.number { (number(activity.transactions)) }
+                                td.number { (number(activity.changes)) }
+                                td { @if let Some(last) = activity.last { (ago(ctx, last)) } }
                             }
                         }
                     }
@@ -145,25 +145,25 @@ fn changed(
                 @if total > counted_ones.len() as u64 {
                     p.quiet { "Counted are the last " (number(counted_ones.len() as u64)) " of " (counted(total, "transaction")) "." }
                 }
-                ol.list { @for tx in recent { (transaction_item(ask, tx, false)) } }
-                p { a href=(ask.link("/history", [("since", since.as_str())])) { "All " (counted(total, "transaction")) } }
+                ol.list { @for tx in recent { (transaction_item(ctx, tx, false)) } }
+                p { a href=(ctx.link("/history", [("since", since.as_str())])) { "All " (counted(total, "transaction")) } }
             }
         }
     }
 }
 
-fn waiting(ask: &Ask<'_>) -> Result<Markup, Error> {
-    let review = &ask.console.review;
+fn waiting(ctx: &PageContext<'_>) -> Result<Markup, Error> {
+    let review = &ctx.console.review;
     let Progress { looked_at, total, is_whole } = review.progress();
-    let contradictions = review.waiting(ask, Kind::Contradiction, WAITING_MAX)?.len();
-    let duplicates = review.waiting(ask, Kind::Duplicate, WAITING_MAX)?.len();
+    let contradictions = review.waiting(ctx, Kind::Contradiction, WAITING_MAX)?.len();
+    let duplicates = review.waiting(ctx, Kind::Duplicate, WAITING_MAX)?.len();
     let many = |count: usize| match count {
         WAITING_MAX.. => format!("{WAITING_MAX} or more"),
         count => number(count as u64),
     };
     let lines = [
-        (contradictions, "likely contradictions", ask.to("/contradictions")),
-        (duplicates, "near-duplicates", ask.link("/contradictions", [("kind", "duplicates")])),
+        (contradictions, "likely contradictions", ctx.to("/contradictions")),
+        (duplicates, "near-duplicates", ctx.link("/contradictions", [("kind", "duplicates")])),
     ];
     Ok(html! {
         section.waiting #waiting data-refresh {
@@ -176,13 +176,13 @@ fn waiting(ask: &Ask<'_>) -> Result<Markup, Error> {
             @if !is_whole {
                 p.quiet { "Looking through the entries: " (number(looked_at)) " of " (number(total)) "." }
             }
-            (health(ask))
+            (health(ctx))
         }
     })
 }
 
-fn health(ask: &Ask<'_>) -> Markup {
-    let is_degraded = !ask.engine.is_warm();
+fn health(ctx: &PageContext<'_>) -> Markup {
+    let is_degraded = !ctx.engine.is_warm();
     html! {
         p.quiet {
             @if is_degraded { "Search is warming up; answers are complete, only slower." }
@@ -191,15 +191,15 @@ fn health(ask: &Ask<'_>) -> Markup {
     }
 }
 
-fn tree(ask: &Ask<'_>, counts: &Counts) -> Markup {
+fn tree(ctx: &PageContext<'_>, counts: &Counts) -> Markup {
     html! {
         section {
             h2 { "Scopes" }
-            @for (id, namespace) in ask.tree.namespaces() {
-                @let scopes: Vec<&Scope> = ask.tree.scopes(id).map(|(_, scope)| scope).collect();
+            @for (id, namespace) in ctx.tree.namespaces() {
+                @let scopes: Vec<&Scope> = ctx.tree.scopes(id).map(|(_, scope)| scope).collect();
                 details.namespace open[scopes.len() <= SCOPES_OPEN_MAX] {
                     summary { strong { (namespace.name) } " " span.quiet { (kenning_model::clean(&namespace.description)) } }
-                    ul.tree { (branch(ask, counts, &scopes, None, &mut HashSet::new())) }
+                    ul.tree { (branch(ctx, counts, &scopes, None, &mut HashSet::new())) }
                 }
             }
         }
@@ -208,7 +208,7 @@ fn tree(ask: &Ask<'_>, counts: &Counts) -> Markup {
 
 /// The scopes below a parent. A scope with several parents is shown only once, below its first one.
 fn branch(
-    ask: &Ask<'_>,
+    ctx: &PageContext<'_>,
     counts: &Counts,
     scopes: &[&Scope],
     parent: Option<ScopeId>,
@@ -222,18 +222,18 @@ fn branch(
     html! {
         @for scope in here {
             @if shown.insert(scope.number) {
-                @let name = ask.scope_name(scope.number);
+                @let name = ctx.scope_name(scope.number);
                 @let entries = counts.entries.get(&scope.number).copied().unwrap_or_default();
                 @let facts = counts.triples.get(&scope.number).copied().unwrap_or_default();
                 @let documents = counts.documents.get(&scope.number).copied().unwrap_or_default();
                 li {
-                    a href=(ask.link("/search", [("scope", name.as_str())])) title=(kenning_model::clean(&scope.description)) { (scope.name) }
+                    a href=(ctx.link("/search", [("scope", name.as_str())])) title=(kenning_model::clean(&scope.description)) { (scope.name) }
                     span.counts {
                         " " (counted(entries, "entry"))
                         @if facts > 0 { ", " (counted(facts, "fact")) }
                         @if documents > 0 { ", " (counted(documents, "document")) }
                     }
-                    @let below = branch(ask, counts, scopes, Some(scope.number), shown);
+                    @let below = branch(ctx, counts, scopes, Some(scope.number), shown);
                     @if !below.0.is_empty() { ul { (below) } }
                 }
             }

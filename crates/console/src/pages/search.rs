@@ -7,7 +7,7 @@ use kenning_engine::{By, EntryHit, Explanation, PatternQuestion, Question, Secti
 use kenning_model::{EntityType, Id, ScopeName, clean};
 use maud::{Markup, html};
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{EXCERPT_BYTES, ago, counted, cut, entry_item, marked, number, pager};
 
 const PAGE: usize = 20;
@@ -40,7 +40,7 @@ const FACETS: [(&str, &str); 4] =
     [("scope", "Scope"), ("tag", "Tag"), ("actor", "Written by"), ("source", "Source")];
 
 struct Search<'a> {
-    ask: &'a Ask<'a>,
+    ctx: &'a PageContext<'a>,
     words: Option<&'a str>,
     kind: Kind,
     sight: Sight,
@@ -49,8 +49,8 @@ struct Search<'a> {
     page: u64,
 }
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let search = Search::begin(ask)?;
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let search = Search::begin(ctx)?;
     let entries = match search.kind {
         Kind::All | Kind::Entries => Some(search.entries()?),
         Kind::Documents | Kind::Patterns => None,
@@ -68,7 +68,7 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
     let is_nothing = entries.as_ref().is_none_or(|found| found.shown.is_empty())
         && sections.is_none()
         && patterns.is_none();
-    let title = ask
+    let title = ctx
         .fields
         .get("q")
         .map_or_else(|| "Search".to_owned(), |words| format!("{} · Search", cut(words, 60)));
@@ -105,28 +105,28 @@ struct Entries {
 }
 
 impl<'a> Search<'a> {
-    fn begin(ask: &'a Ask<'a>) -> Result<Search<'a>, Trouble> {
-        let kind = ask.fields.get("kind").unwrap_or_default();
+    fn begin(ctx: &'a PageContext<'a>) -> Result<Search<'a>, Trouble> {
+        let kind = ctx.fields.get("kind").unwrap_or_default();
         let kind = KINDS.iter().find(|(_, name, _)| *name == kind).map_or(Kind::All, |(kind, ..)| *kind);
-        let sight = match ask.fields.get("scope") {
-            None => ask.everywhere(),
+        let sight = match ctx.fields.get("scope") {
+            None => ctx.everywhere(),
             Some(text) => {
                 let unknown = || Trouble::NotFound(format!("There is no scope `{}`.", cut(text, 130)));
                 let name = ScopeName::parse(text).ok_or_else(unknown)?;
-                let (_, scope) = ask.tree.scope(&name).ok_or_else(unknown)?;
-                ask.snapshot.sight_of(vec![scope.number])
+                let (_, scope) = ctx.tree.scope(&name).ok_or_else(unknown)?;
+                ctx.snapshot.sight_of(vec![scope.number])
             }
         };
-        let days = ask.fields.number("days").filter(|days| (1..=3650).contains(days));
-        let since = days.map(|days| ask.judged_at - jiff::SignedDuration::from_hours(24 * days as i64));
+        let days = ctx.fields.number("days").filter(|days| (1..=3650).contains(days));
+        let since = days.map(|days| ctx.judged_at - jiff::SignedDuration::from_hours(24 * days as i64));
         Ok(Search {
-            ask,
-            words: ask.fields.get("q").map(|words| &words[..words.floor_char_boundary(2000)]),
+            ctx,
+            words: ctx.fields.get("q").map(|words| &words[..words.floor_char_boundary(2000)]),
             kind,
             sight,
             since,
-            hidden_too: ask.fields.get("hidden").is_some(),
-            page: ask.fields.number("page").unwrap_or(0).min(10_000),
+            hidden_too: ctx.fields.get("hidden").is_some(),
+            page: ctx.fields.number("page").unwrap_or(0).min(10_000),
         })
     }
 
@@ -134,32 +134,32 @@ impl<'a> Search<'a> {
     fn with(&self, changed: &[(&str, &str)]) -> String {
         let names = ["q", "kind", "scope", "tag", "actor", "source", "days", "hidden"];
         let fields = names.map(|name| {
-            let own = self.ask.fields.get(name).unwrap_or_default();
+            let own = self.ctx.fields.get(name).unwrap_or_default();
             (name, changed.iter().find(|(known, _)| *known == name).map_or(own, |(_, value)| *value))
         });
-        self.ask.link("/search", fields)
+        self.ctx.link("/search", fields)
     }
 
     fn entries(&self) -> Result<Entries, Trouble> {
-        let ask = self.ask;
-        let tags: Vec<String> = ask.fields.all("tag").map(str::to_owned).collect();
+        let ctx = self.ctx;
+        let tags: Vec<String> = ctx.fields.all("tag").map(str::to_owned).collect();
         let question = Question {
             sight: &self.sight,
             topic: None,
             content: self.words,
             tags: &tags,
-            visible_at: (!self.hidden_too).then_some(ask.judged_at),
+            visible_at: (!self.hidden_too).then_some(ctx.judged_at),
             by: By::WordsAndMeaning,
             known_words_only: false,
             explain: true,
         };
-        let (actor, source) = (ask.fields.get("actor"), ask.fields.get("source"));
+        let (actor, source) = (ctx.fields.get("actor"), ctx.fields.get("source"));
         let is_narrow = actor.is_some() || source.is_some() || self.since.is_some();
         let first = self.page * PAGE as u64;
         let looked_at =
             if is_narrow { LOOKED_AT_MAX } else { LOOKED_AT_FOR_FACETS.max(first + PAGE as u64 + 1) };
         // Without a filter, a page beyond the range for facets makes this range longer.
-        let found = ask.snapshot.search(&question, 0..looked_at)?;
+        let found = ctx.snapshot.search(&question, 0..looked_at)?;
         let all = found.total;
         let mut hits = found.hits;
         hits.retain(|hit| {
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for entry in hits.iter().filter_map(|hit| hit.stored.record.as_entry()) {
             match facet {
-                "scope" => *counts.entry(self.ask.scope_name(entry.scope)).or_default() += 1,
+                "scope" => *counts.entry(self.ctx.scope_name(entry.scope)).or_default() += 1,
                 "tag" => entry.tags.iter().for_each(|tag| *counts.entry(tag.clone()).or_default() += 1),
                 "actor" => *counts.entry(entry.actor.clone()).or_default() += 1,
                 _ => {
@@ -197,12 +197,12 @@ impl<'a> Search<'a> {
     }
 
     fn form(&self) -> Markup {
-        let ask = self.ask;
+        let ctx = self.ctx;
         html! {
             form.search action=(format!("{}/search", crate::BASE)) role="search" aria-label="Search with filters" data-search {
-                @if let Some(tx) = ask.as_of { input type="hidden" name="as_of" value=(tx); }
+                @if let Some(tx) = ctx.as_of { input type="hidden" name="as_of" value=(tx); }
                 @for name in ["kind", "scope", "tag", "actor", "source"] {
-                    @if let Some(value) = ask.fields.get(name) { input type="hidden" name=(name) value=(value); }
+                    @if let Some(value) = ctx.fields.get(name) { input type="hidden" name=(name) value=(value); }
                 }
                 label.hidden for="q" { "Words" }
                 input #q type="search" name="q" value=(self.words.unwrap_or_default()) placeholder="Words, or a question"
@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
                 label.hidden for="days" { "Written within" }
                 select #days name="days" {
                     @for (days, name) in [("", "Any time"), ("1", "Last day"), ("7", "Last week"), ("30", "Last month"), ("365", "Last year")] {
-                        option value=(days) selected[ask.fields.get("days").unwrap_or_default() == days] { (name) }
+                        option value=(days) selected[ctx.fields.get("days").unwrap_or_default() == days] { (name) }
                     }
                 }
                 label.check { input type="checkbox" name="hidden" value="1" checked[self.hidden_too]; " hidden too" }
@@ -221,7 +221,7 @@ impl<'a> Search<'a> {
                     a href=(self.with(&[("kind", value)])) aria-current=[(kind == self.kind).then_some("true")] { (name) }
                 }
             }
-            @let set = FACETS.iter().filter_map(|(name, title)| Some((*name, *title, ask.fields.get(name)?)));
+            @let set = FACETS.iter().filter_map(|(name, title)| Some((*name, *title, ctx.fields.get(name)?)));
             p.set { @for (name, title, value) in set {
                 a.chip href=(self.with(&[(name, "")])) title="Remove" { (title) ": " (cut(value, 80)) " ×" }
             } }
@@ -232,15 +232,15 @@ impl<'a> Search<'a> {
         if found.shown.is_empty() {
             return Ok(html! {});
         }
-        let ask = self.ask;
+        let ctx = self.ctx;
         let rarities = match self.words {
-            Some(words) => ask.snapshot.rarities(&self.sight, &[words])?,
+            Some(words) => ctx.snapshot.rarities(&self.sight, &[words])?,
             None => Vec::new(),
         };
         let page = self.page;
         let names = ["q", "kind", "scope", "tag", "actor", "source", "days", "hidden"];
         let kept: Vec<(&str, &str)> =
-            names.iter().filter_map(|name| Some((*name, ask.fields.get(name)?))).collect();
+            names.iter().filter_map(|name| Some((*name, ctx.fields.get(name)?))).collect();
         Ok(html! {
             section {
                 h2 { (counted(found.total, "entry")) @if found.is_part { " among the best " (number(LOOKED_AT_MAX)) } }
@@ -248,26 +248,26 @@ impl<'a> Search<'a> {
                     @if let Some(entry) = hit.stored.record.as_entry() {
                         @let text = clean(&excerpt(&rarities, &entry.content, EXCERPT_BYTES));
                         @let terms = hit.explanation.as_ref().map(|why| why.matched_terms.clone()).unwrap_or_default();
-                        (entry_item(ask, hit.stored.id, entry, &text, &terms, why(hit.explanation.as_ref())))
+                        (entry_item(ctx, hit.stored.id, entry, &text, &terms, why(hit.explanation.as_ref())))
                     }
                 } }
-                (pager(ask, "/search", &kept, page, found.has_more))
+                (pager(ctx, "/search", &kept, page, found.has_more))
             }
         })
     }
 
     fn sections(&self, many: usize) -> Result<Option<Markup>, Trouble> {
         let Some(words) = self.words else { return Ok(None) };
-        let ask = self.ask;
+        let ctx = self.ctx;
         let question = SectionQuestion { sight: &self.sight, text: words, only: &[], as_written: false };
         let page = if self.kind == Kind::Documents { self.page } else { 0 };
-        let found = ask.snapshot.search_passages(&question, page * many as u64..(page + 1) * many as u64)?;
+        let found = ctx.snapshot.search_passages(&question, page * many as u64..(page + 1) * many as u64)?;
         if found.hits.is_empty() {
             return Ok(None);
         }
-        let rarities = ask.snapshot.rarities(&self.sight, &[words])?;
+        let rarities = ctx.snapshot.rarities(&self.sight, &[words])?;
         let ids: Vec<Id> = found.hits.iter().map(|hit| hit.section).collect();
-        let sections = ask.snapshot.records(EntityType::Section, &ids)?;
+        let sections = ctx.snapshot.records(EntityType::Section, &ids)?;
         let hits: Vec<_> = found.hits.iter().zip(&sections).collect();
         let has_more = found.total > (page + 1) * many as u64;
         Ok(Some(html! {
@@ -276,14 +276,14 @@ impl<'a> Search<'a> {
                 ol.list { @for (hit, stored) in hits {
                     @if let Some(section) = stored.as_ref().and_then(|stored| stored.record.as_section()) {
                         li.item data-item {
-                            h3 { a data-open href=(format!("{}#{}", ask.to(&format!("/document/{}", section.document)), hit.section)) { (section.title()) } }
+                            h3 { a data-open href=(format!("{}#{}", ctx.to(&format!("/document/{}", section.document)), hit.section)) { (section.title()) } }
                             p.text { (marked(&clean(&excerpt(&rarities, &section.text, EXCERPT_BYTES)), &hit.why.matched_terms)) }
-                            p.meta { span.kind { "document" } " " (crate::show::scope(ask, section.scope)) " " span.tag { (clean(&section.doc_tag)) } " " (ago(ask, section.updated_at.unwrap_or(section.recorded_at))) }
+                            p.meta { span.kind { "document" } " " (crate::show::scope(ctx, section.scope)) " " span.tag { (clean(&section.doc_tag)) } " " (ago(ctx, section.updated_at.unwrap_or(section.recorded_at))) }
                             (why(Some(&hit.why)))
                         }
                     }
                 } }
-                @if self.kind == Kind::Documents { (pager(ask, "/search", &[("q", words), ("kind", "documents")], page, has_more)) }
+                @if self.kind == Kind::Documents { (pager(ctx, "/search", &[("q", words), ("kind", "documents")], page, has_more)) }
                 @else if has_more { p { a href=(self.with(&[("kind", "documents")])) { "All " (counted(found.total, "passage")) } } }
             }
         }))
@@ -291,7 +291,7 @@ impl<'a> Search<'a> {
 
     fn patterns(&self, many: usize) -> Result<Option<Markup>, Trouble> {
         let Some(words) = self.words else { return Ok(None) };
-        let ask = self.ask;
+        let ctx = self.ctx;
         let question = PatternQuestion {
             sight: &self.sight,
             text: words,
@@ -299,20 +299,20 @@ impl<'a> Search<'a> {
             difficulty: None,
             loosely: false,
         };
-        let found = ask.snapshot.search_patterns(&question)?;
+        let found = ctx.snapshot.search_patterns(&question)?;
         if found.ids.is_empty() {
             return Ok(None);
         }
         let total = found.ids.len();
         let shown: Vec<Id> = found.ids.into_iter().take(many).collect();
-        let records = ask.snapshot.records(EntityType::Document, &shown)?;
+        let records = ctx.snapshot.records(EntityType::Document, &shown)?;
         Ok(Some(html! {
             section {
                 h2 { (counted(total as u64, "pattern")) }
                 ol.list { @for stored in records.into_iter().flatten() {
                     @if let Some((document, pattern)) = stored.record.as_document().and_then(|document| Some((document, document.pattern.as_ref()?))) {
                         li.item data-item {
-                            h3 { a data-open href=(ask.to(&format!("/document/{}", stored.id))) { (clean(&document.title)) } }
+                            h3 { a data-open href=(ctx.to(&format!("/document/{}", stored.id))) { (clean(&document.title)) } }
                             p.text { (cut(&pattern.summary, EXCERPT_BYTES)) }
                             p.meta { span.kind { "pattern" } " " span.tag { (clean(&pattern.category)) } @if let Some(difficulty) = &pattern.difficulty { " " span.tag { (clean(difficulty)) } } }
                         }
@@ -326,11 +326,11 @@ impl<'a> Search<'a> {
     fn facets(&self, found: &Entries) -> Markup {
         html! {
             @for (name, title, values) in &found.facets {
-                @if values.len() > 1 || self.ask.fields.get(name).is_some() {
+                @if values.len() > 1 || self.ctx.fields.get(name).is_some() {
                     section.facet {
                         h2 { (title) }
                         ul.plain { @for (value, many) in values {
-                            @let is_set = self.ask.fields.get(name) == Some(value.as_str());
+                            @let is_set = self.ctx.fields.get(name) == Some(value.as_str());
                             li { a href=(self.with(&[(name, if is_set { "" } else { value.as_str() })])) aria-current=[is_set.then_some("true")] {
                                 span.value { (cut(value, 60)) } " " span.count { (number(*many)) }
                             } }
@@ -343,13 +343,13 @@ impl<'a> Search<'a> {
     }
 
     fn nothing(&self) -> Markup {
-        let ask = self.ask;
-        let hidden = ask.fields.get("hidden").is_none();
+        let ctx = self.ctx;
+        let hidden = ctx.fields.get("hidden").is_none();
         html! {
             section.empty {
                 h2 { "Nothing found" }
                 p { "Try other words"
-                    @if ask.fields.get("scope").is_some() { ", or " a href=(self.with(&[("scope", "")])) { "look in every scope" } }
+                    @if ctx.fields.get("scope").is_some() { ", or " a href=(self.with(&[("scope", "")])) { "look in every scope" } }
                     @if hidden { ", or " a href=(self.with(&[("hidden", "1")])) { "look at hidden entries too" } }
                     "." }
             }

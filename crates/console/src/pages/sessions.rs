@@ -8,7 +8,7 @@ use kenning_model::{EntityType, Id, TxId, clean};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{actor, ago, counted, entry_label, moment, number, transaction_link};
 
 /// The number of newest transactions that are read.
@@ -29,18 +29,18 @@ struct Session {
     tools: BTreeMap<String, u64>,
 }
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    match ask.fields.get("session") {
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    match ctx.fields.get("session") {
         // Sessions of all principals are in the log, so only the owner may look into one.
-        Some(session) if ask.visitor.caller.principal.is_owner() => show_session(ask, session),
+        Some(session) if ctx.visitor.caller.principal.is_owner() => show_session(ctx, session),
         Some(_) => Err(Trouble::NotFound("There is no such session.".to_owned())),
-        None => show_all(ask),
+        None => show_all(ctx),
     }
 }
 
 /// The entries that one session was given, newest first.
-fn show_session(ask: &Ask<'_>, session: &str) -> Result<Page, Trouble> {
-    let given = ask.recalled(|log| log.of_session(session)).unwrap_or_default();
+fn show_session(ctx: &PageContext<'_>, session: &str) -> Result<Page, Trouble> {
+    let given = ctx.recalled(|log| log.of_session(session)).unwrap_or_default();
     let Some(newest) = given.first() else {
         return Err(Trouble::NotFound("There is no such session.".to_owned()));
     };
@@ -49,12 +49,12 @@ fn show_session(ask: &Ask<'_>, session: &str) -> Result<Page, Trouble> {
     Page::new(
         format!("Session of {client}"),
         html! {
-            p.crumbs { a href=(ask.to("/sessions")) { "Sessions" } }
+            p.crumbs { a href=(ctx.to("/sessions")) { "Sessions" } }
             h1 { "What " (client) " was given" }
             ol.list { @for given in shown {
                 li.item data-item {
-                    p.meta { code { (clean(&given.by)) } " " span.scope { (clean(&given.scope)) } " " (ago(ask, given.at)) }
-                    (entries(ask, &given.ids)?)
+                    p.meta { code { (clean(&given.by)) } " " span.scope { (clean(&given.scope)) } " " (ago(ctx, given.at)) }
+                    (entries(ctx, &given.ids)?)
                 }
             } }
             @if given.len() > shown.len() { p.quiet { "and " (counted((given.len() - shown.len()) as u64, "earlier call")) } }
@@ -62,23 +62,23 @@ fn show_session(ask: &Ask<'_>, session: &str) -> Result<Page, Trouble> {
     )
 }
 
-fn entries(ask: &Ask<'_>, ids: &[Id]) -> Result<Markup, Trouble> {
-    let records = ask.snapshot.records(EntityType::Entry, ids)?;
+fn entries(ctx: &PageContext<'_>, ids: &[Id]) -> Result<Markup, Trouble> {
+    let records = ctx.snapshot.records(EntityType::Entry, ids)?;
     Ok(html! {
         ul.changes { @for (id, stored) in ids.iter().zip(records) { li {
             @match stored.as_ref().and_then(|stored| stored.record.as_entry()) {
-                Some(entry) => a data-open href=(ask.to(&format!("/entry/{id}"))) { (entry_label(entry)) },
-                None => a href=(ask.to(&format!("/entry/{id}"))) { code { (id) } },
+                Some(entry) => a data-open href=(ctx.to(&format!("/entry/{id}"))) { (entry_label(entry)) },
+                None => a href=(ctx.to(&format!("/entry/{id}"))) { code { (id) } },
             }
         } } }
     })
 }
 
 /// The sessions that were given something, for the owner.
-fn readers(ask: &Ask<'_>) -> Markup {
-    let is_owner = ask.visitor.caller.principal.is_owner();
+fn readers(ctx: &PageContext<'_>) -> Markup {
+    let is_owner = ctx.visitor.caller.principal.is_owner();
     let readers =
-        if is_owner { ask.recalled(|log| log.sessions(SHOWN_MAX)).unwrap_or_default() } else { Vec::new() };
+        if is_owner { ctx.recalled(|log| log.sessions(SHOWN_MAX)).unwrap_or_default() } else { Vec::new() };
     html! {
         @if !readers.is_empty() {
             section {
@@ -87,11 +87,11 @@ fn readers(ask: &Ask<'_>) -> Markup {
                     thead { tr { th scope="col" { "Client" } th.number scope="col" { "Calls" } th.number scope="col" { "Entries" } th scope="col" { "From" } th scope="col" { "Last" } } }
                     tbody { @for reader in &readers {
                         tr data-item {
-                            th scope="row" { a data-open href=(ask.link("/sessions", [("session", reader.session.as_str())])) { (clean(&reader.client)) } }
+                            th scope="row" { a data-open href=(ctx.link("/sessions", [("session", reader.session.as_str())])) { (clean(&reader.client)) } }
                             td.number { (number(reader.calls)) }
                             td.number { (number(reader.ids)) }
                             td { (moment(reader.first)) }
-                            td { (ago(ask, reader.last)) }
+                            td { (ago(ctx, reader.last)) }
                         }
                     } }
                 } }
@@ -100,8 +100,8 @@ fn readers(ask: &Ask<'_>) -> Markup {
     }
 }
 
-fn show_all(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let (found, total) = ask.snapshot.history(None, None, TxId::EMPTY, ask.view(0), 0..LOOKED_AT)?;
+fn show_all(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let (found, total) = ctx.snapshot.history(None, None, TxId::EMPTY, ctx.view(0), 0..LOOKED_AT)?;
     let looked_at = found.len() as u64;
     let mut sessions: BTreeMap<(String, String), Session> = BTreeMap::new();
     for tx in found {
@@ -124,7 +124,7 @@ fn show_all(ask: &Ask<'_>) -> Result<Page, Trouble> {
         "Sessions",
         html! {
             h1 { "Sessions" }
-            (readers(ask))
+            (readers(ctx))
             h2 { "Who wrote" }
             p.quiet { "Who wrote, by process or key, in the last " (number(looked_at)) " of " (number(total)) " transactions." }
             @if sessions.is_empty() { section.empty { h2 { "Nobody has written yet" } } }
@@ -133,12 +133,12 @@ fn show_all(ask: &Ask<'_>) -> Result<Page, Trouble> {
                     thead { tr { th scope="col" { "Who" } th scope="col" { "Session" } th.number scope="col" { "Writes" } th scope="col" { "With" } th scope="col" { "From" } th scope="col" { "Last" } } }
                     tbody { @for session in sessions.iter().take(SHOWN_MAX) {
                         tr data-item {
-                            th scope="row" { (actor(ask, &session.actor)) }
+                            th scope="row" { (actor(ctx, &session.actor)) }
                             td { code { (session.name) } }
                             td.number { (number(session.writes)) }
                             td { @for (tool, many) in &session.tools { code { (clean(tool)) } " " (number(*many)) " " } }
                             td { (moment(session.first)) }
-                            td { (ago(ask, session.last)) " " (transaction_link(ask, session.newest)) }
+                            td { (ago(ctx, session.last)) " " (transaction_link(ctx, session.newest)) }
                         }
                     } }
                 } }

@@ -4,7 +4,7 @@ use kenning_model::clean;
 use kenning_tools::{Access, definitions};
 use maud::html;
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{moment, number};
 
 /// Commands for the terminal, and their purposes.
@@ -26,27 +26,27 @@ const LIMITS: [(&str, &str); 5] = [
     ("Idempotency keys", "kept for 7 days"),
 ];
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let installation = &ask.console.installation;
-    let principal = &ask.visitor.caller.principal;
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let installation = &ctx.console.installation;
+    let principal = &ctx.visitor.caller.principal;
     let is_owner = principal.is_owner();
     let keys = installation.keys.as_ref().filter(|_| is_owner).map(|keys| keys());
-    let access = if ask.visitor.access == Access::ReadOnly { "read-only" } else { "reads and writes" };
+    let access = if ctx.visitor.access == Access::ReadOnly { "read-only" } else { "reads and writes" };
     Page::new(
         "Settings",
         html! {
             h1 { "Settings" }
             section { h2 { "You" } dl.wide-list {
                 dt { "Name in the log" } dd { (clean(&principal.actor)) }
-                dt { "Rights" } dd { @if is_owner { "everything: the store is yours" } @else { (rights(ask)) } }
+                dt { "Rights" } dd { @if is_owner { "everything: the store is yours" } @else { (rights(ctx)) } }
                 dt { "This console" } dd { (access) }
             } }
             section { h2 { "Store" } dl.wide-list {
                 dt { "Kenning" } dd { (installation.version) }
                 @if is_owner && !installation.place.is_empty() { dt { "Data" } dd.long { code { (clean(&installation.place)) } } }
-                @if is_owner { dt { "Store" } dd { code { (ask.snapshot.store()) } } }
-                dt { "Newest transaction" } dd { (number(ask.snapshot.at().0)) }
-                dt { "Search index" } dd { @if ask.engine.is_warm() { "in memory" } @else { "read from the disk as needed" } }
+                @if is_owner { dt { "Store" } dd { code { (ctx.snapshot.store()) } } }
+                dt { "Newest transaction" } dd { (number(ctx.snapshot.at().0)) }
+                dt { "Search index" } dd { @if ctx.engine.is_warm() { "in memory" } @else { "read from the disk as needed" } }
                 dt { "Tools" } dd { (definitions().len()) }
             } }
             @if let Some(keys) = keys {
@@ -65,9 +65,9 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
 }
 
 /// The rights of the visitor as text: `acme: write, docs: read`
-fn rights(ask: &Ask<'_>) -> String {
-    let principal = &ask.visitor.caller.principal;
-    let named = ask.tree.namespaces().filter_map(|(id, namespace)| {
+fn rights(ctx: &PageContext<'_>) -> String {
+    let principal = &ctx.visitor.caller.principal;
+    let named = ctx.tree.namespaces().filter_map(|(id, namespace)| {
         principal.right_in(id).map(|right| format!("{}: {}", namespace.name, right.as_str()))
     });
     named.collect::<Vec<_>>().join(", ")

@@ -5,7 +5,7 @@ use kenning_model::clean;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{counted, cut, number};
 
 const QUERIES_MAX: usize = 15;
@@ -13,8 +13,8 @@ const TOKENS_DEFAULT: u64 = 4_000;
 /// The same factor by which replies count tokens.
 const BYTES_PER_TOKEN: usize = 4;
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let queries: Vec<&str> = ask
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let queries: Vec<&str> = ctx
         .fields
         .sent("queries")
         .unwrap_or_default()
@@ -23,9 +23,9 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
         .filter(|line| !line.is_empty())
         .take(QUERIES_MAX)
         .collect();
-    let scope = ask.fields.get("scope").unwrap_or(&ask.visitor.caller.scope);
-    let size = ask.fields.get("size");
-    let tokens = ask.fields.number("tokens").unwrap_or(TOKENS_DEFAULT);
+    let scope = ctx.fields.get("scope").unwrap_or(&ctx.visitor.caller.scope);
+    let size = ctx.fields.get("size");
+    let tokens = ctx.fields.number("tokens").unwrap_or(TOKENS_DEFAULT);
     let answer = match queries.is_empty() {
         true => None,
         false => {
@@ -36,31 +36,31 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
             if let Some(size) = size {
                 arguments.insert("task_size".to_owned(), json!(size));
             }
-            Some(ask.call("get_task_context", arguments))
+            Some(ctx.call("get_task_context", arguments))
         }
     };
     Page::new(
         "Task",
         html! {
             h1 { "What would an agent get?" }
-            (form(ask, scope, size, tokens))
+            (form(ctx, scope, size, tokens))
             @match &answer {
                 None => p.quiet { "Write what the task is about as an agent would ask, one query on a line. The answer is the one that " code { "get_task_context" } " gives." },
-                Some(Err(trouble)) => p.trouble role="alert" { (trouble.said()) },
-                Some(Ok(answer)) => (given(ask, answer, tokens)),
+                Some(Err(trouble)) => p.trouble role="alert" { (trouble.message()) },
+                Some(Ok(answer)) => (given(ctx, answer, tokens)),
             }
         },
     )
 }
 
-fn form(ask: &Ask<'_>, scope: &str, size: Option<&str>, tokens: u64) -> Markup {
-    let mut names: Vec<String> = ask.names.0.values().map(ToString::to_string).collect();
+fn form(ctx: &PageContext<'_>, scope: &str, size: Option<&str>, tokens: u64) -> Markup {
+    let mut names: Vec<String> = ctx.names.0.values().map(ToString::to_string).collect();
     names.sort();
     html! {
         form.stack action=(format!("{}/task", crate::BASE)) {
-            @if let Some(tx) = ask.as_of { input type="hidden" name="as_of" value=(tx); }
+            @if let Some(tx) = ctx.as_of { input type="hidden" name="as_of" value=(tx); }
             label for="queries" { "Queries, one on a line" }
-            textarea #queries name="queries" rows="3" required maxlength="8000" placeholder="git commit message rules\nhow releases are made" { "\n" (ask.fields.sent("queries").unwrap_or_default()) }
+            textarea #queries name="queries" rows="3" required maxlength="8000" placeholder="git commit message rules\nhow releases are made" { "\n" (ctx.fields.sent("queries").unwrap_or_default()) }
             div.row {
                 div { label for="scope" { "Scope" } select #scope name="scope" { @for name in &names { option value=(name) selected[name == scope] { (name) } } } }
                 div { label for="size" { "Size of the task" } select #size name="size" { option value="" { "any" } @for known in ["XS", "S", "M", "L", "XL"] { option value=(known) selected[size == Some(known)] { (known) } } } }
@@ -71,7 +71,7 @@ fn form(ask: &Ask<'_>, scope: &str, size: Option<&str>, tokens: u64) -> Markup {
     }
 }
 
-fn given(ask: &Ask<'_>, answer: &Value, tokens: u64) -> Markup {
+fn given(ctx: &PageContext<'_>, answer: &Value, tokens: u64) -> Markup {
     let empty = Map::new();
     let all = answer.as_object().unwrap_or(&empty);
     // The name of a scope has a colon; the keys beside the scopes have none.
@@ -89,20 +89,20 @@ fn given(ask: &Ask<'_>, answer: &Value, tokens: u64) -> Markup {
             meter.budget min="0" max=(tokens) value=(spent) aria-label="tokens spent" {}
             @if many == 0 { p { "Nothing would be given." } }
             @for (scope, entries) in &scopes {
-                h3 { a.scope href=(ask.link("/search", [("scope", scope.as_str())])) { (scope) } }
+                h3 { a.scope href=(ctx.link("/search", [("scope", scope.as_str())])) { (scope) } }
                 ol.list.given { @for (id, text) in entries.iter() {
                     @let text = text.as_str().unwrap_or_default();
                     @let number_of = { place += 1; place };
                     li.item data-item {
                         p.text { span.place { (number_of) } " " (clean(text)) }
-                        p.meta { a data-open href=(ask.to(&format!("/entry/{id}"))) { (id) } " about " (counted(text.len().div_ceil(BYTES_PER_TOKEN) as u64, "token")) }
+                        p.meta { a data-open href=(ctx.to(&format!("/entry/{id}"))) { (id) } " about " (counted(text.len().div_ceil(BYTES_PER_TOKEN) as u64, "token")) }
                     }
                 } }
             }
             @for (name, title, what) in NOTES {
                 @if let Some(notes) = all.get(*name).and_then(Value::as_object) {
                     section { h3 { (title) } p.quiet { (what) } ul.plain { @for (key, note) in notes {
-                        li { (key_of(ask, name, key)) ": " (cut(note.as_str().unwrap_or_default(), 400)) }
+                        li { (key_of(ctx, name, key)) ": " (cut(note.as_str().unwrap_or_default(), 400)) }
                     } } }
                 }
             }
@@ -118,7 +118,7 @@ const NOTES: &[(&str, &str, &str)] = &[
     ("elsewhere", "Elsewhere", "Matches that the agent is told of and must ask for."),
 ];
 
-fn key_of(ask: &Ask<'_>, name: &str, key: &str) -> Markup {
+fn key_of(ctx: &PageContext<'_>, name: &str, key: &str) -> Markup {
     let is_id = matches!(name, "left_out" | "contradictions");
-    html! { @if is_id { a href=(ask.to(&format!("/entry/{key}"))) { (key) } } @else { strong { (clean(key)) } } }
+    html! { @if is_id { a href=(ctx.to(&format!("/entry/{key}"))) { (key) } } @else { strong { (clean(key)) } } }
 }

@@ -7,7 +7,7 @@ use kenning_model::TxId;
 use maud::html;
 
 use crate::BASE;
-use crate::request::{Ask, Page, Trouble};
+use crate::request::{Page, PageContext, Trouble};
 use crate::show::{ago, moment};
 
 /// The steps back in time that the page offers, in hours.
@@ -19,19 +19,19 @@ const STEPS: [(i64, &str); 5] = [
     (365 * 24, "a year ago"),
 ];
 
-pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
-    let head = ask.console.engine.head()?;
-    let chosen = ask.as_of.unwrap_or(head);
-    let asked = ask.fields.get("moment");
+pub(crate) fn show(ctx: &PageContext<'_>) -> Result<Page, Trouble> {
+    let head = ctx.console.engine.head()?;
+    let chosen = ctx.as_of.unwrap_or(head);
+    let asked = ctx.fields.get("moment");
     let found = match asked {
         None => None,
-        Some(text) => Some(at(ask, text)?),
+        Some(text) => Some(at(ctx, text)?),
     };
     let steps: Vec<(TxId, &str)> = STEPS
         .iter()
         .map(|(hours, name)| {
-            let moment = ask.now - jiff::SignedDuration::from_hours(*hours);
-            Ok((ask.engine.newest_at(moment)?, *name))
+            let moment = ctx.now - jiff::SignedDuration::from_hours(*hours);
+            Ok((ctx.engine.newest_at(moment)?, *name))
         })
         .collect::<Result<_, Error>>()?;
     Page::new(
@@ -61,21 +61,21 @@ pub(crate) fn show(ask: &Ask<'_>) -> Result<Page, Trouble> {
                     li { a href=(format!("{BASE}?as_of={tx}")) { (name) } " " span.quiet { "#" (tx) } }
                 } }
             }
-            @if let Some(tx) = ask.as_of {
-                p { "Now you look at #" (tx) ", " (ago(ask, ask.judged_at)) "." }
+            @if let Some(tx) = ctx.as_of {
+                p { "Now you look at #" (tx) ", " (ago(ctx, ctx.judged_at)) "." }
             }
         },
     )
 }
 
 /// The newest transaction at a given time, and the time at which it was made.
-fn at(ask: &Ask<'_>, text: &str) -> Result<(TxId, Option<jiff::Timestamp>), Trouble> {
+fn at(ctx: &PageContext<'_>, text: &str) -> Result<(TxId, Option<jiff::Timestamp>), Trouble> {
     let wrong = || Trouble::Refused {
         code: "INVALID_ARGUMENT".to_owned(),
         message: "The time is of the form 2026-01-31T12:00.".to_owned(),
     };
     let time: DateTime = text.parse().map_err(|_| wrong())?;
     let time = time.to_zoned(TimeZone::UTC).map_err(|_| wrong())?.timestamp();
-    let tx = ask.console.engine.newest_at(time)?;
-    Ok((tx, ask.snapshot.time_of(tx)?))
+    let tx = ctx.console.engine.newest_at(time)?;
+    Ok((tx, ctx.snapshot.time_of(tx)?))
 }

@@ -11,13 +11,13 @@ use kenning_testkit::corpus::{SCOPES, Text, corpus, questions, text, visible};
 use kenning_testkit::measure::p50;
 use kenning_testkit::{TempStore, make_scopes};
 
-use crate::{Asked, QUESTIONS};
+use crate::{QUESTIONS, Workload};
 
 /// The flag with which this program opens a store that another run of it has filled.
 pub const OPEN: &str = "--open";
 const AT_ONCE: usize = 1_000;
 
-pub fn measure(many: usize, asked: &Asked) {
+pub fn measure(many: usize, asked: &Workload) {
     let store = TempStore::new();
     let engine = Engine::new(store.path().to_owned(), Engine::real_sources());
     make_scopes(&engine, SCOPES as u32);

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kenning_retrieval::{
-    By, Directory, Document, Embedder, Index, Known, Least, Limits, Memory, Prepared, Question, Reached,
-    Sight, Version, embed, lex, weighted_words,
+    By, Directory, Document, Embedder, Index, Known, Limits, MatchMinimum, Memory, Prepared, Question,
+    Reached, Sight, Version, embed, lex, weighted_words,
 };
 
 use crate::fts5::Fts5;
 use crate::naive::Naive;
 use crate::tantivy_peer::Tantivy;
-use crate::{Asked, QUESTIONS, SHARE, bandwidth, exact};
+use crate::{QUESTIONS, SHARE, Workload, bandwidth, exact};
 use kenning_testkit::corpus::{Text, corpus};
 use kenning_testkit::measure::{p50, ratio};
 
@@ -22,7 +22,7 @@ const FEW: usize = 20;
 const SEGMENTS: usize = 8;
 const TAIL: usize = 2_000;
 
-pub fn measure(many: usize, asked: &Asked) {
+pub fn measure(many: usize, asked: &Workload) {
     let dir = tempfile::tempdir().expect("a directory");
     let directory = Directory::new(dir.path().to_owned(), Arc::default());
     let eight = in_segments(&directory, many);
@@ -36,7 +36,7 @@ pub fn measure(many: usize, asked: &Asked) {
             by,
             as_written: false,
             known_words_only: false,
-            least: Least::Some,
+            least: MatchMinimum::Some,
             with_nearest: true,
             explain: false,
         };
@@ -137,7 +137,12 @@ fn version(text: &Text) -> Version {
 }
 
 /// Measures recall: how many of the ten nearest texts by exact vectors are among the ten found.
-fn recall(index: &Index, asked: &Asked, many: usize, search: impl Fn(&Index, usize, &[u32], By) -> Vec<u32>) {
+fn recall(
+    index: &Index,
+    asked: &Workload,
+    many: usize,
+    search: impl Fn(&Index, usize, &[u32], By) -> Vec<u32>,
+) {
     let mut texts_with: HashMap<Arc<str>, u32> = HashMap::new();
     let mut vectors: Vec<f32> = Vec::with_capacity(many * embed::DIM);
     for text in corpus(many) {

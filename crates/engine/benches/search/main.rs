@@ -21,7 +21,7 @@ const QUESTIONS: usize = 200;
 const SHARE: f64 = 0.04;
 
 /// The questions, and the scopes that each of them may see.
-pub struct Asked {
+pub struct Workload {
     pub questions: Vec<String>,
     pub scopes: Vec<Vec<u32>>,
     pub all: Vec<u32>,
@@ -40,7 +40,7 @@ fn main() {
         sizes.push(TEXTS);
     }
     let scopes = (0..QUESTIONS).map(|number| visible(number, SHARE)).collect();
-    let asked = Asked { questions: questions(QUESTIONS), scopes, all: visible(0, 1.0) };
+    let asked = Workload { questions: questions(QUESTIONS), scopes, all: visible(0, 1.0) };
     for many in sizes {
         println!("\n{many} texts");
         if !has("whole") {

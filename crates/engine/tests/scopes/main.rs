@@ -18,7 +18,7 @@ use kenning_storage::{
 use kenning_testkit::TempStore;
 use proptest::prelude::*;
 
-use crate::model::{Draft, Lost, Model, Refused, Said, Sides, State, Version, built_in, numbers};
+use crate::model::{Draft, Lost, Model, RecordContent, Refused, Sides, State, Version, built_in, numbers};
 use crate::steps::{NAMES, NAMESPACES, Op, WORDS, step};
 
 const ALL: Range<u64> = 0..1000;
@@ -143,10 +143,14 @@ impl Run {
     fn check_nothing_is_lost(&self, draft: &Draft) {
         for (id, _) in &draft.changes {
             let id = id.expect("an undo makes nothing new");
-            let mut left = self.model.now().said(id);
+            let mut left = self.model.now().content_of(id);
             for target in draft.undoes.iter().filter(|tx| self.model.touched(**tx, id)) {
-                assert_eq!(left, self.model.states[*target].said(id), "`{id}` was changed after {target}");
-                left = self.model.states[target - 1].said(id);
+                assert_eq!(
+                    left,
+                    self.model.states[*target].content_of(id),
+                    "`{id}` was changed after {target}"
+                );
+                left = self.model.states[target - 1].content_of(id);
             }
         }
     }
@@ -157,8 +161,9 @@ impl Run {
         let planned = self.engine.storage().expect("it is open").plan_undo(&plan);
         match (planned, expected) {
             (Ok(planned), Ok(draft)) => {
-                let said = |change: &Change| (Some(change.id), change.after.as_ref().map(Said::of));
-                let mut planned: Vec<_> = planned.changes.iter().map(said).collect();
+                let content =
+                    |change: &Change| (Some(change.id), change.after.as_ref().map(RecordContent::of));
+                let mut planned: Vec<_> = planned.changes.iter().map(content).collect();
                 planned.sort_by_key(|(id, _)| *id);
                 assert_eq!(planned, draft.changes);
             }
@@ -188,8 +193,8 @@ impl Run {
         }
         for entity_type in [EntityType::Entry, EntityType::Triple] {
             let mut expected: BTreeMap<ScopeId, u64> = BTreeMap::new();
-            for version in state.0.values().filter(|version| version.said.entity_type() == entity_type) {
-                *expected.entry(version.said.scope().expect("it is in one")).or_default() += 1;
+            for version in state.0.values().filter(|version| version.content.entity_type() == entity_type) {
+                *expected.entry(version.content.scope().expect("it is in one")).or_default() += 1;
             }
             assert_eq!(snapshot.count_by_scope(entity_type).expect("readable"), expected);
         }
@@ -201,17 +206,17 @@ impl Run {
         let tree = snapshot.tree().expect("readable");
         let mut found = BTreeMap::new();
         for (namespace, record) in tree.namespaces() {
-            found.insert(namespace, (record.version, Said::of(&Record::Namespace(record.clone()))));
+            found.insert(namespace, (record.version, RecordContent::of(&Record::Namespace(record.clone()))));
             for (id, scope) in tree.scopes(namespace) {
                 let default = Some(state.default_of(namespace)).filter(|default| *default != scope.number);
                 let parents: Vec<ScopeId> = scope.parents.iter().copied().chain(default).collect();
                 assert_eq!(tree.parents(scope), parents, "its own in the order given, then the default");
                 let id = if scope.number == ScopeId::GLOBAL_DEFAULT { built_in() } else { id };
-                found.insert(id, (scope.version, Said::of(&Record::Scope(scope.clone()))));
+                found.insert(id, (scope.version, RecordContent::of(&Record::Scope(scope.clone()))));
             }
         }
-        let of_tree = state.0.iter().filter(|(_, version)| version.said.scope().is_none());
-        assert_eq!(found, of_tree.map(|(id, it)| (*id, (it.number, it.said.clone()))).collect());
+        let of_tree = state.0.iter().filter(|(_, version)| version.content.scope().is_none());
+        assert_eq!(found, of_tree.map(|(id, it)| (*id, (it.number, it.content.clone()))).collect());
     }
 
     fn check_names(&self, snapshot: &Snapshot<'_>, at: usize, from: &prop::sample::Index) {
@@ -247,8 +252,9 @@ impl Run {
 
         let visible = Question { visible_at: Some(self.engine.now()), ..question(sight) };
         let visible = snapshot.search(&visible, ALL).expect("readable").hits;
-        let is_hidden = |said: &Said| matches!(said, Said::Entry { suppressed: true, .. });
-        let expected = entries.iter().filter(|(_, version)| !is_hidden(&version.said)).map(|(id, _)| *id);
+        let is_hidden =
+            |content: &RecordContent| matches!(content, RecordContent::Entry { suppressed: true, .. });
+        let expected = entries.iter().filter(|(_, version)| !is_hidden(&version.content)).map(|(id, _)| *id);
         assert_eq!(visible.iter().map(|hit| hit.stored.id).collect::<BTreeSet<_>>(), expected.collect());
 
         let (triples, count) = snapshot.triples(sight, [None; 3], ALL).expect("readable");
@@ -328,9 +334,8 @@ impl Run {
                 let found = snapshot.search(&asked, ALL).expect("readable");
                 let found: BTreeSet<Id> = found.hits.iter().map(|hit| hit.stored.id).collect();
                 assert!(found.iter().all(|id| entries.contains_key(id)), "`{word}` as of {at}: {found:?}");
-                let has_word =
-                    |said: &Said| matches!(said, Said::Entry { content, .. } if content.starts_with(word));
-                for (id, _) in entries.iter().filter(|(_, version)| has_word(&version.said)) {
+                let has_word = |content: &RecordContent| matches!(content, RecordContent::Entry { content, .. } if content.starts_with(word));
+                for (id, _) in entries.iter().filter(|(_, version)| has_word(&version.content)) {
                     assert!(found.contains(id), "`{word}` as of {at} is in `{id}`");
                 }
             }

@@ -14,7 +14,7 @@ use kenning_storage::{
 
 /// The content of a record, without who wrote it and when.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum RecordContent {
     Namespace { name: String, about: String },
     Scope(Place),
     Entry { scope: ScopeId, content: String, suppressed: bool },
@@ -30,25 +30,29 @@ pub struct Place {
     pub parents: Vec<ScopeId>,
 }
 
-impl Said {
-    pub fn of(record: &Record) -> Said {
+impl RecordContent {
+    pub fn of(record: &Record) -> RecordContent {
         match record {
-            Record::Namespace(it) => Said::Namespace { name: it.name.clone(), about: it.description.clone() },
-            Record::Scope(it) => Said::Scope(Place {
+            Record::Namespace(it) => {
+                RecordContent::Namespace { name: it.name.clone(), about: it.description.clone() }
+            }
+            Record::Scope(it) => RecordContent::Scope(Place {
                 number: it.number,
                 namespace: it.namespace,
                 name: it.name.clone(),
                 about: it.description.clone(),
                 parents: it.parents.clone(),
             }),
-            Record::Entry(it) => Said::Entry {
+            Record::Entry(it) => RecordContent::Entry {
                 scope: it.scope,
                 content: it.content.clone(),
                 suppressed: it.status == Status::Suppressed,
             },
-            Record::Triple(it) => {
-                Said::Triple { scope: it.scope, subject: fold(&it.subject), object: fold(&it.object) }
-            }
+            Record::Triple(it) => RecordContent::Triple {
+                scope: it.scope,
+                subject: fold(&it.subject),
+                object: fold(&it.object),
+            },
             other => panic!("nobody has written {other:?}"),
         }
     }
@@ -56,8 +60,8 @@ impl Said {
     /// The scope of the record; namespaces and scopes are in none.
     pub fn scope(&self) -> Option<ScopeId> {
         match self {
-            Said::Entry { scope, .. } | Said::Triple { scope, .. } => Some(*scope),
-            Said::Namespace { .. } | Said::Scope(_) => None,
+            RecordContent::Entry { scope, .. } | RecordContent::Triple { scope, .. } => Some(*scope),
+            RecordContent::Namespace { .. } | RecordContent::Scope(_) => None,
         }
     }
 
@@ -67,17 +71,17 @@ impl Said {
 
     fn is_within(&self, within: ScopeId) -> bool {
         match self {
-            Said::Scope(place) => place.number == within,
+            RecordContent::Scope(place) => place.number == within,
             other => other.scope() == Some(within),
         }
     }
 
     pub fn entity_type(&self) -> EntityType {
         match self {
-            Said::Namespace { .. } => EntityType::Namespace,
-            Said::Scope(_) => EntityType::Scope,
-            Said::Entry { .. } => EntityType::Entry,
-            Said::Triple { .. } => EntityType::Triple,
+            RecordContent::Namespace { .. } => EntityType::Namespace,
+            RecordContent::Scope(_) => EntityType::Scope,
+            RecordContent::Entry { .. } => EntityType::Entry,
+            RecordContent::Triple { .. } => EntityType::Triple,
         }
     }
 }
@@ -88,13 +92,13 @@ impl Said {
 pub struct Version {
     pub number: u32,
     pub tx: usize,
-    pub said: Said,
+    pub content: RecordContent,
 }
 
 impl Version {
     pub fn of(stored: &Stored) -> Version {
         let (number, tx) = (stored.record.version(), stored.tx_id.0 as usize);
-        Version { number, tx, said: Said::of(&stored.record) }
+        Version { number, tx, content: RecordContent::of(&stored.record) }
     }
 }
 
@@ -117,37 +121,37 @@ impl State {
             about: about.clone(),
             parents: Vec::new(),
         };
-        let version = |said: Said| Version { number: 0, tx: 0, said };
+        let version = |content: RecordContent| Version { number: 0, tx: 0, content };
         State(BTreeMap::from([
-            (Namespace::GLOBAL_ID, version(Said::Namespace { name, about })),
-            (built_in(), version(Said::Scope(default))),
+            (Namespace::GLOBAL_ID, version(RecordContent::Namespace { name, about })),
+            (built_in(), version(RecordContent::Scope(default))),
         ]))
     }
 
-    pub fn said(&self, id: Id) -> Option<&Said> {
-        self.0.get(&id).map(|version| &version.said)
+    pub fn content_of(&self, id: Id) -> Option<&RecordContent> {
+        self.0.get(&id).map(|version| &version.content)
     }
 
     pub fn of_type(&self, entity_type: EntityType) -> Vec<Id> {
-        let is_wanted = |version: &&Version| version.said.entity_type() == entity_type;
+        let is_wanted = |version: &&Version| version.content.entity_type() == entity_type;
         self.0.iter().filter(|(_, version)| is_wanted(version)).map(|(id, _)| *id).collect()
     }
 
     fn namespace(&self, wanted: &str) -> Option<Id> {
-        let is_it = |said: &Said| matches!(said, Said::Namespace { name, .. } if name == wanted);
-        self.0.iter().find(|(_, version)| is_it(&version.said)).map(|(id, _)| *id)
+        let is_it = |content: &RecordContent| matches!(content, RecordContent::Namespace { name, .. } if name == wanted);
+        self.0.iter().find(|(_, version)| is_it(&version.content)).map(|(id, _)| *id)
     }
 
     pub fn namespace_name(&self, id: Id) -> Option<&str> {
-        match self.said(id) {
-            Some(Said::Namespace { name, .. }) => Some(name),
+        match self.content_of(id) {
+            Some(RecordContent::Namespace { name, .. }) => Some(name),
             _ => None,
         }
     }
 
     pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.0.values().filter_map(|version| match &version.said {
-            Said::Scope(place) => Some(place),
+        self.0.values().filter_map(|version| match &version.content {
+            RecordContent::Scope(place) => Some(place),
             _ => None,
         })
     }
@@ -226,8 +230,9 @@ impl State {
 
     /// The live records of a type that a closure sees.
     pub fn seen(&self, entity_type: EntityType, closure: &[ScopeId]) -> BTreeMap<Id, Version> {
-        let is_seen = |said: &Said| said.entity_type() == entity_type && said.is_seen_from(closure);
-        let seen = self.0.iter().filter(|(_, version)| is_seen(&version.said));
+        let is_seen =
+            |content: &RecordContent| content.entity_type() == entity_type && content.is_seen_from(closure);
+        let seen = self.0.iter().filter(|(_, version)| is_seen(&version.content));
         seen.map(|(id, version)| (*id, version.clone())).collect()
     }
 }
@@ -290,25 +295,25 @@ impl Refused {
 /// The changes that a write makes. A new record has no id before it is written.
 #[derive(Debug, Default, PartialEq)]
 pub struct Draft {
-    pub changes: Vec<(Option<Id>, Option<Said>)>,
+    pub changes: Vec<(Option<Id>, Option<RecordContent>)>,
     pub undoes: Vec<usize>,
     /// The transactions of which one is the answer if there is nothing to write.
     pub existing: Vec<usize>,
 }
 
 impl Draft {
-    fn one(id: Option<Id>, said: Option<Said>) -> Draft {
-        Draft { changes: vec![(id, said)], ..Draft::default() }
+    fn one(id: Option<Id>, content: Option<RecordContent>) -> Draft {
+        Draft { changes: vec![(id, content)], ..Draft::default() }
     }
 
     /// Gives the new records the ids that the store has given them, in order. The namespace of a new scope
     /// may be new too; then it is the first of them.
     pub fn take_ids(&mut self, mut given: impl Iterator<Item = Id>) {
         let mut first = None;
-        for (id, said) in self.changes.iter_mut().filter(|(id, _)| id.is_none()) {
+        for (id, content) in self.changes.iter_mut().filter(|(id, _)| id.is_none()) {
             *id = Some(given.next().expect("what is new has an id that nothing had"));
             let first = *first.get_or_insert(*id);
-            if let Some(Said::Scope(place)) = said
+            if let Some(RecordContent::Scope(place)) = content
                 && place.namespace == new_id()
             {
                 place.namespace = first.expect("it was given");
@@ -357,8 +362,8 @@ impl Model {
     }
 
     /// The content of an id before and after a transaction that touched it.
-    fn sides(&self, tx: usize, id: Id) -> impl Iterator<Item = &Said> {
-        [&self.states[tx - 1], &self.states[tx]].into_iter().filter_map(move |state| state.said(id))
+    fn sides(&self, tx: usize, id: Id) -> impl Iterator<Item = &RecordContent> {
+        [&self.states[tx - 1], &self.states[tx]].into_iter().filter_map(move |state| state.content_of(id))
     }
 
     /// The last name of a scope, with the last name of its namespace.
@@ -408,12 +413,12 @@ impl Model {
             Write::Store(new) => {
                 self.check_scope(new.scope)?;
                 let (scope, content) = (new.scope, new.content.clone());
-                Ok(Draft::one(None, Some(Said::Entry { scope, content, suppressed: false })))
+                Ok(Draft::one(None, Some(RecordContent::Entry { scope, content, suppressed: false })))
             }
             Write::Update { id, patch, .. } => self.update(*id, patch),
             Write::Delete { entity_type, id } => {
-                let is_it = |said: &&Said| said.entity_type() == *entity_type;
-                self.now().said(*id).filter(is_it).ok_or(Refused::UnknownId)?;
+                let is_it = |content: &&RecordContent| content.entity_type() == *entity_type;
+                self.now().content_of(*id).filter(is_it).ok_or(Refused::UnknownId)?;
                 Ok(Draft::one(Some(*id), None))
             }
             Write::Relate { triple, on_conflict } => self.relate(triple, *on_conflict),
@@ -447,13 +452,13 @@ impl Model {
     }
 
     fn update(&self, id: Id, patch: &EntryPatch) -> Result<Draft, Refused> {
-        let Some(Said::Entry { scope, content, suppressed }) = self.now().said(id) else {
+        let Some(RecordContent::Entry { scope, content, suppressed }) = self.now().content_of(id) else {
             return Err(Refused::UnknownId);
         };
         patch.scope.map_or(Ok(()), |scope| self.check_scope(scope))?;
         let scope = patch.scope.unwrap_or(*scope);
         let content = patch.content.clone().unwrap_or(content.clone());
-        Ok(Draft::one(Some(id), Some(Said::Entry { scope, content, suppressed: *suppressed })))
+        Ok(Draft::one(Some(id), Some(RecordContent::Entry { scope, content, suppressed: *suppressed })))
     }
 
     fn relate(&self, new: &NewTriple, on_conflict: OnConflict) -> Result<Draft, Refused> {
@@ -465,10 +470,11 @@ impl Model {
             if on_conflict == OnConflict::Reject && !conflicts.is_empty() {
                 return Err(Refused::Contradiction(conflicts.len()));
             }
-            draft.changes.push((None, Some(Said::Triple { scope: new.scope, subject, object })));
+            draft.changes.push((None, Some(RecordContent::Triple { scope: new.scope, subject, object })));
         }
         if on_conflict == OnConflict::Replace {
-            let here = |id: &&Id| self.now().said(**id).and_then(Said::scope) == Some(new.scope);
+            let here =
+                |id: &&Id| self.now().content_of(**id).and_then(RecordContent::scope) == Some(new.scope);
             draft.changes.extend(conflicts.iter().filter(here).map(|id| (Some(*id), None)));
         }
         draft.existing = existing.iter().map(|id| self.now().0[id].tx).collect();
@@ -481,7 +487,7 @@ impl Model {
         let closure = self.now().closure(new.scope);
         let (mut same, mut others) = (Vec::new(), Vec::new());
         for (id, version) in self.now().seen(EntityType::Triple, &closure) {
-            let Said::Triple { scope, subject, object } = version.said else { continue };
+            let RecordContent::Triple { scope, subject, object } = version.content else { continue };
             if subject != fold(&new.subject) {
                 continue;
             }
@@ -502,15 +508,16 @@ impl Model {
             if !asked.insert(id) {
                 return Err(Refused::Invalid);
             }
-            let Some(Said::Entry { scope, content, suppressed }) = self.now().said(id) else {
+            let Some(RecordContent::Entry { scope, content, suppressed }) = self.now().content_of(id) else {
                 return Err(Refused::UnknownId);
             };
             if suppress && !self.is_seen_together(active, *scope) {
                 return Err(Refused::NeverTogether);
             }
             if *suppressed != suppress {
-                let said = Said::Entry { scope: *scope, content: content.clone(), suppressed: suppress };
-                draft.changes.push((Some(id), Some(said)));
+                let content =
+                    RecordContent::Entry { scope: *scope, content: content.clone(), suppressed: suppress };
+                draft.changes.push((Some(id), Some(content)));
             }
         }
         draft.existing.extend(suppressed.iter().map(|id| self.settled_in(*id)).max());
@@ -519,7 +526,7 @@ impl Model {
 
     /// Whether some scope sees both the scope of this entry and the other scope.
     fn is_seen_together(&self, entry: Id, other: ScopeId) -> bool {
-        let one = self.now().said(entry).and_then(Said::scope);
+        let one = self.now().content_of(entry).and_then(RecordContent::scope);
         let closures = self.now().places().map(|place| self.now().closure(place.number));
         one.is_some_and(|one| closures.into_iter().any(|seen| seen.contains(&one) && seen.contains(&other)))
     }
@@ -527,7 +534,9 @@ impl Model {
     /// The transaction that suppressed an entry, whatever has changed in the entry since; for an entry that
     /// is not suppressed its last transaction.
     fn settled_in(&self, id: Id) -> usize {
-        let is_hidden = |state: &&State| matches!(state.said(id), Some(Said::Entry { suppressed: true, .. }));
+        let is_hidden = |state: &&State| {
+            matches!(state.content_of(id), Some(RecordContent::Entry { suppressed: true, .. }))
+        };
         let since = self.states.iter().rev().take_while(is_hidden).last();
         since.unwrap_or(self.now()).0[&id].tx
     }
@@ -544,7 +553,10 @@ impl Model {
             about: about.clone(),
             parents: Vec::new(),
         };
-        let changes = vec![(None, Some(Said::Namespace { name, about })), (None, Some(Said::Scope(default)))];
+        let changes = vec![
+            (None, Some(RecordContent::Namespace { name, about })),
+            (None, Some(RecordContent::Scope(default))),
+        ];
         Ok(Draft { changes, ..Draft::default() })
     }
 
@@ -557,7 +569,7 @@ impl Model {
 
     fn update_namespace(&self, name: &str, patch: &NamespacePatch) -> Result<Draft, Refused> {
         let id = self.namespace_to_change(name)?;
-        let Some(Said::Namespace { name, about }) = self.now().said(id).cloned() else {
+        let Some(RecordContent::Namespace { name, about }) = self.now().content_of(id).cloned() else {
             panic!("`{id}` was found by its name");
         };
         let new = patch.name.clone().unwrap_or(name.clone());
@@ -565,7 +577,7 @@ impl Model {
             return Err(Refused::NameTaken);
         }
         let about = patch.description.clone().unwrap_or(about);
-        Ok(Draft::one(Some(id), Some(Said::Namespace { name: new, about })))
+        Ok(Draft::one(Some(id), Some(RecordContent::Namespace { name: new, about })))
     }
 
     fn create_scope(&self, new: &NewScope) -> Result<Draft, Refused> {
@@ -608,8 +620,8 @@ impl Model {
     }
 
     fn id_of(&self, number: ScopeId) -> Id {
-        let is_it = |said: &Said| matches!(said, Said::Scope(place) if place.number == number);
-        let found = self.now().0.iter().find(|(_, version)| is_it(&version.said));
+        let is_it = |content: &RecordContent| matches!(content, RecordContent::Scope(place) if place.number == number);
+        let found = self.now().0.iter().find(|(_, version)| is_it(&version.content));
         *found.expect("the scope is live").0
     }
 
@@ -628,7 +640,7 @@ impl Model {
     }
 
     fn in_tree(&self, id: Option<Id>, place: Place) -> Result<Draft, Refused> {
-        let draft = Draft::one(id, Some(Said::Scope(place)));
+        let draft = Draft::one(id, Some(RecordContent::Scope(place)));
         match self.after(&draft).is_tree_sound() {
             true => Ok(draft),
             false => Err(Refused::Invalid),
@@ -640,14 +652,14 @@ impl Model {
         let mut draft = Draft::default();
         draft.changes.extend(namespace.map(|id| (Some(id), None)));
         for (id, version) in &self.now().0 {
-            let after = match &version.said {
-                Said::Scope(place) if scopes.contains(&place.number) => None,
-                Said::Scope(place) if place.parents.iter().any(|parent| scopes.contains(parent)) => {
+            let after = match &version.content {
+                RecordContent::Scope(place) if scopes.contains(&place.number) => None,
+                RecordContent::Scope(place) if place.parents.iter().any(|parent| scopes.contains(parent)) => {
                     let mut place = place.clone();
                     place.parents.retain(|parent| !scopes.contains(parent));
-                    Some(Said::Scope(place))
+                    Some(RecordContent::Scope(place))
                 }
-                said if said.scope().is_some_and(|scope| scopes.contains(&scope)) => None,
+                content if content.scope().is_some_and(|scope| scopes.contains(&scope)) => None,
                 _ => continue,
             };
             draft.changes.push((Some(*id), after));
@@ -678,8 +690,8 @@ impl Model {
     /// which the id was in one of these scopes.
     fn in_the_way(&self, id: Id, oldest: usize, undoes: &[usize], within: Option<&[ScopeId]>) -> Vec<usize> {
         let touches = |tx: usize| {
-            let is_here = |said: &Said| {
-                within.is_none_or(|within| said.scope().is_some_and(|scope| within.contains(&scope)))
+            let is_here = |content: &RecordContent| {
+                within.is_none_or(|within| content.scope().is_some_and(|scope| within.contains(&scope)))
             };
             self.touched(tx, id) && self.sides(tx, id).any(is_here)
         };
@@ -695,7 +707,7 @@ impl Model {
 
     fn is_within(&self, tx: usize, within: ScopeId) -> bool {
         let ids = self.log[tx - 1].touched.iter();
-        ids.flat_map(|id| self.sides(tx, *id)).all(|said| said.is_within(within))
+        ids.flat_map(|id| self.sides(tx, *id)).all(|content| content.is_within(within))
     }
 
     fn targets(&self, who: usize, wish: &UndoWish) -> Result<Vec<usize>, Refused> {
@@ -737,8 +749,8 @@ impl Model {
         let mut changes = Vec::new();
         for (id, oldest) in ids {
             later.extend(self.in_the_way(id, oldest, &undoes, None));
-            let wanted = self.states[oldest - 1].said(id).cloned();
-            if wanted.is_some() || self.now().said(id).is_some() {
+            let wanted = self.states[oldest - 1].content_of(id).cloned();
+            if wanted.is_some() || self.now().content_of(id).is_some() {
                 changes.push((Some(id), wanted));
             }
         }
@@ -757,11 +769,12 @@ impl Model {
     /// Refuses an undo that would leave a record in a scope that does not exist.
     fn check_homes(&self, draft: &Draft, after: &State) -> Result<(), Refused> {
         let homeless = |(id, version): (&Id, &Version)| {
-            let scope = version.said.scope().filter(|scope| after.place(*scope).is_none())?;
+            let scope = version.content.scope().filter(|scope| after.place(*scope).is_none())?;
             Some((*id, scope))
         };
         let homeless: Vec<(Id, ScopeId)> = after.0.iter().filter_map(homeless).collect();
-        let was_there = |id: Id, scope: ScopeId| self.now().said(id).and_then(Said::scope) == Some(scope);
+        let was_there =
+            |id: Id, scope: ScopeId| self.now().content_of(id).and_then(RecordContent::scope) == Some(scope);
         let staying = homeless.iter().filter(|(id, scope)| was_there(*id, *scope));
         let staying: Vec<Id> = staying.map(|(id, _)| *id).collect();
         if staying.is_empty() {
@@ -778,12 +791,12 @@ impl Model {
     /// has.
     fn after(&self, draft: &Draft) -> State {
         let mut state = self.now().clone();
-        for (id, said) in &draft.changes {
+        for (id, content) in &draft.changes {
             let id = id.unwrap_or_else(new_id);
-            match said {
-                Some(said) => {
+            match content {
+                Some(content) => {
                     let number = self.versions.get(&id).copied().unwrap_or(0) + 1;
-                    let version = Version { number, tx: self.head() + 1, said: said.clone() };
+                    let version = Version { number, tx: self.head() + 1, content: content.clone() };
                     state.0.insert(id, version);
                 }
                 None => drop(state.0.remove(&id)),
@@ -801,7 +814,7 @@ impl Model {
         touched.retain(|id| self.now().0.get(id) != state.0.get(id));
         for (id, version) in &state.0 {
             self.versions.insert(*id, version.number);
-            if let Said::Scope(place) = &version.said {
+            if let RecordContent::Scope(place) = &version.content {
                 self.next = self.next.max(ScopeId(place.number.0 + 1));
             }
         }
@@ -812,7 +825,7 @@ impl Model {
     /// The versions of an id before and after a transaction, as far as a closure sees them; `None` if it sees
     /// neither.
     pub fn change(&self, tx: usize, id: Id, closure: &[ScopeId]) -> Option<Sides> {
-        let side = |state: &State| state.0.get(&id).filter(|it| it.said.is_seen_from(closure)).cloned();
+        let side = |state: &State| state.0.get(&id).filter(|it| it.content.is_seen_from(closure)).cloned();
         let sides = Sides { before: side(&self.states[tx - 1]), after: side(&self.states[tx]) };
         (self.touched(tx, id) && (sides.before.is_some() || sides.after.is_some())).then_some(sides)
     }
@@ -834,7 +847,7 @@ impl Sides {
         let version = |tx: TxId, record: &Record| Version {
             number: record.version(),
             tx: tx.0 as usize,
-            said: Said::of(record),
+            content: RecordContent::of(record),
         };
         Sides {
             before: change.before.as_ref().map(|before| version(before.tx_id, &before.record)),

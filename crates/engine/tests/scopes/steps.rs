@@ -206,7 +206,7 @@ impl Model {
     fn strand(&self, who: usize, which: usize, renamed: usize) -> Option<Vec<(usize, Write)>> {
         let now = self.now();
         let id = some(&now.of_type(EntityType::Entry), which)?;
-        let home = now.name(now.place(now.said(id)?.scope()?)?);
+        let home = now.name(now.place(now.content_of(id)?.scope()?)?);
         let newest = UndoWish { target: UndoTarget::Newest(2), any_actor: false, within: None };
         Some(vec![
             (who, Write::Delete { entity_type: EntityType::Entry, id }),

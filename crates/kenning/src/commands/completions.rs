@@ -33,7 +33,7 @@ pub struct Man {
 pub fn run(completions: Completions) -> anyhow::Result<Outcome> {
     let mut script = Vec::new();
     clap_complete::generate(completions.shell, &mut Arguments::definition(), "kenning", &mut script);
-    written(io::stdout().write_all(&script))?;
+    ignore_broken_pipe(io::stdout().write_all(&script))?;
     Ok(Outcome::Done)
 }
 
@@ -41,7 +41,7 @@ pub fn run_man(man: Man) -> anyhow::Result<Outcome> {
     let Some(dir) = man.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Arguments::definition()).render(&mut page)?;
-        written(io::stdout().write_all(&page))?;
+        ignore_broken_pipe(io::stdout().write_all(&page))?;
         return Ok(Outcome::Done);
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("{} can't be made", dir.display()))?;
@@ -53,7 +53,7 @@ pub fn run_man(man: Man) -> anyhow::Result<Outcome> {
 
 /// Ignores the error of a closed pipe: it is not a failure when the program that reads the output stops
 /// early.
-fn written(done: io::Result<()>) -> io::Result<()> {
+fn ignore_broken_pipe(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,

@@ -42,7 +42,7 @@ pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
         },
         Action::Show { json: true, .. } => {
             for setting in &config.in_force {
-                let (value, origin) = (shown(&setting.value), &setting.origin);
+                let (value, origin) = (without_password(&setting.value), &setting.origin);
                 print(&json!({"name": setting.name, "value": value, "origin": origin}).to_string())?;
             }
         }
@@ -53,7 +53,7 @@ pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
             for setting in &config.in_force {
                 let value = match setting.value.as_str() {
                     "" => Text::styled(DIM, "-"),
-                    value => Text::styled(PLAIN, line(&shown(value))),
+                    value => Text::styled(PLAIN, line(&without_password(value))),
                 };
                 let mut row = vec![Text::styled(NAME, &setting.name), value];
                 if origin {
@@ -69,7 +69,7 @@ pub fn run(config: &Config, settings: Settings) -> anyhow::Result<Outcome> {
 
 /// The value of a setting for display: if it is a URL with a password, before the host or as a parameter, the password is
 /// replaced by `***`.
-fn shown(value: &str) -> String {
+fn without_password(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     let (address, query) =
         rest.split_once('?').map_or((rest, None), |(address, query)| (address, Some(query)));
@@ -89,10 +89,13 @@ fn shown(value: &str) -> String {
 mod tests {
     #[test]
     fn passwords_are_not_shown() {
-        assert_eq!(super::shown("postgres://me:secret@db/kenning"), "postgres://me:***@db/kenning");
-        assert_eq!(super::shown("https://kenning.example"), "https://kenning.example");
         assert_eq!(
-            super::shown("postgres://db/kenning?user=me&password=p@ss&sslmode=require"),
+            super::without_password("postgres://me:secret@db/kenning"),
+            "postgres://me:***@db/kenning"
+        );
+        assert_eq!(super::without_password("https://kenning.example"), "https://kenning.example");
+        assert_eq!(
+            super::without_password("postgres://db/kenning?user=me&password=p@ss&sslmode=require"),
             "postgres://db/kenning?user=me&password=***&sslmode=require"
         );
     }

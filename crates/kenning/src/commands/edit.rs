@@ -50,7 +50,7 @@ struct Fields {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Page {
+struct EntryPage {
     fields: Fields,
     content: String,
 }
@@ -70,7 +70,7 @@ pub fn run(config: &Config, edit: Edit) -> anyhow::Result<Outcome> {
         let scope = snapshot.scope_names(&[entry.scope])?.of(entry.scope);
         (entry, scope)
     };
-    let before = Page::of(&before, scope);
+    let before = EntryPage::of(&before, scope);
     let file = match &edit.from {
         Some(path) => path.clone(),
         None => {
@@ -81,7 +81,7 @@ pub fn run(config: &Config, edit: Edit) -> anyhow::Result<Outcome> {
             // lost.
             let (_, path) = file.keep().context("the entry can't be written to a file")?;
             if let Err(error) = open_editor(&path) {
-                return Err(kept(&path, &before, error));
+                return Err(error_with_kept_file(&path, &before, error));
             }
             path
         }
@@ -95,14 +95,20 @@ pub fn run(config: &Config, edit: Edit) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Err(error) if edit.from.is_some() => Err(error),
-        Err(error) => Err(kept(&file, &before, error)),
+        Err(error) => Err(error_with_kept_file(&file, &before, error)),
     }
 }
 
 /// Saves the changes and returns the tool's reply; `None` if nothing was changed.
-fn save(config: &Config, store: &Store, id: Id, before: &Page, file: &Path) -> anyhow::Result<Option<Value>> {
+fn save(
+    config: &Config,
+    store: &Store,
+    id: Id,
+    before: &EntryPage,
+    file: &Path,
+) -> anyhow::Result<Option<Value>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
-    let after = Page::parse(&text).map_err(usage)?;
+    let after = EntryPage::parse(&text).map_err(usage)?;
     let arguments = after.changes_from(before);
     if arguments.is_empty() {
         return Ok(None);
@@ -136,7 +142,7 @@ fn save(config: &Config, store: &Store, id: Id, before: &Page, file: &Path) -> a
 
 /// Adds to an error the path of the file that keeps the user's text. A file without changes is removed
 /// instead.
-fn kept(file: &Path, before: &Page, error: anyhow::Error) -> anyhow::Error {
+fn error_with_kept_file(file: &Path, before: &EntryPage, error: anyhow::Error) -> anyhow::Error {
     if std::fs::read_to_string(file).is_ok_and(|text| text == before.text()) {
         std::fs::remove_file(file).ok();
         return error;
@@ -188,8 +194,8 @@ fn open_editor(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Page {
-    fn of(entry: &Entry, scope: String) -> Page {
+impl EntryPage {
+    fn of(entry: &Entry, scope: String) -> EntryPage {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let fields = Fields {
             version: entry.version.into(),
@@ -204,7 +210,7 @@ impl Page {
             valid_from: entry.valid_from.map(|at| at.to_string()),
             valid_to: entry.valid_to.map(|at| at.to_string()),
         };
-        Page { fields, content: entry.content.clone() }
+        EntryPage { fields, content: entry.content.clone() }
     }
 
     /// The text of the file: each field on a line of its own, then the content.
@@ -233,7 +239,7 @@ impl Page {
         format!("{RULE}{lines}{RULE}\n{}\n", self.content)
     }
 
-    fn parse(text: &str) -> Result<Page, String> {
+    fn parse(text: &str) -> Result<EntryPage, String> {
         let text = text.replace("\r\n", "\n");
         let inside = text.strip_prefix(RULE).ok_or("line 1: the file must begin with a line `---`")?;
         let (fields, content) = inside
@@ -252,11 +258,11 @@ impl Page {
         if content.trim().is_empty() {
             return Err("there is no text any more; `kenning rm` deletes an entry".to_owned());
         }
-        Ok(Page { fields, content })
+        Ok(EntryPage { fields, content })
     }
 
     /// The arguments of `update` that turn the page `before` into this one.
-    fn changes_from(&self, before: &Page) -> Map<String, Value> {
+    fn changes_from(&self, before: &EntryPage) -> Map<String, Value> {
         let (mut changes, mut cleared) = (Map::new(), Vec::new());
         let [new, old] = [&self.fields, &before.fields];
         let mut compare = |name: &str, new: Value, old: Value, can_clear: bool| {
@@ -310,7 +316,7 @@ fn scalar(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn page() -> Page {
+    fn page() -> EntryPage {
         let fields = Fields {
             version: 3,
             scope: Some("acme:web".to_owned()),
@@ -322,23 +328,23 @@ mod tests {
             valid_to: Some("2026-12-01T00:00:00Z".to_owned()),
             ..Fields::default()
         };
-        Page { fields, content: "One.\n\n---\nTwo: with a rule.\n".to_owned() }
+        EntryPage { fields, content: "One.\n\n---\nTwo: with a rule.\n".to_owned() }
     }
 
     #[test]
     fn what_is_written_is_read_again() {
         let page = page();
-        let read = Page::parse(&page.text()).expect("a good page");
+        let read = EntryPage::parse(&page.text()).expect("a good page");
         assert_eq!(read, page);
         assert_eq!(read.changes_from(&page), Map::new());
-        assert_eq!(Page::parse(&page.text().replace('\n', "\r\n")).expect("a good page"), page);
+        assert_eq!(EntryPage::parse(&page.text().replace('\n', "\r\n")).expect("a good page"), page);
     }
 
     #[test]
     fn only_what_is_another_is_changed() {
         let before = page();
         let text = before.text().replace("One.", "Uno.").replace("confidence: 0.5", "confidence:");
-        let after = Page::parse(&text.replace("tags: [", "tags: [new, ")).expect("a good page");
+        let after = EntryPage::parse(&text.replace("tags: [", "tags: [new, ")).expect("a good page");
         let changes = after.changes_from(&before);
         assert_eq!(changes["content"], "Uno.\n\n---\nTwo: with a rule.\n");
         assert_eq!(changes["clear"], json!(["confidence"]));
@@ -349,7 +355,7 @@ mod tests {
     #[test]
     fn a_bad_page_says_where() {
         let text = page().text();
-        let wrong = |text: &str| Page::parse(text).expect_err("it is bad");
+        let wrong = |text: &str| EntryPage::parse(text).expect_err("it is bad");
         assert!(wrong("no front matter").contains("line 1"));
         assert!(wrong(&text.replace("pinned: false", "pinned: perhaps")).contains("line 6"));
         assert!(wrong(&text.replace("tags: ", "tgas: ")).contains("tgas"));

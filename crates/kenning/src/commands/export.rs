@@ -56,8 +56,8 @@ pub fn run(config: &Config, export: Export) -> anyhow::Result<Outcome> {
     let said = match (export.format, &export.output) {
         (Format::Md, None) => return Err(usage("Markdown is many files; name a directory with `--output`")),
         (Format::Md, Some(dir)) => files::write(&source, dir)?,
-        (Format::Jsonl, output) => to(output.as_deref(), |out| source.write_jsonl(out))?,
-        (Format::Csv, output) => to(output.as_deref(), |out| source.write_csv(out))?,
+        (Format::Jsonl, output) => write_output(output.as_deref(), |out| source.write_jsonl(out))?,
+        (Format::Csv, output) => write_output(output.as_deref(), |out| source.write_csv(out))?,
     };
     let Some(said) = said else { return Ok(Outcome::Done) };
     if let Some(output) = &export.output {
@@ -222,7 +222,7 @@ pub(super) fn bar(length: u64) -> ProgressBar {
 
 /// Writes to standard output, or to a file, which is written completely or not at all. `None` if the program
 /// that reads standard output stopped reading.
-fn to(
+fn write_output(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<String>,
 ) -> anyhow::Result<Option<String>> {

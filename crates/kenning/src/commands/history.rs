@@ -41,7 +41,7 @@ pub struct History {
 
 /// One page of the `history` tool's reply.
 #[derive(Deserialize)]
-struct Page {
+struct HistoryPage {
     items: Vec<TransactionItem>,
     total_count: u64,
     #[serde(default)]
@@ -72,7 +72,7 @@ pub fn run(config: &Config, history: History) -> anyhow::Result<Outcome> {
         print(&reply.structured.to_string())?;
         return Ok(Outcome::Done);
     }
-    let page: Page = serde_json::from_value(reply.structured).context("the history can't be read")?;
+    let page: HistoryPage = serde_json::from_value(reply.structured).context("the history can't be read")?;
     if page.items.is_empty() {
         let dir = config.local_dir()?;
         let more = if history.all { "" } else { "; `--all` looks in every scope" };

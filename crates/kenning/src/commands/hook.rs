@@ -17,7 +17,7 @@ use clap::{Args, CommandFactory};
 use kenning_engine::Engine;
 use kenning_model::Timestamp;
 use kenning_tools::briefing::{self, Briefing, LastSession, Start};
-use kenning_tools::recall::{self, Given, HookOutcome, HookRunNote, HookSession, RecallLog, session_of};
+use kenning_tools::recall::{self, HookOutcome, HookRunNote, HookSession, RecallLog, RecallNote, session_of};
 use kenning_tools::{Caller, Code, Stop};
 
 use self::payload::{Environment, Event, Host, Payload, Source};
@@ -65,13 +65,13 @@ pub fn is_called(arguments: impl Iterator<Item = OsString>) -> bool {
 /// What is known about the run so far. The main thread needs it for the log even when the worker does not
 /// answer in time.
 #[derive(Clone, Copy)]
-struct About {
+struct RunContext {
     host: &'static str,
     event: &'static str,
 }
 
 /// The result of the worker.
-struct Done {
+struct HookResult {
     output: Option<String>,
     failure: Option<&'static str>,
     /// The open recall log. `None` if nothing may be written to it or if opening it failed.
@@ -84,16 +84,17 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
     // part of a prompt.
     std::panic::set_hook(Box::new(|_| {}));
     let deadline = Deadline::watch(started, hook.deadline_ms.unwrap_or(START_MS));
-    let about = Arc::new(Mutex::new(About { host: hook.host.map_or("unknown", Host::name), event: "other" }));
+    let context =
+        Arc::new(Mutex::new(RunContext { host: hook.host.map_or("unknown", Host::name), event: "other" }));
     let (sender, answers) = channel();
-    let (known, waits) = (about.clone(), deadline.clone());
+    let (shared_context, worker_deadline) = (context.clone(), deadline.clone());
     let (config, notes) = (config.clone(), !hook.dry_run && !config.read_only);
     let dir = config.local_dir().ok();
     let log_dir = dir.clone().filter(|dir| notes && dir.is_dir());
     // Reading the input and the store may hang, so a thread of its own does it while this thread watches the
     // time.
     let worker = std::thread::Builder::new().spawn(move || {
-        let done = work(&config, &hook, &known, &waits);
+        let done = work(&config, &hook, &shared_context, &worker_deadline);
         let _ = sender.send(done);
     });
     if worker.is_err() {
@@ -108,13 +109,13 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
             Ok(answer) => done = Some(answer),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                done = Some(Done { output: None, failure: Some("an answer has failed"), log: None });
+                done = Some(HookResult { output: None, failure: Some("an answer has failed"), log: None });
             }
         }
     }
-    let about = *about.lock().unwrap_or_else(PoisonError::into_inner);
+    let context = *context.lock().unwrap_or_else(PoisonError::into_inner);
     let (output, failure, log) = match done {
-        Some(Done { output, failure, log }) => (output, failure, log),
+        Some(HookResult { output, failure, log }) => (output, failure, log),
         None => (None, Some("the deadline passed"), None),
     };
     let outcome = match (&output, failure) {
@@ -129,7 +130,7 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
         let _ = writeln!(stdout, "{output}").and_then(|()| stdout.flush());
     }
     if let Some(dir) = log_dir {
-        note_run(log, &dir, about, outcome, failure, started);
+        note_run(log, &dir, context, outcome, failure, started);
     }
     exit(0);
 }
@@ -138,14 +139,20 @@ pub fn run(config: &Config, hook: Hook, started: Instant) -> ! {
 fn note_run(
     log: Option<RecallLog>,
     dir: &Path,
-    about: About,
+    context: RunContext,
     outcome: HookOutcome,
     failure: Option<&'static str>,
     started: Instant,
 ) {
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let note =
-        HookRunNote { host: about.host, event: about.event, at: Timestamp::now(), took_ms, outcome, failure };
+    let note = HookRunNote {
+        host: context.host,
+        event: context.event,
+        at: Timestamp::now(),
+        took_ms,
+        outcome,
+        failure,
+    };
     let log = log.map_or_else(|| RecallLog::open_within(dir, RECALL_BUSY_MAX), Ok);
     // If the log cannot be written either, `doctor` notices that the last recorded run was long ago.
     let _ = log.and_then(|log| log.note_run(&note));
@@ -198,12 +205,12 @@ impl Deadline {
     }
 }
 
-fn work(config: &Config, hook: &Hook, about: &Mutex<About>, deadline: &Deadline) -> Done {
-    let silent = |failure| Done { output: None, failure, log: None };
+fn work(config: &Config, hook: &Hook, context: &Mutex<RunContext>, deadline: &Deadline) -> HookResult {
+    let silent = |failure| HookResult { output: None, failure, log: None };
     let Ok(fields) = payload::read(std::io::stdin()) else { return silent(Some("the input can't be read")) };
     let payload = payload::understand(&fields, hook.host, Environment::read());
-    *about.lock().unwrap_or_else(PoisonError::into_inner) =
-        About { host: payload.host.name(), event: payload.event.name() };
+    *context.lock().unwrap_or_else(PoisonError::into_inner) =
+        RunContext { host: payload.host.name(), event: payload.event.name() };
     if matches!(payload.event, Event::Prompt(_)) {
         deadline.allow(hook.deadline_ms.unwrap_or(PROMPT_MS));
     }
@@ -223,12 +230,12 @@ fn work(config: &Config, hook: &Hook, about: &Mutex<About>, deadline: &Deadline)
     let answered = if hook.dry_run || config.read_only { turn.answer_only() } else { turn.answer() };
     let log = turn.log.take();
     match answered {
-        Ok(briefing) => Done {
+        Ok(briefing) => HookResult {
             output: answer::of(&payload, &briefing).map(|answer| answer.to_string()),
             failure: None,
             log,
         },
-        Err(failure) => Done { output: None, failure: Some(failure), log },
+        Err(failure) => HookResult { output: None, failure: Some(failure), log },
     }
 }
 
@@ -327,7 +334,7 @@ impl Turn<'_> {
             },
             seen_at: now,
         };
-        let given = Given {
+        let given = RecallNote {
             at: now,
             session: session.clone(),
             client: self.payload.host.name().to_owned(),

@@ -35,7 +35,7 @@ pub struct Ingest {
     kind: Option<Kind>,
     /// How plain text (`.txt`), and a file that is named itself, is written; to be said with each run
     #[arg(long, value_enum, default_value_t)]
-    format: Written,
+    format: FormatOption,
     /// What the documents belong to [default: what the directory, or one that it is in, was taken in as, else its name]
     #[arg(long)]
     source: Option<String>,
@@ -74,7 +74,7 @@ impl From<Kind> for DocumentKind {
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum Written {
+enum FormatOption {
     /// As its name says; plain text may be reStructuredText, as its content says
     #[default]
     Auto,
@@ -88,18 +88,18 @@ enum Written {
     Txt,
 }
 
-impl Written {
+impl FormatOption {
     fn format(self) -> Option<Format> {
         Some(match self {
-            Written::Auto => return None,
-            Written::Md => Format::Markdown,
-            Written::Mdx => Format::Mdx,
-            Written::Html => Format::Html,
-            Written::Rst => Format::Restructured,
-            Written::Adoc => Format::Asciidoc,
-            Written::Org => Format::Org,
-            Written::Ipynb => Format::Notebook,
-            Written::Txt => Format::Plain,
+            FormatOption::Auto => return None,
+            FormatOption::Md => Format::Markdown,
+            FormatOption::Mdx => Format::Mdx,
+            FormatOption::Html => Format::Html,
+            FormatOption::Rst => Format::Restructured,
+            FormatOption::Adoc => Format::Asciidoc,
+            FormatOption::Org => Format::Org,
+            FormatOption::Ipynb => Format::Notebook,
+            FormatOption::Txt => Format::Plain,
         })
     }
 }
@@ -201,9 +201,9 @@ struct Run<'a> {
 }
 
 /// The result for one file.
-enum Became {
+enum FileOutcome {
     /// The file was written, with the id of its pattern if it is one.
-    Written {
+    Stored {
         pattern: Option<String>,
         warnings: Vec<String>,
     },
@@ -214,7 +214,7 @@ enum Became {
 
 /// The results of all files of one run.
 #[derive(Default)]
-struct Taken {
+struct IntakeResults {
     report: Report,
     /// The paths of files that were deleted after they were listed.
     gone: HashSet<String>,
@@ -249,7 +249,7 @@ impl Run<'_> {
             let there = self.intake.known(self.engine, &below)?;
             known.extend(there.into_iter().map(|document| (document.path.clone(), document)));
         }
-        let Taken { mut report, gone, patterns } = self.take_files(&listed.files, &known);
+        let IntakeResults { mut report, gone, patterns } = self.take_files(&listed.files, &known);
         // If the run was stopped early, a file that was not reached may still exist, so nothing is closed.
         if !self.stopped.load(Ordering::Relaxed) {
             let there: HashSet<&str> = listed
@@ -266,7 +266,7 @@ impl Run<'_> {
         if !self.dry_run && !report.written.is_empty() {
             self.engine.settle()?;
         }
-        report.warnings.extend(self.of_one_id(patterns)?);
+        report.warnings.extend(self.warnings_for_duplicate_pattern_ids(patterns)?);
         report.failed.extend(listed.failed);
         report.links = listed.links;
         report.written.sort();
@@ -277,7 +277,7 @@ impl Run<'_> {
 
     /// Warnings about patterns that a search can't find, because another pattern has the same id. `patterns`
     /// has the paths of each id that was written.
-    fn of_one_id(
+    fn warnings_for_duplicate_pattern_ids(
         &self,
         patterns: BTreeMap<String, BTreeSet<String>>,
     ) -> anyhow::Result<Vec<(String, String)>> {
@@ -308,7 +308,7 @@ impl Run<'_> {
         Ok(hidden.into_iter().map(warning).collect())
     }
 
-    fn take_files(&self, files: &[File], known: &HashMap<String, KnownDocument>) -> Taken {
+    fn take_files(&self, files: &[File], known: &HashMap<String, KnownDocument>) -> IntakeResults {
         // The progress bar is hidden when stderr is not a terminal.
         let bar = ProgressBar::new(files.len() as u64);
         bar.set_style(
@@ -319,17 +319,17 @@ impl Run<'_> {
         // runs.
         let next = || locked(&left).next();
         let in_flight = InFlight::default();
-        let done = Mutex::new(Taken::default());
+        let done = Mutex::new(IntakeResults::default());
         let work = || {
             while !self.stopped.load(Ordering::Relaxed)
                 && let Some(file) = next()
             {
                 bar.set_message(path_on_terminal(&file.path));
                 let _permit = in_flight.enter(file.bytes);
-                let became = self.take(file, known.get(&file.path));
-                let Taken { report, gone, patterns } = &mut *locked(&done);
-                match became {
-                    Ok(Became::Written { pattern, warnings }) => {
+                let outcome = self.take(file, known.get(&file.path));
+                let IntakeResults { report, gone, patterns } = &mut *locked(&done);
+                match outcome {
+                    Ok(FileOutcome::Stored { pattern, warnings }) => {
                         report.written.push(file.path.clone());
                         let of_it = |warning| (file.path.clone(), warning);
                         report.warnings.extend(warnings.into_iter().map(of_it));
@@ -337,8 +337,8 @@ impl Run<'_> {
                             patterns.entry(id).or_default().insert(file.path.clone());
                         }
                     }
-                    Ok(Became::Unchanged) => report.unchanged += 1,
-                    Ok(Became::Gone) => drop(gone.insert(file.path.clone())),
+                    Ok(FileOutcome::Unchanged) => report.unchanged += 1,
+                    Ok(FileOutcome::Gone) => drop(gone.insert(file.path.clone())),
                     // A failure of one file does not stop the others.
                     Err(error) => report.failed.push((file.path.clone(), format!("{error:#}"))),
                 }
@@ -355,17 +355,17 @@ impl Run<'_> {
         done.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, file: &File, known: Option<&KnownDocument>) -> anyhow::Result<Became> {
+    fn take(&self, file: &File, known: Option<&KnownDocument>) -> anyhow::Result<FileOutcome> {
         let (bytes, about) = match read_below(&self.base, Path::new(&file.path), FILE_BYTES_MAX) {
             Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Became::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileOutcome::Gone),
             Err(error) => return Err(error).context("it can't be read"),
         };
         let format = self.format_of(&file.at).context("it is of no known format")?;
         let known = known.filter(|_| !self.has_moved);
         let files = |path: &str| files::text_below(&self.base, path);
         let Some(prepared) = self.intake.prepare(&file.path, format, bytes, &files, known)? else {
-            return Ok(Became::Unchanged);
+            return Ok(FileOutcome::Unchanged);
         };
         let Prepared { mut document, warnings } = prepared;
         let pattern = document.pattern.as_ref().map(|pattern| pattern.id.clone());
@@ -373,7 +373,7 @@ impl Run<'_> {
         if !self.dry_run {
             self.intake.put(self.engine, document)?;
         }
-        Ok(Became::Written { pattern, warnings })
+        Ok(FileOutcome::Stored { pattern, warnings })
     }
 
     fn close(&self, gone: &[&KnownDocument], report: &mut Report) {

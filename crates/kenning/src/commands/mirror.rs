@@ -99,11 +99,11 @@ impl Report {
 struct State {
     store: String,
     scope: u32,
-    files: BTreeMap<Id, Agreed>,
+    files: BTreeMap<Id, SyncedFile>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Agreed {
+struct SyncedFile {
     path: String,
     hash: String,
 }
@@ -155,7 +155,7 @@ pub fn run(config: &Config, mirror: Mirror) -> anyhow::Result<Outcome> {
             mirror.dir.display()
         );
     }
-    let report = run.level()?;
+    let report = run.synchronize()?;
     run.tell(&report, mirror.json)?;
     if mirror.watch {
         run.watch(mirror.json)?;
@@ -165,17 +165,17 @@ pub fn run(config: &Config, mirror: Mirror) -> anyhow::Result<Outcome> {
 
 impl Run<'_> {
     /// Makes both sides equal. If another process writes at the same time, the run is planned again.
-    fn level(&self) -> anyhow::Result<Report> {
+    fn synchronize(&self) -> anyhow::Result<Report> {
         for _ in 1..ATTEMPTS {
-            match self.level_once() {
+            match self.synchronize_once() {
                 Err(error) if is_overtaken(&error) => {}
                 done => return done,
             }
         }
-        self.level_once()
+        self.synchronize_once()
     }
 
-    fn level_once(&self) -> anyhow::Result<Report> {
+    fn synchronize_once(&self) -> anyhow::Result<Report> {
         let agreed = self.agreed()?;
         let folder = Folder::read(&self.root)?;
         let stored = self.stored()?;
@@ -195,10 +195,18 @@ impl Run<'_> {
             return Ok(report);
         }
         if !self.yes {
-            may_go(report.deleted, total, "entries would be deleted, since their files are gone")?;
-            may_go(report.removed, total, "files would be removed, since their entries are gone")?;
+            check_deletion_limit(
+                report.deleted,
+                total,
+                "entries would be deleted, since their files are gone",
+            )?;
+            check_deletion_limit(
+                report.removed,
+                total,
+                "files would be removed, since their entries are gone",
+            )?;
         }
-        let mut level = plan.level;
+        let mut synced = plan.synced;
         let mut new_ids = Vec::new();
         let batch = Batch {
             entries: plan.created.iter().map(|new| new.file.new_entry(self.scope)).collect(),
@@ -220,28 +228,28 @@ impl Run<'_> {
             let file = EntryFile { id: Some(id), ..new.file };
             let path = new.path.unwrap_or_else(|| file_name(&file.topic, id));
             match folder.write(&path, &file.text(None)) {
-                Ok(()) => drop(level.insert(id, Agreed { path, hash: hash(&file) })),
+                Ok(()) => drop(synced.insert(id, SyncedFile { path, hash: hash(&file) })),
                 Err(why) => failed.push((path, why)),
             }
         }
         for (id, path, file) in plan.written {
             match folder.write(&path, &file.text(None)) {
-                Ok(()) => drop(level.insert(id, Agreed { path, hash: hash(&file) })),
+                Ok(()) => drop(synced.insert(id, SyncedFile { path, hash: hash(&file) })),
                 Err(why) => {
-                    level.extend(agreed.files.get(&id).map(|agreed| (id, agreed.clone())));
+                    synced.extend(agreed.files.get(&id).map(|agreed| (id, agreed.clone())));
                     failed.push((path, why));
                 }
             }
         }
         for (id, path) in plan.removed {
             if let Err(why) = folder.remove(&path) {
-                level.extend(agreed.files.get(&id).map(|agreed| (id, agreed.clone())));
+                synced.extend(agreed.files.get(&id).map(|agreed| (id, agreed.clone())));
                 failed.push((path, why));
             }
         }
         report.written = report.written.saturating_sub(failed.len());
         report.refused.extend(failed);
-        self.agree(level)?;
+        self.agree(synced)?;
         Ok(report)
     }
 
@@ -274,7 +282,7 @@ impl Run<'_> {
         Ok(if is_same && state.scope == self.scope.0 { state } else { nothing() })
     }
 
-    fn agree(&self, files: BTreeMap<Id, Agreed>) -> anyhow::Result<()> {
+    fn agree(&self, files: BTreeMap<Id, SyncedFile>) -> anyhow::Result<()> {
         let state = State {
             store: self.engine.storage()?.backend().info()?.id.to_string(),
             scope: self.scope.0,
@@ -309,7 +317,7 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Disconnected) => bail!("the folder is not watched any more"),
             }
             head = self.engine.head()?;
-            match self.level() {
+            match self.synchronize() {
                 Ok(report) if report.is_level() => {}
                 Ok(report) => self.tell(&report, as_json)?,
                 // The next change may fix the error, so it is not fatal; the same message is printed only
@@ -352,7 +360,7 @@ impl Run<'_> {
     }
 }
 
-fn may_go(gone: usize, total: usize, what: &str) -> anyhow::Result<()> {
+fn check_deletion_limit(gone: usize, total: usize, what: &str) -> anyhow::Result<()> {
     if gone > GONE_MAX || (gone > 1 && gone * GONE_PART > total) {
         return Err(usage(format!("{gone} {what}; `--yes` goes ahead, `--dry-run` shows more")));
     }

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use kenning_engine::{
-    By, Explanation, Most, PatternQuestion, Question, Scoring, SectionQuestion, Sight, Snapshot, Source,
-    excerpt, highlight, passage_ranges,
+    By, Explanation, FoundText, PatternQuestion, Question, QuoteLimits, Scoring, SectionQuestion, Sight,
+    Snapshot, excerpt, highlight, passage_ranges,
 };
 use kenning_model::{Id, clean};
 use kenning_tools::memory::item::{EntryItem, entry_items, one_line};
@@ -205,8 +205,8 @@ impl Looking<'_> {
 
     /// The sentences that answer the question best, in the order of the text.
     fn preview(&self, title: &str, text: &str) -> anyhow::Result<String> {
-        let source = Source::new(title, text);
-        let most = Most { quotes: 3, bytes: EXCERPT_BYTES, ..Most::default() };
+        let source = FoundText::new(title, text);
+        let most = QuoteLimits { quotes: 3, bytes: EXCERPT_BYTES, ..QuoteLimits::default() };
         let sources = std::slice::from_ref(&source);
         let quotes =
             self.snapshot.section_quotes(self.sight, self.words, sources, most, Scoring::Weighted)?;

@@ -206,7 +206,7 @@ fn step(target: &Target, machine: &Machine, remove: bool) -> anyhow::Result<Opti
     let (text, keep) = match (&file.text, remove) {
         (None, true) => return Ok(None),
         (Some(text), true) => {
-            let kept = file.kept()?;
+            let kept = file.original_text()?;
             (target.format.removed(text, &target.pieces, kept.as_deref()).map_err(refused)?, false)
         }
         (text, false) => {
@@ -228,7 +228,7 @@ impl Step {
                 self.file.restore(None)?;
                 "Removed"
             }
-            (Some(text), true) if self.file.kept()?.as_ref() == Some(text) => {
+            (Some(text), true) if self.file.original_text()?.as_ref() == Some(text) => {
                 self.file.restore(Some(text))?;
                 "Restored"
             }

@@ -2,13 +2,13 @@
 
 use kenning_model::Id;
 use kenning_server::client::{Client, Era};
-use kenning_tools::recall::{Given, RecallLog};
+use kenning_tools::recall::{RecallLog, RecallNote};
 use serde_json::{Value, json};
 
 use crate::Place;
 
 /// The records of a server with these arguments, after a client has asked for entries in several ways.
-fn noted(place: &Place, arguments: &[&str]) -> Option<Vec<Given>> {
+fn noted(place: &Place, arguments: &[&str]) -> Option<Vec<RecallNote>> {
     let mut client =
         Client::start(place.kenning("web", &[&["serve"], arguments].concat()), Era::Legacy, "some-host")
             .expect("it starts");

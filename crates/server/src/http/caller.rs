@@ -105,7 +105,7 @@ pub(super) struct Caller {
 }
 
 /// The principal and the settings that a valid credential stands for.
-struct Opened {
+struct AcceptedCredential {
     principal: Principal,
     name: String,
     scope: String,
@@ -129,8 +129,8 @@ impl Gate {
         if counted.is_some_and(|ip| self.has_failed_too_often(ip)) {
             return Err(Refusal::TooManyFailures);
         }
-        let opened = match self.opened(headers).await {
-            Ok(opened) => opened,
+        let accepted = match self.accepted(headers).await {
+            Ok(accepted) => accepted,
             Err(refusal) => {
                 if let Some(ip) = counted.filter(|_| matches!(refusal, Refusal::BadCredential { .. })) {
                     self.count_failure(ip);
@@ -144,20 +144,20 @@ impl Gate {
                 return Err(refusal);
             }
         };
-        let expires_in = opened.expires_at.map(|expires_at| {
+        let expires_in = accepted.expires_at.map(|expires_at| {
             let left = expires_at.duration_since(self.engine.now());
             // The clocks may differ, so a token may be accepted for a moment after it expired; a call made
             // then still gets its answer.
             Duration::try_from(left).unwrap_or_default().max(ANSWER_GRACE)
         });
-        let name = service_name(&opened);
-        Ok(Caller { service: self.service(name, Some(opened)).await?, from, expires_in })
+        let name = service_name(&accepted);
+        Ok(Caller { service: self.service(name, Some(accepted)).await?, from, expires_in })
     }
 
     async fn service(
         self: &Arc<Self>,
         name: String,
-        opened: Option<Opened>,
+        accepted: Option<AcceptedCredential>,
     ) -> Result<Arc<PrincipalService>, Refusal> {
         if let Some(service) = self.services().get(&name) {
             service.last_used.store(self.metrics.uptime_seconds(), Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Gate {
         }
         // Making a service opens files, so it runs on a thread that may block.
         let gate = self.clone();
-        let made = tokio::task::spawn_blocking(move || Arc::new(gate.make_service(opened))).await;
+        let made = tokio::task::spawn_blocking(move || Arc::new(gate.make_service(accepted))).await;
         let made = made.map_err(|_| Refusal::Failed)?;
         let mut services = self.services();
         if services.len() >= SERVICES_MAX {
@@ -180,7 +180,7 @@ impl Gate {
         Ok(services.entry(name).or_insert(made).clone())
     }
 
-    async fn opened(self: &Arc<Self>, headers: &HeaderMap) -> Result<Opened, Refusal> {
+    async fn accepted(self: &Arc<Self>, headers: &HeaderMap) -> Result<AcceptedCredential, Refusal> {
         let Authentication { keys, tokens } = &self.authentication;
         let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| self.refused(false))?;
         let shown = shown.to_str().ok().and_then(|value| value.split_once(' '));
@@ -190,19 +190,19 @@ impl Gate {
         }
         let shown = shown.trim();
         match (keys, tokens) {
-            (Some(keys), _) if keys::is_key(shown) => self.opened_by_key(keys, shown),
-            (_, Some(tokens)) => self.opened_by_token(tokens, shown).await,
+            (Some(keys), _) if keys::is_key(shown) => self.accepted_by_key(keys, shown),
+            (_, Some(tokens)) => self.accepted_by_token(tokens, shown).await,
             _ => Err(self.refused(true)),
         }
     }
 
-    fn opened_by_key(&self, keys: &Keys, shown: &str) -> Result<Opened, Refusal> {
+    fn accepted_by_key(&self, keys: &Keys, shown: &str) -> Result<AcceptedCredential, Refusal> {
         let found = keys.find(shown, self.engine.now()).map_err(|error| {
             tracing::error!("keys can't be read: {error}");
             Refusal::Unavailable
         })?;
         let key = found.ok_or_else(|| self.refused(true))?;
-        Ok(Opened {
+        Ok(AcceptedCredential {
             principal: key.principal(),
             name: key.name.clone(),
             scope: key.scope.clone(),
@@ -211,7 +211,11 @@ impl Gate {
         })
     }
 
-    async fn opened_by_token(self: &Arc<Self>, tokens: &Tokens, shown: &str) -> Result<Opened, Refusal> {
+    async fn accepted_by_token(
+        self: &Arc<Self>,
+        tokens: &Tokens,
+        shown: &str,
+    ) -> Result<AcceptedCredential, Refusal> {
         let verified = match tokens.check(shown, self.engine.now()).await {
             Ok(verified) => verified,
             Err(TokenRefusal::Invalid(why)) => {
@@ -223,11 +227,11 @@ impl Gate {
         };
         // The names of namespaces are looked up for each request, since they may change.
         let gate = self.clone();
-        let opened = tokio::task::spawn_blocking(move || gate.opened_by_rules(verified)).await;
-        opened.map_err(|_| Refusal::Failed)?
+        let accepted = tokio::task::spawn_blocking(move || gate.accepted_by_rules(verified)).await;
+        accepted.map_err(|_| Refusal::Failed)?
     }
 
-    fn opened_by_rules(&self, verified: Verified) -> Result<Opened, Refusal> {
+    fn accepted_by_rules(&self, verified: Verified) -> Result<AcceptedCredential, Refusal> {
         let owner = Principal::owner("", "");
         let tree = self.engine.snapshot(&owner).and_then(|snapshot| snapshot.tree());
         let tree = tree.map_err(|error| {
@@ -255,7 +259,7 @@ impl Gate {
         let scope = named.or(scope.filter(|_| !is_owner));
         let Verified { subject, name, expires_at, .. } = verified;
         let principal = Principal { origin: subject.clone(), subject, actor: name.clone(), grants };
-        Ok(Opened {
+        Ok(AcceptedCredential {
             principal,
             name,
             scope: scope.unwrap_or_else(|| ScopeName::global_default().to_string()),
@@ -286,14 +290,14 @@ impl Gate {
         format!("{base}{}{}", super::METADATA_PATH, super::MCP_PATH)
     }
 
-    fn make_service(&self, opened: Option<Opened>) -> PrincipalService {
+    fn make_service(&self, accepted: Option<AcceptedCredential>) -> PrincipalService {
         let mut options = self.options.clone();
-        let has_rates = opened.is_some();
+        let has_rates = accepted.is_some();
         let (mut name, mut key, mut scope) = (options.principal.actor.clone(), None, None);
-        if let Some(opened) = opened {
-            options.actor = Some(opened.name.clone());
-            options.principal = Arc::new(opened.principal);
-            (name, key, scope) = (opened.name, opened.key, Some(opened.scope));
+        if let Some(accepted) = accepted {
+            options.actor = Some(accepted.name.clone());
+            options.principal = Arc::new(accepted.principal);
+            (name, key, scope) = (accepted.name, accepted.key, Some(accepted.scope));
         }
         options.project = remote_project(&options.project, scope);
         let project = options.project.clone();
@@ -407,15 +411,15 @@ fn scopes_of(tokens: &Tokens) -> String {
 
 /// The name of a service includes the rights of its principal: a new token of the same person may have other
 /// rights, or another name for the history.
-fn service_name(opened: &Opened) -> String {
-    let subject = format!("{}\n{}", opened.principal.subject, opened.principal.actor);
-    match (&opened.key, &opened.principal.grants) {
-        (Some(_), _) => opened.principal.subject.clone(),
-        (None, Grants::Owner) => format!("{subject}\nowner {}", opened.scope),
+fn service_name(accepted: &AcceptedCredential) -> String {
+    let subject = format!("{}\n{}", accepted.principal.subject, accepted.principal.actor);
+    match (&accepted.key, &accepted.principal.grants) {
+        (Some(_), _) => accepted.principal.subject.clone(),
+        (None, Grants::Owner) => format!("{subject}\nowner {}", accepted.scope),
         (None, Grants::Namespaces(rights)) => {
             let rights: Vec<String> =
                 rights.iter().map(|(id, right)| format!("{id}={}", right.as_str())).collect();
-            format!("{subject}\n{} {}", rights.join(","), opened.scope)
+            format!("{subject}\n{} {}", rights.join(","), accepted.scope)
         }
     }
 }

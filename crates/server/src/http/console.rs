@@ -180,12 +180,12 @@ impl Ui {
         // own.
         let sessions = Sessions::new(format!("kenning-ui-{}", address.port()), false);
         let caller = caller(&options, &engine, None);
-        let door = Arc::new(Door { token: Mutex::new(Some(self.token)), sessions, caller, options });
+        let ui = Arc::new(UiSessions { token: Mutex::new(Some(self.token)), sessions, caller, options });
         let pages = kenning_console::router(engine, installation)
-            .layer(middleware::from_fn_with_state(door.clone(), let_in));
+            .layer(middleware::from_fn_with_state(ui.clone(), let_in));
         let app = Router::new()
             .route("/", get(enter))
-            .with_state(door)
+            .with_state(ui)
             .layer(middleware::from_fn(kenning_console::protected))
             .merge(kenning_console::assets())
             .merge(pages)
@@ -195,7 +195,7 @@ impl Ui {
 }
 
 /// The token and the sessions through which `kenning ui` lets browsers in.
-struct Door {
+struct UiSessions {
     /// `None` after it was used.
     token: Mutex<Option<String>>,
     sessions: Sessions,
@@ -203,10 +203,10 @@ struct Door {
     options: Options,
 }
 
-async fn enter(State(door): State<Arc<Door>>, request: Request) -> Response {
+async fn enter(State(ui): State<Arc<UiSessions>>, request: Request) -> Response {
     let shown = field(request.uri().query().unwrap_or_default().as_bytes(), "token");
     let is_token = {
-        let mut token = door.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut token = ui.token.lock().unwrap_or_else(PoisonError::into_inner);
         // The token has 256 random bits and can be used once, so the duration of the comparison reveals
         // nothing useful.
         let is_token = token.as_ref().is_some_and(|token| *token == shown);
@@ -216,10 +216,10 @@ async fn enter(State(door): State<Arc<Door>>, request: Request) -> Response {
         is_token
     };
     if is_token {
-        let (_, cookie) = door.sessions.begin(None);
+        let (_, cookie) = ui.sessions.begin(None);
         return see_other(BASE, Some(cookie));
     }
-    match door.sessions.of(request.headers()) {
+    match ui.sessions.of(request.headers()) {
         Some(_) => see_other(BASE, None),
         None => not_let_in(),
     }
@@ -230,11 +230,11 @@ fn not_let_in() -> Response {
     (StatusCode::UNAUTHORIZED, text).into_response()
 }
 
-async fn let_in(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    let Some((_, session)) = door.sessions.of(request.headers()) else { return not_let_in() };
+async fn let_in(State(ui): State<Arc<UiSessions>>, mut request: Request, next: Next) -> Response {
+    let Some((_, session)) = ui.sessions.of(request.headers()) else { return not_let_in() };
     request.extensions_mut().insert(Visitor {
-        caller: door.caller.clone(),
-        access: door.options.access,
+        caller: ui.caller.clone(),
+        access: ui.options.access,
         form_token: session.form_token,
         can_sign_out: false,
     });
@@ -251,7 +251,7 @@ fn caller(options: &Options, engine: &Engine, name: Option<&str>) -> Arc<Caller>
 }
 
 /// The state of the console of `serve --http`.
-struct Reception {
+struct ServedConsole {
     gate: Arc<Gate>,
     sessions: Sessions,
 }
@@ -266,20 +266,20 @@ pub(super) fn routes(gate: Arc<Gate>, keys: Option<Keys>) -> Router<Arc<Gate>> {
     };
     let pages = kenning_console::router(gate.engine.clone(), installation);
     let sessions = Sessions::new(COOKIE.to_owned(), gate.resource.starts_with("https://"));
-    let reception = Arc::new(Reception { gate, sessions });
-    let pages = pages.layer(middleware::from_fn_with_state(reception.clone(), receive));
+    let console = Arc::new(ServedConsole { gate, sessions });
+    let pages = pages.layer(middleware::from_fn_with_state(console.clone(), receive));
     let ways = Router::new()
         .route(&format!("{BASE}/sign-in"), get(show_sign_in).post(sign_in))
         .route(&format!("{BASE}/sign-out"), post(sign_out));
     let all: Router = ways
-        .with_state(reception)
+        .with_state(console)
         .layer(middleware::from_fn(kenning_console::protected))
         .merge(kenning_console::assets())
         .merge(pages);
     all.with_state(())
 }
 
-impl Reception {
+impl ServedConsole {
     fn needs_key(&self) -> bool {
         !self.gate.authentication.is_none()
     }
@@ -298,17 +298,17 @@ fn with_credential(headers: &HeaderMap, credential: Option<&str>) -> HeaderMap {
 }
 
 /// Determines who asks for a page. A visitor who has not shown a key is asked for one.
-async fn receive(State(reception): State<Arc<Reception>>, request: Request, next: Next) -> Response {
-    let known = reception.sessions.of(request.headers());
+async fn receive(State(console): State<Arc<ServedConsole>>, request: Request, next: Next) -> Response {
+    let known = console.sessions.of(request.headers());
     let (session, cookie) = match known {
-        Some((_, session)) if !reception.needs_key() || session.credential.is_some() => (session, None),
-        _ if reception.needs_key() => return ask_for_key(&request),
+        Some((_, session)) if !console.needs_key() || session.credential.is_some() => (session, None),
+        _ if console.needs_key() => return ask_for_key(&request),
         _ => {
-            let (session, cookie) = reception.sessions.begin(None);
+            let (session, cookie) = console.sessions.begin(None);
             (session, Some(cookie))
         }
     };
-    let gate = &reception.gate;
+    let gate = &console.gate;
     let headers = with_credential(request.headers(), session.credential.as_deref());
     let caller = match gate.caller(&headers, peer(&request)).await {
         Ok(caller) => caller,
@@ -317,7 +317,7 @@ async fn receive(State(reception): State<Arc<Reception>>, request: Request, next
         }
         Err(_) => return ask_for_key(&request),
     };
-    let visitor = match visitor(&reception, caller.service.clone(), session).await {
+    let visitor = match visitor(&console, caller.service.clone(), session).await {
         Some(visitor) => visitor,
         None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
@@ -385,9 +385,13 @@ async fn live(
     Ok(response.map(|body| Body::new(UntilEnded { body, ended, _place: place })))
 }
 
-async fn visitor(reception: &Reception, service: Arc<PrincipalService>, session: Session) -> Option<Visitor> {
-    let gate = reception.gate.clone();
-    let (access, can_sign_out) = (gate.options.access, reception.needs_key());
+async fn visitor(
+    console: &ServedConsole,
+    service: Arc<PrincipalService>,
+    session: Session,
+) -> Option<Visitor> {
+    let gate = console.gate.clone();
+    let (access, can_sign_out) = (gate.options.access, console.needs_key());
     // The scope is looked up in the store, so this runs on a thread that may block.
     let found = tokio::task::spawn_blocking(move || {
         let mut options = gate.options.clone();
@@ -410,35 +414,35 @@ fn ask_for_key(request: &Request) -> Response {
     }
 }
 
-async fn show_sign_in(State(reception): State<Arc<Reception>>, request: Request) -> Response {
-    if !reception.needs_key() {
+async fn show_sign_in(State(console): State<Arc<ServedConsole>>, request: Request) -> Response {
+    if !console.needs_key() {
         return see_other(BASE, None);
     }
-    match reception.sessions.of(request.headers()) {
+    match console.sessions.of(request.headers()) {
         Some((_, session)) => Html(sign_in_page(&session.form_token, None)).into_response(),
         None => {
-            let (session, cookie) = reception.sessions.begin(None);
+            let (session, cookie) = console.sessions.begin(None);
             ([(header::SET_COOKIE, cookie)], Html(sign_in_page(&session.form_token, None))).into_response()
         }
     }
 }
 
 async fn sign_in(
-    State(reception): State<Arc<Reception>>,
+    State(console): State<Arc<ServedConsole>>,
     from: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let known =
-        reception.sessions.of(&headers).filter(|(_, session)| session.form_token == field(&body, "token"));
+        console.sessions.of(&headers).filter(|(_, session)| session.form_token == field(&body, "token"));
     let Some((id, session)) = known else {
         let text = "This form is too old. Open the page again.";
-        let (session, cookie) = reception.sessions.begin(None);
+        let (session, cookie) = console.sessions.begin(None);
         let page = Html(sign_in_page(&session.form_token, Some(text)));
         return (StatusCode::FORBIDDEN, [(header::SET_COOKIE, cookie)], page).into_response();
     };
     let shown = field(&body, "key").trim().to_owned();
-    match reception
+    match console
         .gate
         .caller(&with_credential(&headers, Some(&shown)), from.map(|Extension(from)| from))
         .await
@@ -446,8 +450,8 @@ async fn sign_in(
         Ok(_) => {
             // Signing in gets a new session id, so somebody who knew the cookie before the key was shown
             // can't use it (session fixation).
-            reception.sessions.end(&id);
-            let (_, cookie) = reception.sessions.begin(Some(shown));
+            console.sessions.end(&id);
+            let (_, cookie) = console.sessions.begin(Some(shown));
             see_other(BASE, Some(cookie))
         }
         Err(_) => {
@@ -457,13 +461,13 @@ async fn sign_in(
     }
 }
 
-async fn sign_out(State(reception): State<Arc<Reception>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn sign_out(State(console): State<Arc<ServedConsole>>, headers: HeaderMap, body: Bytes) -> Response {
     let known =
-        reception.sessions.of(&headers).filter(|(_, session)| session.form_token == field(&body, "token"));
+        console.sessions.of(&headers).filter(|(_, session)| session.form_token == field(&body, "token"));
     if let Some((id, _)) = known {
-        reception.sessions.end(&id);
+        console.sessions.end(&id);
     }
-    see_other(&format!("{BASE}/sign-in"), Some(reception.sessions.set("", Duration::ZERO)))
+    see_other(&format!("{BASE}/sign-in"), Some(console.sessions.set("", Duration::ZERO)))
 }
 
 /// A stream that ends when its credential is revoked or expires.

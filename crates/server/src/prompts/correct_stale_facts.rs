@@ -1,8 +1,8 @@
 //! `correct_stale_facts`: find stored facts that are no longer true, and correct them.
 
-use super::Row;
+use super::PromptRow;
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: PromptRow = PromptRow {
     name: "correct_stale_facts",
     about: "Find what no longer holds on a topic and mend it",
     argument: ("topic", "The topic to go through"),

@@ -1,8 +1,8 @@
 //! `ingest_memory`: turn a text into entries and triples.
 
-use super::Row;
+use super::PromptRow;
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: PromptRow = PromptRow {
     name: "ingest_memory",
     about: "Break a text into facts and keep them",
     argument: ("text", "What is to be remembered"),

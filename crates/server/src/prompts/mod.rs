@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::resources;
 
 /// A prompt as the list shows it, and the function that makes its message.
-struct Row {
+struct PromptRow {
     name: &'static str,
     about: &'static str,
     /// The one required argument: its name and a description. All prompts also take a scope.
@@ -28,7 +28,7 @@ struct Row {
     message: fn(value: &str, scope: &str) -> String,
 }
 
-const ROWS: [Row; 3] = [ingest_memory::ROW, retrieve_context::ROW, correct_stale_facts::ROW];
+const ROWS: [PromptRow; 3] = [ingest_memory::ROW, retrieve_context::ROW, correct_stale_facts::ROW];
 
 const SCOPE: &str = "scope";
 
@@ -147,7 +147,7 @@ fn completed(mut values: Vec<String>) -> Result<CompleteResult, ErrorData> {
     Ok(CompleteResult::new(info))
 }
 
-fn find(name: &str) -> Result<&'static Row, ErrorData> {
+fn find(name: &str) -> Result<&'static PromptRow, ErrorData> {
     ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         let name = text::quote(name, 64);

@@ -1,8 +1,8 @@
 //! `retrieve_context`: gather stored knowledge before a task.
 
-use super::Row;
+use super::PromptRow;
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: PromptRow = PromptRow {
     name: "retrieve_context",
     about: "Gather what is known for a task",
     argument: ("task", "What you are about to do"),

@@ -16,7 +16,7 @@ use rmcp::model::{MetaObject, Resource, ResourceContents, ResourceTemplate};
 use serde::Serialize;
 use serde_json::json;
 
-use uri::Place;
+use uri::ResourceTarget;
 pub(crate) use uri::Uri;
 
 pub(crate) const MIME_TYPE: &str = "application/json";
@@ -31,7 +31,7 @@ const SHAPE_VERSION: u32 = 1;
 
 const LIMIT_DEFAULT: u64 = 50;
 
-struct Row {
+struct ResourceRow {
     uri: &'static str,
     name: &'static str,
     about: &'static str,
@@ -39,20 +39,20 @@ struct Row {
     parameters: &'static str,
 }
 
-const ROWS: [Row; 3] = [
-    Row {
+const ROWS: [ResourceRow; 3] = [
+    ResourceRow {
         uri: ENTRIES,
         name: "entries",
         about: "Stored entries, newest first; with words to look for in the `topic` or anywhere (`content`) the best first.",
         parameters: "{?limit,cursor,scope,topic,content,tags,as_of_tx_id,include_suppressed}",
     },
-    Row {
+    ResourceRow {
         uri: TRIPLES,
         name: "triples",
         about: "The facts of the graph, newest first.",
         parameters: "{?limit,cursor,scope,as_of_tx_id}",
     },
-    Row {
+    ResourceRow {
         uri: TRANSACTIONS,
         name: "transactions",
         about: "Every change in what the scope sees, newest first.",
@@ -120,8 +120,8 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
     let listing = Listing::begin(engine, &caller.principal, name, limit, cursor, uri.as_of_tx_id)?;
     let (snapshot, at) = (&listing.snapshot, listing.snapshot.at());
     let sight = sight(snapshot, &scope)?;
-    match uri.place {
-        Place::Entry(id) => {
+    match uri.target {
+        ResourceTarget::Entry(id) => {
             let stored = snapshot.entry(id)?;
             let is_seen = |stored: &&Stored| sight.sees_record(&stored.record);
             let items = entry_items(snapshot, stored.iter().filter(is_seen))?;
@@ -132,7 +132,7 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
                 true => Err(unseen(id, &scope)),
             }
         }
-        Place::Entries => {
+        ResourceTarget::Entries => {
             let question = Question {
                 sight: &sight,
                 topic: uri.topic.as_deref(),
@@ -151,14 +151,14 @@ fn page(engine: &Engine, caller: &Caller, uri: &Uri) -> Result<String, Stop> {
             let page = listing.end(items, found.total)?;
             body(uri, at, page.items, page.next_cursor)
         }
-        Place::Triples => {
+        ResourceTarget::Triples => {
             let (triples, total) = snapshot.triples(&sight, [None; 3], listing.rows())?;
             let items = triple_items(snapshot, &triples)?;
             let items = take_rows(items, ROWS_BYTES_MAX, |item| item);
             let page = listing.end(items, total)?;
             body(uri, at, page.items, page.next_cursor)
         }
-        Place::Transactions => {
+        ResourceTarget::Transactions => {
             let since = uri.since_tx_id.unwrap_or_default();
             let view = TransactionItem::view(Some(&sight));
             let (transactions, total) = snapshot.history(None, None, since, view, listing.rows())?;
@@ -208,7 +208,7 @@ impl Watched {
 
     /// The effect of a transaction on this resource, for a reader who had the sight `before` and has the
     /// sight `after`.
-    pub(crate) fn changed(self, tx: &Transaction, before: &Sight, after: &Sight) -> Changed {
+    pub(crate) fn changed(self, tx: &Transaction, before: &SeenScopes, after: &SeenScopes) -> Changed {
         let mut changed = Changed::default();
         let (wanted, only) = match self {
             Watched::Entries => (EntityType::Entry, None),
@@ -264,15 +264,15 @@ fn renames_or_reparents(change: &Change) -> bool {
 /// The scopes in sight at some transaction, nearest first, with their names; empty for a scope that does not
 /// exist.
 #[derive(Clone, Default, PartialEq)]
-pub(crate) struct Sight {
+pub(crate) struct SeenScopes {
     scopes: Vec<ScopeId>,
     names: ScopeNames,
 }
 
-impl Sight {
-    pub(crate) fn of(scope: ScopeId, snapshot: &Snapshot<'_>) -> Result<Sight, Error> {
+impl SeenScopes {
+    pub(crate) fn of(scope: ScopeId, snapshot: &Snapshot<'_>) -> Result<SeenScopes, Error> {
         let scopes = snapshot.sight(scope)?.scopes().to_vec();
-        Ok(Sight { names: snapshot.scope_names(&scopes)?, scopes })
+        Ok(SeenScopes { names: snapshot.scope_names(&scopes)?, scopes })
     }
 
     fn had(&self, change: &Change) -> bool {

@@ -14,7 +14,7 @@ const LIMIT_MAX: u64 = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uri {
     pub(crate) text: String,
-    pub(super) place: Place,
+    pub(super) target: ResourceTarget,
     pub(super) limit: Option<u64>,
     pub(super) cursor: Option<String>,
     pub(super) scope: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Uri {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ResourceTarget {
     #[default]
     Entries,
     Entry(Id),
@@ -41,16 +41,16 @@ impl Uri {
             return Err(invalid(text, "an address is at most 1024 bytes of printable ASCII"));
         }
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let place = match path {
-            ENTRIES => Place::Entries,
-            TRIPLES => Place::Triples,
-            TRANSACTIONS => Place::Transactions,
+        let target = match path {
+            ENTRIES => ResourceTarget::Entries,
+            TRIPLES => ResourceTarget::Triples,
+            TRANSACTIONS => ResourceTarget::Transactions,
             _ => {
                 let id = path.strip_prefix(ENTRIES).and_then(|rest| rest.strip_prefix('/'));
-                Place::Entry(id.and_then(Id::parse).ok_or_else(|| not_found(text))?)
+                ResourceTarget::Entry(id.and_then(Id::parse).ok_or_else(|| not_found(text))?)
             }
         };
-        let mut uri = Uri { text: text.to_owned(), place, ..Uri::default() };
+        let mut uri = Uri { text: text.to_owned(), target, ..Uri::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let bad = || invalid(text, "a parameter is not valid percent-encoded text");
@@ -60,7 +60,7 @@ impl Uri {
             }
             // Commas between tags are plain, those inside a tag are encoded, so the list is split before it
             // is decoded.
-            if name == "tags" && uri.place == Place::Entries && uri.tags.is_empty() {
+            if name == "tags" && uri.target == ResourceTarget::Entries && uri.tags.is_empty() {
                 uri.tags =
                     value.split(',').map(|tag| decoded(tag).ok_or_else(bad)).collect::<Result<_, _>>()?;
                 continue;
@@ -72,7 +72,7 @@ impl Uri {
 
     fn set(&mut self, name: &str, value: String) -> Result<(), ErrorData> {
         let number = || value.parse::<u64>().ok().filter(|number| i64::try_from(*number).is_ok());
-        let fresh = match (name, self.place) {
+        let fresh = match (name, self.target) {
             ("limit", _) => {
                 let limit = number().filter(|limit| (1..=LIMIT_MAX).contains(limit));
                 let limit = limit.ok_or_else(|| invalid(&self.text, "`limit` is a number from 1 to 200"))?;
@@ -85,12 +85,12 @@ impl Uri {
                     .ok_or_else(|| invalid(&self.text, "`as_of_tx_id` is the number of a transaction"))?;
                 self.as_of_tx_id.replace(TxId(tx)).is_none()
             }
-            ("topic", Place::Entries) => self.topic.replace(value).is_none(),
-            ("content", Place::Entries) => self.content.replace(value).is_none(),
-            ("include_suppressed", Place::Entries) if value == "true" => {
+            ("topic", ResourceTarget::Entries) => self.topic.replace(value).is_none(),
+            ("content", ResourceTarget::Entries) => self.content.replace(value).is_none(),
+            ("include_suppressed", ResourceTarget::Entries) if value == "true" => {
                 !std::mem::replace(&mut self.include_suppressed, true)
             }
-            ("since_tx_id", Place::Transactions) => {
+            ("since_tx_id", ResourceTarget::Transactions) => {
                 let tx = number()
                     .ok_or_else(|| invalid(&self.text, "`since_tx_id` is the number of a transaction"))?;
                 self.since_tx_id.replace(TxId(tx)).is_none()
@@ -105,12 +105,12 @@ impl Uri {
 
     /// Names the listing without its page. A cursor is accepted only for the listing that it was made for.
     pub(super) fn listing(&self, scope: &ScopeName) -> String {
-        match self.place {
-            Place::Entries => {
+        match self.target {
+            ResourceTarget::Entries => {
                 let words = [self.topic.as_deref(), self.content.as_deref()];
                 listing_name(scope, words, &self.tags, self.as_of_tx_id, self.include_suppressed)
             }
-            place => format!("{place:?} {scope} {:?} {:?}", self.as_of_tx_id, self.since_tx_id),
+            target => format!("{target:?} {scope} {:?} {:?}", self.as_of_tx_id, self.since_tx_id),
         }
     }
 }
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(uri.topic.as_deref(), Some("blue-green deploys"));
         assert_eq!((uri.limit, uri.scope.as_deref()), (Some(7), Some("global:default")));
         assert_eq!(
-            Uri::parse("knowledge://entries/K7H9M2PQX8").map(|uri| uri.place).ok(),
-            Id::parse("K7H9M2PQX8").map(Place::Entry)
+            Uri::parse("knowledge://entries/K7H9M2PQX8").map(|uri| uri.target).ok(),
+            Id::parse("K7H9M2PQX8").map(ResourceTarget::Entry)
         );
         for text in [
             "",

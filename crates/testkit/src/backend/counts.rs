@@ -18,9 +18,9 @@ const PREDICATES: [&str; 2] = ["Runs on", "is"];
 const NAMESPACE: u64 = 90;
 
 /// A sequence of pseudo-random numbers that is always the same.
-struct Drawn(u64);
+struct NumberSequence(u64);
 
-impl Drawn {
+impl NumberSequence {
     fn below(&mut self, many: u64) -> u64 {
         self.0 += 1;
         scrambled(self.0) % many
@@ -28,7 +28,7 @@ impl Drawn {
 }
 
 pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
-    let mut drawn = Drawn(0);
+    let mut numbers = NumberSequence(0);
     let mut log = Log::new(backend);
     let mut written: Vec<Transaction> = Vec::new();
     for number in 1..=TRANSACTIONS {
@@ -41,15 +41,15 @@ pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
             continue;
         }
         let mut records: BTreeMap<u64, Option<Record>> = BTreeMap::new();
-        for _ in 0..=drawn.below(3) {
-            let at = drawn.below(24);
-            let is_gone = drawn.below(5) == 0 && log.is_live(at);
-            records.insert(at, (!is_gone).then(|| record(at, &mut drawn)));
+        for _ in 0..=numbers.below(3) {
+            let at = numbers.below(24);
+            let is_gone = numbers.below(5) == 0 && log.is_live(at);
+            records.insert(at, (!is_gone).then(|| record(at, &mut numbers)));
         }
-        if drawn.below(8) == 0 {
+        if numbers.below(8) == 0 {
             records.insert(NAMESPACE, Some(namespace(&format!("n{number}"))));
         }
-        log.origin = if drawn.below(3) == 0 { "there" } else { "here" };
+        log.origin = if numbers.below(3) == 0 { "there" } else { "here" };
         written.push(log.write(&records.into_iter().collect::<Vec<_>>()));
     }
     let reader = reader(backend);
@@ -60,15 +60,15 @@ pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
 }
 
 /// An entry for an even number, a triple for an odd one, in any scope.
-fn record(number: u64, drawn: &mut Drawn) -> Record {
-    let scope = SCOPES[drawn.below(3) as usize];
+fn record(number: u64, numbers: &mut NumberSequence) -> Record {
+    let scope = SCOPES[numbers.below(3) as usize];
     if number % 2 == 1 {
-        let predicate = PREDICATES[drawn.below(2) as usize];
+        let predicate = PREDICATES[numbers.below(2) as usize];
         return Record::Triple(Triple { scope, ..triple("api", predicate, &format!("host {number}")) });
     }
-    let status = if drawn.below(4) == 0 { Status::Suppressed } else { Status::Active };
-    let valid_from = (drawn.below(4) == 0).then(|| moment(20));
-    let valid_to = (drawn.below(4) == 0).then(|| moment(40));
+    let status = if numbers.below(4) == 0 { Status::Suppressed } else { Status::Active };
+    let valid_from = (numbers.below(4) == 0).then(|| moment(20));
+    let valid_to = (numbers.below(4) == 0).then(|| moment(40));
     Record::Entry(Entry { status, valid_from, valid_to, ..entry("topic", scope, 1) })
 }
 

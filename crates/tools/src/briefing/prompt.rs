@@ -39,7 +39,7 @@ const COSINE_UNKNOWN: f32 = 0.25;
 const RANK_COST: f32 = 0.05;
 
 /// An entry that a query found, with its score.
-struct Found {
+struct ScoredEntry {
     score: f32,
     id: Id,
 }
@@ -60,8 +60,14 @@ pub fn prompt(
     briefing.scope = scope.to_string();
     let sight = snapshot.sight(number)?;
     let now = engine.now();
-    let mut page =
-        Page { ctx: &ctx, snapshot: &snapshot, sight: &sight, scope: &scope, given, queries: &queries };
+    let mut page = PromptBriefing {
+        ctx: &ctx,
+        snapshot: &snapshot,
+        sight: &sight,
+        scope: &scope,
+        given,
+        queries: &queries,
+    };
     let found = page.found(now)?;
     let entries = page.entries(&found, now)?;
     let quotes = if is_question(prompt) { page.quotes(&mut briefing.said)? } else { Vec::new() };
@@ -82,14 +88,14 @@ fn is_question(prompt: &str) -> bool {
 }
 
 /// An entry that may become part of the briefing.
-struct Said {
+struct BriefingEntry {
     id: Id,
     hash: u64,
     scope: ScopeId,
     text: String,
 }
 
-struct Page<'a> {
+struct PromptBriefing<'a> {
     ctx: &'a Context<'a>,
     snapshot: &'a Snapshot<'a>,
     sight: &'a Sight,
@@ -98,10 +104,10 @@ struct Page<'a> {
     queries: &'a [String],
 }
 
-impl Page<'_> {
+impl PromptBriefing<'_> {
     /// The entries that the queries found, best first; none if nothing in the store is relevant to the
     /// prompt.
-    fn found(&self, now: Timestamp) -> Result<Vec<Found>, Stop> {
+    fn found(&self, now: Timestamp) -> Result<Vec<ScoredEntry>, Stop> {
         let mut best: HashMap<Id, f32> = HashMap::new();
         let mut abouts = Vec::new();
         for query in self.queries {
@@ -120,14 +126,15 @@ impl Page<'_> {
         if !is_about(abouts) {
             return Ok(Vec::new());
         }
-        let mut found: Vec<Found> = best.into_iter().map(|(id, score)| Found { score, id }).collect();
+        let mut found: Vec<ScoredEntry> =
+            best.into_iter().map(|(id, score)| ScoredEntry { score, id }).collect();
         found.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.id.cmp(&other.id)));
         Ok(found)
     }
 
     /// The found entries that the session was not given yet, at most `ENTRIES_MAX`. Pinned entries are left
     /// out because the briefing at the start of a session has them.
-    fn entries(&self, found: &[Found], now: Timestamp) -> Result<Vec<Said>, Stop> {
+    fn entries(&self, found: &[ScoredEntry], now: Timestamp) -> Result<Vec<BriefingEntry>, Stop> {
         let ids: Vec<Id> = found.iter().map(|found| found.id).collect();
         let mut entries = Vec::new();
         for stored in self.snapshot.records(EntityType::Entry, &ids)?.into_iter().flatten() {
@@ -137,7 +144,7 @@ impl Page<'_> {
             if entry.pinned || is_over || self.given.contains(&(stored.id, hash)) {
                 continue;
             }
-            entries.push(Said { id: stored.id, hash, scope: entry.scope, text: gist(entry) });
+            entries.push(BriefingEntry { id: stored.id, hash, scope: entry.scope, text: gist(entry) });
             if entries.len() == ENTRIES_MAX {
                 break;
             }
@@ -177,13 +184,13 @@ impl Page<'_> {
     fn write(
         &mut self,
         briefing: &mut Briefing,
-        entries: Vec<Said>,
+        entries: Vec<BriefingEntry>,
         quotes: Vec<String>,
     ) -> Result<(), Stop> {
         if entries.is_empty() && quotes.is_empty() {
             return Ok(());
         }
-        let scopes: Vec<ScopeId> = entries.iter().map(|said| said.scope).collect();
+        let scopes: Vec<ScopeId> = entries.iter().map(|entry| entry.scope).collect();
         let names = self.snapshot.scope_names(&scopes)?;
         let texts: Vec<&str> = self.queries.iter().map(String::as_str).collect();
         let words = self.snapshot.rarities(self.sight, &texts)?;
@@ -206,15 +213,15 @@ impl Page<'_> {
             let room = PROMPT_CHARS_MAX.saturating_sub(around + fixed);
             let leads: Vec<String> = entries
                 .iter()
-                .map(|said| format!("{}{} ", said.id, place(&names, scope, said.scope)))
+                .map(|entry| format!("{}{} ", entry.id, place(&names, scope, entry.scope)))
                 .collect();
             let lines: Vec<String> = shares(&leads, &entries, room)
                 .into_iter()
                 .zip(leads.iter().zip(&entries))
-                .map(|(share, (lead, said))| {
-                    let shown = match chars(&said.text) > share {
-                        true => cut_chars(&plain(&excerpt(&words, &said.text, share)), share),
-                        false => said.text.clone(),
+                .map(|(share, (lead, entry))| {
+                    let shown = match chars(&entry.text) > share {
+                        true => cut_chars(&plain(&excerpt(&words, &entry.text, share)), share),
+                        false => entry.text.clone(),
                     };
                     format!("{lead}{shown}")
                 })
@@ -234,14 +241,14 @@ impl Page<'_> {
             }
         }
         briefing.said.truncate(sections);
-        briefing.said.splice(0..0, entries.iter().map(|said| (said.id, said.hash)));
+        briefing.said.splice(0..0, entries.iter().map(|entry| (entry.id, entry.hash)));
         Ok(())
     }
 }
 
 /// How many characters of each entry are shown. Short texts are shown whole, and the room that they leave is
 /// shared by the longer ones.
-fn shares(leads: &[String], entries: &[Said], room: usize) -> Vec<usize> {
+fn shares(leads: &[String], entries: &[BriefingEntry], room: usize) -> Vec<usize> {
     let mut left = room.saturating_sub(leads.iter().map(|lead| chars(lead) + 1).sum());
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by_key(|at| chars(&entries[*at].text));
@@ -270,12 +277,12 @@ fn is_about(mut abouts: Vec<f32>) -> bool {
 }
 
 /// The entries that `get_task_context` would choose for this query, with their scores.
-fn scored(matches: &QueryMatches) -> Vec<Found> {
+fn scored(matches: &QueryMatches) -> Vec<ScoredEntry> {
     let of = |id: &Id| matches.best.iter().chain(&matches.nearest).find(|found| found.id == *id);
     let scored = |(rank, id): (usize, &Id)| {
         let found = of(id)?;
         let score = found.covered + found.cosine.max(0.0) - RANK_COST * rank as f32;
-        Some(Found { id: *id, score })
+        Some(ScoredEntry { id: *id, score })
     };
     matches.chosen.iter().enumerate().filter_map(scored).collect()
 }
@@ -301,8 +308,12 @@ mod tests {
 
     #[test]
     fn short_texts_are_shown_whole_and_long_ones_share_what_is_left() {
-        let entry =
-            |text: &str| Said { id: Id::from_bits(1), hash: 0, scope: ScopeId(1), text: text.to_owned() };
+        let entry = |text: &str| BriefingEntry {
+            id: Id::from_bits(1),
+            hash: 0,
+            scope: ScopeId(1),
+            text: text.to_owned(),
+        };
         let entries = [entry(&"x".repeat(500)), entry("short"), entry(&"y".repeat(400))];
         let leads: Vec<String> = entries.iter().map(|_| "ID ".to_owned()).collect();
         assert_eq!(shares(&leads, &entries, 5 + 200 + 3 * 4), [100, 5, 100]);

@@ -14,9 +14,9 @@ const TAIL_CHARS: usize = 1_000;
 
 /// The queries of a prompt: the whole prompt if it is about one thing, and its pieces.
 pub(super) fn queries(prompt: &str) -> Vec<String> {
-    let said = said(prompt);
+    let typed = typed_text(prompt);
     let mut pieces: Vec<String> = Vec::new();
-    for sentence in said.split(is_end).flat_map(sentences) {
+    for sentence in typed.split(is_end).flat_map(sentences) {
         let words = sentence.split_whitespace().count();
         let parts: Vec<&str> = match words > PIECE_WORDS_MAX {
             true => sentence.split([',', ':', '(', ')', '–', '—']).collect(),
@@ -67,16 +67,16 @@ fn sentences(text: &str) -> Vec<&str> {
 
 /// The part of a prompt that the person wrote: without code blocks, without text that hosts and hooks put
 /// between tags, and without the middle of a very long prompt.
-fn said(prompt: &str) -> String {
-    let mut said = String::new();
+fn typed_text(prompt: &str) -> String {
+    let mut typed = String::new();
     for (at, part) in prompt.split("```").enumerate() {
         if at % 2 == 0 {
-            said.push_str(part);
-            said.push('\n');
+            typed.push_str(part);
+            typed.push('\n');
         }
     }
     let mut outside = String::new();
-    let mut rest = said.as_str();
+    let mut rest = typed.as_str();
     while let Some(at) = rest.find('<') {
         outside.push_str(&rest[..at]);
         rest = &rest[at..];

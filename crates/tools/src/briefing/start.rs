@@ -63,8 +63,14 @@ pub fn start(engine: &Engine, caller: &Caller, start: &Start<'_>) -> Result<Brie
     briefing.scope = scope.to_string();
     let sight = snapshot.sight(number)?;
     let names = snapshot.scope_names(sight.scopes())?;
-    let page =
-        Page { snapshot: &snapshot, sight: &sight, scope: &scope, names: &names, start, now: engine.now() };
+    let page = StartBriefing {
+        snapshot: &snapshot,
+        sight: &sight,
+        scope: &scope,
+        names: &names,
+        start,
+        now: engine.now(),
+    };
     let held = page.held()?;
     if held.entries == 0 && held.sources.is_empty() {
         return Ok(briefing);
@@ -129,7 +135,7 @@ struct Held {
     sources: Vec<DocumentSource>,
 }
 
-struct Page<'a> {
+struct StartBriefing<'a> {
     snapshot: &'a Snapshot<'a>,
     sight: &'a Sight,
     scope: &'a ScopeName,
@@ -138,7 +144,7 @@ struct Page<'a> {
     now: Timestamp,
 }
 
-impl Page<'_> {
+impl StartBriefing<'_> {
     fn held(&self) -> Result<Held, Stop> {
         let entries = self.snapshot.search(&self.everything(), 0..0)?.total;
         let mut sources = Vec::new();

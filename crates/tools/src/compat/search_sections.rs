@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::Meta;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Whole};
 use crate::code::counted;
+use crate::kb::document_search::{DocumentSearch, Filters, Hit, Manner, Mode, Source};
 use crate::kb::search::rounded;
-use crate::kb::sought::{Filters, Hit, Manner, Mode, Sought, Source};
 use crate::memory::item::{as_data, one_line};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Listing, Stop};
@@ -33,7 +33,7 @@ pub(super) struct Input {
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Output {
-    results: Vec<Found>,
+    results: Vec<SectionResult>,
     cursor: Option<String>,
     next_cursor: Option<String>,
     partial: bool,
@@ -43,7 +43,7 @@ pub(super) struct Output {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct SectionResult {
     section_id: String,
     title: String,
     tokens: usize,
@@ -91,11 +91,11 @@ impl Tool for SearchSections {
             None,
         )?;
         let manner = Manner { max_per_doc: 0, mode: Mode::Auto, rewrites: true };
-        let sought = Sought::new(ctx, &listing.snapshot, &Default::default(), &filters, manner)?;
-        let found = sought.find(&listing.snapshot, &input.query.0, top_k as usize)?;
+        let search = DocumentSearch::new(ctx, &listing.snapshot, &Default::default(), &filters, manner)?;
+        let found = search.find(&listing.snapshot, &input.query.0, top_k as usize)?;
         let rows = listing.rows();
         let shown = (1..).zip(&found.hits).skip(rows.start as usize).take((rows.end - rows.start) as usize);
-        let results: Vec<Found> = shown.map(|(rank, hit)| row(rank, hit)).collect();
+        let results: Vec<SectionResult> = shown.map(|(rank, hit)| row(rank, hit)).collect();
         let all = results.len();
         let results = take_rows(results, ROWS_BYTES_MAX, |row| row);
         let is_cut = results.len() < all;
@@ -119,8 +119,8 @@ impl Tool for SearchSections {
 
 fn text(output: &Output) -> String {
     let said = format!("Found {}.", counted(output.results.len(), "section"));
-    let line = |found: &Found| {
-        let Found { rank, section_id, title, doc_tag, score, .. } = found;
+    let line = |found: &SectionResult| {
+        let SectionResult { rank, section_id, title, doc_tag, score, .. } = found;
         format!("{rank}. {section_id} {} [{}] {score}", one_line(title, 300), one_line(doc_tag, 64))
     };
     let more = match &output.next_cursor {
@@ -136,11 +136,11 @@ fn text(output: &Output) -> String {
     }
 }
 
-fn row(rank: u64, hit: &Hit) -> Found {
+fn row(rank: u64, hit: &Hit) -> SectionResult {
     let score = rounded(hit.score);
     let section = &hit.section;
     let is_linked = hit.source == Source::GraphExpanded;
-    Found {
+    SectionResult {
         section_id: hit.id.to_string(),
         title: section.title(),
         tokens: section.text.len().div_ceil(4),

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::expand::PAGE_SIZE_DEFAULT;
-use super::seen::{Seen, node_id, section_item};
+use super::reader::{GraphReader, node_id, section_item};
 use super::{EdgeItem, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
@@ -44,7 +44,7 @@ impl Tool for Children {
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             None,
         )?;
-        let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
+        let seen = GraphReader::new(ctx, &listing.snapshot, Some(scope))?;
         let found = seen.look(|view| {
             let node = seen.find(&view, &parent)?;
             Some((node_id(view.node(node)), view.children(node).collect::<Vec<_>>()))

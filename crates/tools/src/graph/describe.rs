@@ -4,7 +4,7 @@ use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Seen, met};
+use super::reader::{GraphReader, met};
 use super::{NodeIds, NodeItem, Output, Sheet, shown};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -44,7 +44,7 @@ impl Tool for Describe {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
-        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let seen = GraphReader::new(ctx, &snapshot, input.scope)?;
         let (nodes, missing) = seen.look(|view| {
             let (found, missing) = seen.find_all(&view, &input.node_ids.0);
             (found.into_iter().map(|node| met(&view, node)).collect::<Vec<_>>(), missing)

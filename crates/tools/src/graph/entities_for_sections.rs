@@ -5,7 +5,7 @@ use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Seen, mention_item};
+use super::reader::{GraphReader, mention_item};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{NAME_BYTES_MAX, Texts, Whole};
 use crate::documents::Scope;
@@ -37,7 +37,7 @@ impl Tool for EntitiesForSections {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
-        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let seen = GraphReader::new(ctx, &snapshot, input.scope)?;
         let labels = input.labels.map(|labels| labels.0).unwrap_or_default();
         let many = input.max_per_section.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;
         let mut sheet = Sheet::default();

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use kenning_engine::graph::{Node, NodeRef, View, Way};
+use kenning_engine::graph::{EdgeDirection, Node, NodeRef, View};
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Met, Seen, edge_item, met, snippet};
+use super::reader::{GraphReader, VisitedNode, edge_item, met, snippet};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::{CONTEXT_BYTES_MAX, TERM_BYTES_MAX, Text, Texts, Whole};
 use crate::documents::Scope;
@@ -41,12 +41,12 @@ pub(crate) enum Direction {
     In,
 }
 
-impl From<Direction> for Way {
-    fn from(direction: Direction) -> Way {
+impl From<Direction> for EdgeDirection {
+    fn from(direction: Direction) -> EdgeDirection {
         match direction {
-            Direction::Both => Way::Both,
-            Direction::Out => Way::Out,
-            Direction::In => Way::In,
+            Direction::Both => EdgeDirection::Both,
+            Direction::Out => EdgeDirection::Out,
+            Direction::In => EdgeDirection::In,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Tool for Expand {
             input.cursor.as_ref().map(|cursor| cursor.0.as_str()),
             None,
         )?;
-        let seen = Seen::new(ctx, &listing.snapshot, Some(scope))?;
+        let seen = GraphReader::new(ctx, &listing.snapshot, Some(scope))?;
         let rows = listing.rows();
         let around = seen.look(|view| {
             let (starts, missing) = seen.find_all(&view, &input.node_ids.0);
@@ -127,7 +127,7 @@ impl Tool for Expand {
 }
 
 struct Around {
-    nodes: Vec<Met>,
+    nodes: Vec<VisitedNode>,
     /// For each node, the edges by which it was reached.
     edges: Vec<Vec<EdgeItem>>,
     between: Vec<EdgeItem>,

@@ -7,8 +7,8 @@ pub(crate) mod entities_for_sections;
 pub(crate) mod expand;
 pub(crate) mod parents;
 pub(crate) mod paths;
+mod reader;
 pub(crate) mod sections_for_entities;
-mod seen;
 
 use kenning_presentation::budget::{ROWS_BYTES_MAX, json_bytes};
 use schemars::JsonSchema;

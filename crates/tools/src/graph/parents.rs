@@ -6,7 +6,7 @@ use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::seen::{Seen, met};
+use super::reader::{GraphReader, met};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::documents::Scope;
 use crate::tool::{Effect, Tool};
@@ -32,7 +32,7 @@ impl Tool for Parents {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
-        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let seen = GraphReader::new(ctx, &snapshot, input.scope)?;
         let mut sheet = Sheet::default();
         let mut missing = Vec::new();
         let mut known: Vec<Id> = Vec::new();

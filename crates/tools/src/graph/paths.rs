@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::expand::RelTypes;
-use super::seen::{Met, Seen, edge_item, met, node_id};
+use super::reader::{GraphReader, VisitedNode, edge_item, met, node_id};
 use super::{EdgeItem, Sheet, shown};
 use crate::arguments::{TERM_BYTES_MAX, Texts, Whole};
 use crate::code::counted;
@@ -37,7 +37,7 @@ pub(crate) struct Output {
     pub(crate) paths: Vec<PathItem>,
     /// Of `limit_reason`, page_size says that there are more than `max_paths`.
     #[serde(flatten)]
-    pub(crate) on_them: super::Output,
+    pub(crate) graph: super::Output,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -63,7 +63,7 @@ impl Tool for Paths {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
-        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let seen = GraphReader::new(ctx, &snapshot, input.scope)?;
         let hops = input.max_hops.map_or(HOPS_DEFAULT, |hops| hops.0) as u8;
         let many = input.max_paths.map_or(PATHS_DEFAULT, |many| many.0) as usize;
         let rel_types = input.rel_types.map(|types| types.0).unwrap_or_default();
@@ -126,9 +126,9 @@ impl Tool for Paths {
             (false, false, true) => "page_size",
             (false, false, false) => "none",
         };
-        let on_them =
+        let graph =
             super::Output { partial: limit_reason != "none", limit_reason, ..sheet.only_page(ctx, missing) };
-        Ok(Answer::text(Output { paths, on_them }, text))
+        Ok(Answer::text(Output { paths, graph }, text))
     }
 }
 
@@ -140,10 +140,10 @@ fn text(output: &Output) -> String {
             format!("Found {}, of length {}.", counted(output.paths.len(), "path"), lengths.join(", "))
         }
     };
-    format!("{said} {}", shown(&output.on_them))
+    format!("{said} {}", shown(&output.graph))
 }
 
 struct Way {
-    nodes: Vec<(NodeRef, Met)>,
+    nodes: Vec<(NodeRef, VisitedNode)>,
     edges: Vec<EdgeItem>,
 }

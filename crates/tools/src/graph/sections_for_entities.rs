@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::entities_for_sections::MAX_PER_DEFAULT;
-use super::seen::{Seen, node_id, section_item};
+use super::reader::{GraphReader, node_id, section_item};
 use super::{EdgeItem, NodeIds, Output, Sheet, shown};
 use crate::arguments::Whole;
 use crate::documents::Scope;
@@ -36,7 +36,7 @@ impl Tool for SectionsForEntities {
 
     fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Output>, Stop> {
         let snapshot = ctx.snapshot()?;
-        let seen = Seen::new(ctx, &snapshot, input.scope)?;
+        let seen = GraphReader::new(ctx, &snapshot, input.scope)?;
         let many = input.max_per.map_or(MAX_PER_DEFAULT, |many| many.0) as usize;
         let mut sheet = Sheet::default();
         let mut missing = Vec::new();

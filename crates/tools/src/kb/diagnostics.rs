@@ -3,8 +3,8 @@
 use kenning_engine::Snapshot;
 use serde_json::json;
 
+use super::document_search::{DocumentSearch, Hit, Hits};
 use super::search::rounded;
-use super::sought::{Hit, Hits, Sought};
 use crate::Context;
 
 pub(super) fn keep(
@@ -12,7 +12,7 @@ pub(super) fn keep(
     snapshot: &Snapshot<'_>,
     tool: &str,
     question: &str,
-    sought: &Sought,
+    search: &DocumentSearch,
     found: &Hits,
 ) -> String {
     let candidate = |(rank, hit): (usize, &Hit)| {
@@ -35,7 +35,7 @@ pub(super) fn keep(
         "at": ctx.engine.now().to_string(),
         "as_of_tx_id": snapshot.at(),
         "scope": ctx.caller.scope,
-        "mode": if sought.follows_links() { "hybrid_local" } else { "vector_only" },
+        "mode": if search.follows_links() { "hybrid_local" } else { "vector_only" },
         "degraded": found.is_degraded,
         "duplicates_suppressed": found.duplicates,
         "candidates": candidates,

@@ -8,7 +8,7 @@ use kenning_engine::graph::{LINKS_TO, Node, View};
 use kenning_engine::{Sight, Snapshot};
 use kenning_model::{Id, fold};
 
-use super::sought::Hit;
+use super::document_search::Hit;
 use crate::Stop;
 
 /// The number of best hits whose links are followed.

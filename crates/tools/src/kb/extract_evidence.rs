@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_engine::{Fit, Most, Scoring, Snapshot, Source};
+use kenning_engine::{FoundText, PassageScore, QuoteLimits, Scoring, Snapshot};
 use kenning_model::Id;
 use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
@@ -100,12 +100,12 @@ pub(super) struct Candidate {
     pub(super) handle: String,
     pub(super) kept: Arc<Passage>,
     /// How well the parts of the passage fit the question; empty if the caller chose the passage.
-    pub(super) fits: Vec<Fit>,
+    pub(super) fits: Vec<PassageScore>,
 }
 
 impl Candidate {
-    fn source(&self) -> Source<'_> {
-        Source { title: &self.kept.title, text: &self.kept.text, fits: self.fits.clone() }
+    fn source(&self) -> FoundText<'_> {
+        FoundText { title: &self.kept.title, text: &self.kept.text, fits: self.fits.clone() }
     }
 }
 
@@ -163,7 +163,7 @@ impl Tool for ExtractEvidence {
             input.options.unwrap_or_default().scoring,
         );
         let quotes = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
-        ctx.gives(sections(&quotes));
+        ctx.record_shown(sections(&quotes));
         Ok(Answer::text(Output { doubt: doubt(&quotes, &wanted), quotes }, text))
     }
 }
@@ -247,9 +247,9 @@ pub(super) fn quotes(
     passages: &[Candidate],
     wanted: &Wanted,
 ) -> Result<Vec<Quote>, Stop> {
-    let sources: Vec<Source<'_>> = passages.iter().map(|candidate| candidate.source()).collect();
+    let sources: Vec<FoundText<'_>> = passages.iter().map(|candidate| candidate.source()).collect();
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
-    let most = Most { quotes: wanted.max_quotes, bytes, sources: wanted.passages };
+    let most = QuoteLimits { quotes: wanted.max_quotes, bytes, sources: wanted.passages };
     let sight = sight(snapshot, &ctx.scope_name(None)?)?;
     let found = snapshot.section_windows(&sight, question, &sources, most, wanted.scoring)?;
     // `kb.expand_excerpt` grows the excerpt that was marked as read last, so the best quote of a passage is

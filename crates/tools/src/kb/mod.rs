@@ -1,6 +1,7 @@
 //! Tools over documents: search, read in bounded pieces, quote. No tool returns a whole section.
 
 mod diagnostics;
+pub(crate) mod document_search;
 mod expand_excerpt;
 mod expansion;
 mod extract_evidence;
@@ -8,7 +9,6 @@ mod passage;
 mod read_excerpt;
 mod retrieve_evidence;
 pub(crate) mod search;
-pub(crate) mod sought;
 
 pub(crate) use retrieve_evidence::brief_evidence;
 

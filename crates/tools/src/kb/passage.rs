@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_engine::{Most, Scoring, Sight, Snapshot, Source};
+use kenning_engine::{FoundText, QuoteLimits, Scoring, Sight, Snapshot};
 use kenning_model::{Id, Section};
 
 use crate::documents::Scope;
@@ -77,12 +77,12 @@ pub(super) fn preview(
     snapshot: &Snapshot<'_>,
     sight: &Sight,
     question: &str,
-    source: &Source<'_>,
+    source: &FoundText<'_>,
     chars_max: usize,
     scoring: Scoring,
 ) -> Result<(String, Range<usize>), Stop> {
     const SENTENCES: usize = 3;
-    let most = Most { quotes: SENTENCES, bytes: chars_max, ..Most::default() };
+    let most = QuoteLimits { quotes: SENTENCES, bytes: chars_max, ..QuoteLimits::default() };
     let quotes = snapshot.section_quotes(sight, question, std::slice::from_ref(source), most, scoring)?;
     let text = source.text;
     let Some(best) = quotes.first().map(|quote| quote.range.clone()) else {

@@ -115,7 +115,7 @@ pub(super) fn shown(output: &Output) -> String {
 /// A piece of a passage; the piece is recorded as the part that was read last.
 pub(super) fn excerpt(ctx: &Context<'_>, passage_id: String, kept: &Passage, range: Range<usize>) -> Output {
     kept.was_read(range.clone());
-    ctx.gives(Id::parse(&kept.section_id));
+    ctx.record_shown(Id::parse(&kept.section_id));
     let text = &kept.text;
     let is_cut = range.end < text.len();
     Output {

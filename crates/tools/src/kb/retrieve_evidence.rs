@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use kenning_engine::{Fit, Snapshot, passage_ranges};
+use kenning_engine::{PassageScore, Snapshot, passage_ranges};
 use kenning_presentation::Answer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::document_search::{DocumentSearch, Filters, Hits, Manner, Mode};
 use super::extract_evidence::{BriefQuote, Candidate, Quote, Wanted, doubt, quotes, sections, shown};
 use super::search::{HowScored, TOP_K_DEFAULT, search_meta};
-use super::sought::{Filters, Hits, Manner, Mode, Sought};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::documents::Scope;
@@ -92,7 +92,7 @@ impl Tool for RetrieveEvidence {
             mode: options.mode.unwrap_or_default(),
             rewrites: options.rewrite.unwrap_or(true),
         };
-        let sought = Sought::new(ctx, &snapshot, &scope, &filters, manner)?;
+        let search = DocumentSearch::new(ctx, &snapshot, &scope, &filters, manner)?;
         let top_k = input.top_k.map_or(TOP_K_DEFAULT, |many| many.0) as usize;
         // The original `overlap` algorithm quotes from the best sections alone; the default one lets the
         // quotes of more sections compete.
@@ -100,7 +100,7 @@ impl Tool for RetrieveEvidence {
             Some(HowScored::Overlap) => top_k,
             _ => top_k * CANDIDATES_PER_SECTION,
         };
-        let found = sought.find(&snapshot, &input.question.0, many)?;
+        let found = search.find(&snapshot, &input.question.0, many)?;
         let candidates = candidates(ctx, &snapshot, &found)?;
         let wanted = Wanted {
             passages: top_k,
@@ -112,7 +112,7 @@ impl Tool for RetrieveEvidence {
             )
         };
         let quotes = quotes(ctx, &snapshot, &input.question.0, &candidates, &wanted)?;
-        ctx.gives(sections(&quotes));
+        ctx.record_shown(sections(&quotes));
         let output = Output {
             doubt: doubt(&quotes, &wanted),
             quotes,
@@ -120,7 +120,7 @@ impl Tool for RetrieveEvidence {
                 candidates: candidates.len().min(top_k),
                 session_id: ctx.caller.session(),
                 diagnostic_id: options.include_debug.unwrap_or(false).then(|| {
-                    diagnostics::keep(ctx, &snapshot, Self::NAME, &input.question.0, &sought, &found)
+                    diagnostics::keep(ctx, &snapshot, Self::NAME, &input.question.0, &search, &found)
                 }),
             },
         };
@@ -142,8 +142,8 @@ pub(crate) fn brief_evidence(
     max_quotes: usize,
 ) -> Result<Vec<BriefQuote>, Stop> {
     let manner = Manner { max_per_doc: MAX_PER_DOC_DEFAULT, mode: Mode::VectorOnly, rewrites: true };
-    let sought = Sought::new(ctx, snapshot, &Scope::default(), &Filters::default(), manner)?;
-    let found = sought.find(snapshot, question, BRIEF_SECTIONS * CANDIDATES_PER_SECTION)?;
+    let search = DocumentSearch::new(ctx, snapshot, &Scope::default(), &Filters::default(), manner)?;
+    let found = search.find(snapshot, question, BRIEF_SECTIONS * CANDIDATES_PER_SECTION)?;
     let candidates = candidates(ctx, snapshot, &found)?;
     let wanted =
         Wanted { max_quotes, passages: BRIEF_SECTIONS, ..Wanted::new(None, None, Some(Whole(0)), None) };
@@ -164,8 +164,8 @@ fn candidates(ctx: &Context<'_>, snapshot: &Snapshot<'_>, found: &Hits) -> Resul
     for hit in &found.hits {
         let (handle, kept) = passage::keep(ctx, snapshot, hit.id, &hit.section)?;
         let ranges = passage_ranges(&kept.text);
-        let fit = |range: Range<usize>, score: f64| Fit { range, score: (score / best) as f32 };
-        let mut fits: Vec<Fit> = hit
+        let fit = |range: Range<usize>, score: f64| PassageScore { range, score: (score / best) as f32 };
+        let mut fits: Vec<PassageScore> = hit
             .passages
             .iter()
             .filter_map(|(at, score)| Some(fit(ranges.get(*at)?.clone(), *score)))

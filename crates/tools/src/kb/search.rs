@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::sought::{Filters, Hit, Manner, Mode, Sought, Source};
+use super::document_search::{DocumentSearch, Filters, Hit, Manner, Mode, Source};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
 use crate::code::counted;
@@ -67,7 +67,7 @@ impl From<HowScored> for Scoring {
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Output {
-    results: Vec<Found>,
+    results: Vec<SearchResult>,
     next_cursor: Option<String>,
     /// There are more on a next page.
     partial: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Output {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Found {
+struct SearchResult {
     passage_id: String,
     section_id: String,
     doc_tag: String,
@@ -134,13 +134,13 @@ impl Tool for Search {
         let cursor = input.cursor.as_ref().map(|cursor| cursor.0.as_str());
         let listing = ctx.listing(name, page_size, cursor, None)?;
         let snapshot = &listing.snapshot;
-        let sought = Sought::new(ctx, snapshot, &scope, &filters, manner)?;
-        let found = sought.find(snapshot, &query, top_k as usize)?;
+        let search = DocumentSearch::new(ctx, snapshot, &scope, &filters, manner)?;
+        let found = search.find(snapshot, &query, top_k as usize)?;
         let is_debugged = options.include_debug.unwrap_or(false);
         let previews = Previews {
             ctx,
             snapshot,
-            sight: &sought.sight,
+            sight: &search.sight,
             query: &query,
             chars: options.max_snippet_chars.map_or(SNIPPET_CHARS_DEFAULT, |chars| chars.0) as usize,
             scoring: options.scoring.map(Scoring::from).unwrap_or_default(),
@@ -167,16 +167,16 @@ impl Tool for Search {
             next_cursor: page.next_cursor,
             session_id: ctx.caller.session(),
             diagnostic_id: is_debugged
-                .then(|| diagnostics::keep(ctx, snapshot, Self::NAME, &query, &sought, &found)),
+                .then(|| diagnostics::keep(ctx, snapshot, Self::NAME, &query, &search, &found)),
         };
-        ctx.gives(output.results.iter().filter_map(|found| Id::parse(&found.section_id)));
+        ctx.record_shown(output.results.iter().filter_map(|found| Id::parse(&found.section_id)));
         let now = ctx.engine.now().to_string();
         Ok(Answer {
             set: output.set.as_ref().map(Attached::reference),
             links: output.results.iter().map(|found| found.link(&now)).collect(),
             duplicates: found.duplicates,
             meta: search_meta(found.is_degraded, ctx.caller.has_graph),
-            ..Answer::text(output, |output| text(output, &query, sought.is_narrowed()))
+            ..Answer::text(output, |output| text(output, &query, search.is_narrowed()))
         })
     }
 }
@@ -193,8 +193,8 @@ impl ListTool for Search {
         let manner =
             Manner { max_per_doc: 0, mode: Mode::VectorOnly, rewrites: options.rewrite.unwrap_or(true) };
         let listing = ctx.listing(String::new(), 1, None, None)?;
-        let sought = Sought::new(ctx, &listing.snapshot, &scope, &filters, manner)?;
-        let passages = sought.passages(&listing.snapshot, &input.query.0, listing.rows())?;
+        let search = DocumentSearch::new(ctx, &listing.snapshot, &scope, &filters, manner)?;
+        let passages = search.passages(&listing.snapshot, &input.query.0, listing.rows())?;
         let ranked = (listing.rows().start + 1..).zip(passages);
         let row = ranked.map(|(rank, passage)| PassageRow {
             rank,
@@ -243,16 +243,16 @@ struct Previews<'a> {
 
 impl Previews<'_> {
     /// Keeps a section for the caller, and shows the sentences of its best passage that answer best.
-    fn show(&self, rank: u64, hit: &Hit) -> Result<Found, Stop> {
+    fn show(&self, rank: u64, hit: &Hit) -> Result<SearchResult, Stop> {
         let (handle, kept) = passage::keep(self.ctx, self.snapshot, hit.id, &hit.section)?;
         let best_passage = hit.passages.first();
         let within = best_passage.and_then(|(number, _)| passage_ranges(&kept.text).into_iter().nth(*number));
         let within = within.unwrap_or(0..kept.text.len());
-        let source = kenning_engine::Source::new(&kept.title, &kept.text[within.clone()]);
+        let source = kenning_engine::FoundText::new(&kept.title, &kept.text[within.clone()]);
         let (preview, best) =
             passage::preview(self.snapshot, self.sight, self.query, &source, self.chars, self.scoring)?;
         kept.was_read(within.start + best.start..within.start + best.end);
-        Ok(Found {
+        Ok(SearchResult {
             scratch_uri: passage::uri(self.ctx, &handle),
             passage_id: handle,
             section_id: kept.section_id.clone(),
@@ -269,7 +269,7 @@ impl Previews<'_> {
     }
 }
 
-impl Found {
+impl SearchResult {
     fn link(&self, last_modified: &str) -> Link {
         Link {
             uri: self.scratch_uri.clone(),
@@ -292,8 +292,8 @@ fn text(output: &Output, query: &str, is_narrowed: bool) -> String {
             "Found no section for {query}. Try other words; `kenning ingest DIR` takes documents in."
         );
     }
-    let line = |found: &Found| {
-        let Found { rank, passage_id, section_id, preview, .. } = found;
+    let line = |found: &SearchResult| {
+        let SearchResult { rank, passage_id, section_id, preview, .. } = found;
         let [title, path] = [&found.title, &found.path].map(|text| one_line(text, 300));
         let doc_tag = one_line(&found.doc_tag, 64);
         let by = if found.source == Source::GraphExpanded { " (over the graph)" } else { "" };

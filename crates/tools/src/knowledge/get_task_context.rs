@@ -166,7 +166,7 @@ impl Tool for GetTaskContext {
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
         let elsewhere = elsewhere(&snapshot, &sight, &scope, &texts, now)?;
         let max_tokens = input.max_tokens.map_or(TOKENS_DEFAULT, |tokens| tokens.0);
-        let mut page = Page {
+        let mut page = ContextReply {
             names: &names,
             sight: &sight,
             budget: Budget::new(max_tokens, &scope, [&nothing_for, &elsewhere]),
@@ -178,7 +178,7 @@ impl Tool for GetTaskContext {
         page.take(pinned, Some(pinned_room));
         page.take(task.nearest_first(matched, &matches), None);
         page.take(rest, None);
-        ctx.gives(page.shown.iter().map(|(candidate, _)| candidate.id));
+        ctx.record_shown(page.shown.iter().map(|(candidate, _)| candidate.id));
         let (queries, at) = (queries.len(), snapshot.at().0);
         let output =
             page.output(TaskQuestion { scope, matches, queries, is_everything, nothing_for, elsewhere, at });
@@ -341,7 +341,7 @@ struct TaskQuestion {
 }
 
 /// The reply while it is filled.
-struct Page<'a> {
+struct ContextReply<'a> {
     names: &'a ScopeNames,
     sight: &'a Sight,
     budget: Budget,
@@ -350,7 +350,7 @@ struct Page<'a> {
     left_out: Vec<(Id, String)>,
 }
 
-impl Page<'_> {
+impl ContextReply<'_> {
     /// Adds candidates while there is room. A content that does not fit whole is shortened to its best parts;
     /// an entry with no room at all is listed as left out.
     fn take(&mut self, candidates: Vec<Candidate>, most: Option<usize>) {

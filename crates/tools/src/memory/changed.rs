@@ -196,7 +196,7 @@ impl LeanChange {
                 }
             } else {
                 scope = fields.scope.as_deref();
-                lines.push_str(&format!("\n    {}", fields.said()));
+                lines.push_str(&format!("\n    {}", fields.summary()));
             }
         }
         let place = scope.map(|scope| format!(" ({scope})")).unwrap_or_default();
@@ -330,7 +330,7 @@ impl Fields {
     }
 
     /// A new or deleted record as text: `door: Code 1234.`, `door -- has -> code`.
-    fn said(&self) -> String {
+    fn summary(&self) -> String {
         if let Some(fact) = &self.fact {
             return fact.clone();
         }
@@ -346,9 +346,10 @@ impl Fields {
             _ => text(&self.name).or_else(|| text(&self.topic)),
         };
         let name = name.map(|name| name + &parents.unwrap_or_default());
-        let said = [&self.content, &self.excerpt, &self.description, &self.title].into_iter().find_map(text);
+        let content =
+            [&self.content, &self.excerpt, &self.description, &self.title].into_iter().find_map(text);
         let bytes = self.bytes.map(|bytes| format!("({bytes} bytes) ")).unwrap_or_default();
-        let parts: Vec<String> = name.into_iter().chain(said).collect();
+        let parts: Vec<String> = name.into_iter().chain(content).collect();
         format!("{limits}{bytes}{}", parts.join(": "))
     }
 }

@@ -131,7 +131,7 @@ impl Tool for Query {
         let EntrySearch { listing, scope, sight, terms, ids, .. } = &search;
         let snapshot = &listing.snapshot;
         let found = search.find()?;
-        ctx.gives(found.hits.iter().map(|hit| hit.stored.id));
+        ctx.record_shown(found.hits.iter().map(|hit| hit.stored.id));
         let texts = terms.texts();
         let rarities =
             if is_full || texts.is_empty() { Vec::new() } else { snapshot.rarities(sight, &texts)? };

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::needs_input::{InputRequest, Needs};
 use super::provenance::Provenance;
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Told, named, sight};
-use crate::arguments::{Given, NAME_BYTES_MAX};
+use super::{AnswerOrRequest, NO_CATALOGUE, Named, PATTERN, PatternRecord, SUGGESTIONS, Shape, named, sight};
+use crate::arguments::{NAME_BYTES_MAX, OptionalText};
 use crate::tool::{Effect, Tool};
 use crate::{Context, Stop};
 
@@ -24,7 +24,7 @@ pub(crate) struct GetPattern;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     #[schemars(required)]
-    id: Option<Given<NAME_BYTES_MAX>>,
+    id: Option<OptionalText<NAME_BYTES_MAX>>,
     #[serde(default)]
     format: Option<Shape>,
 }
@@ -162,26 +162,26 @@ impl Tool for GetPattern {
         Use with an `id` from `search_patterns`. Do not use to search. Returns it whole, or for an unknown id at most 5 like it.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
-    type Output = Told<Details>;
+    type Output = AnswerOrRequest<Details>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Told<Details>>, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<AnswerOrRequest<Details>>, Stop> {
         let format = Format::from(input.format.unwrap_or_default());
         let id = input.id.map(|id| id.0.trim().to_owned()).unwrap_or_default();
         let snapshot = ctx.snapshot()?;
         let sight = sight(ctx, &snapshot)?;
         let stored = if id.is_empty() { None } else { snapshot.pattern(&sight, &id)? };
-        let Some(known) = stored.as_ref().and_then(Known::of) else {
+        let Some(record) = stored.as_ref().and_then(PatternRecord::of) else {
             return Ok(unknown_id(&snapshot, &sight, &id)?.into_answer(format));
         };
-        let details = Details::read(&snapshot, &known, &sight)?.fitted();
+        let details = Details::read(&snapshot, &record, &sight)?.fitted();
         let body = Body::Formatted { format, markdown: details.markdown(format), hint: details.hint() };
-        Ok(Told::answer(details, body))
+        Ok(AnswerOrRequest::answer(details, body))
     }
 }
 
 impl Details {
-    fn read(snapshot: &Snapshot<'_>, known: &Known<'_>, sight: &Sight) -> Result<Details, Stop> {
-        let Known { stored, document, pattern } = known;
+    fn read(snapshot: &Snapshot<'_>, record: &PatternRecord<'_>, sight: &Sight) -> Result<Details, Stop> {
+        let PatternRecord { stored, document, pattern } = record;
         let (mut sections, mut examples, mut section_ids) = (Vec::new(), Vec::new(), Vec::new());
         for of_it in snapshot.sections_of(stored.id)? {
             let Some(section) = of_it.record.as_section().filter(|section| !section.text.trim().is_empty())
@@ -225,7 +225,7 @@ impl Details {
             sections,
             examples,
             related_patterns: pattern.related.iter().map(|id| clean(id)).collect(),
-            provenance: Provenance::new(snapshot, known)?,
+            provenance: Provenance::new(snapshot, record)?,
             truncated: None,
             known_related,
             section_ids,

@@ -57,14 +57,14 @@ impl From<Shape> for Format {
 /// What was asked for, or what is needed before it can be told.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum Told<T> {
+pub(crate) enum AnswerOrRequest<T> {
     Answer(Box<T>),
     NeedsInput(Box<NeedsInput>),
 }
 
-impl<T> Told<T> {
-    fn answer(output: T, body: Body) -> Answer<Told<T>> {
-        Answer::new(Told::Answer(Box::new(output)), body)
+impl<T> AnswerOrRequest<T> {
+    fn answer(output: T, body: Body) -> Answer<AnswerOrRequest<T>> {
+        Answer::new(AnswerOrRequest::Answer(Box::new(output)), body)
     }
 }
 
@@ -74,16 +74,16 @@ fn sight(ctx: &Context<'_>, snapshot: &Snapshot<'_>) -> Result<Sight, Stop> {
 }
 
 /// A document that is a pattern.
-struct Known<'a> {
+struct PatternRecord<'a> {
     stored: &'a Stored,
     document: &'a Document,
     pattern: &'a Pattern,
 }
 
-impl Known<'_> {
-    fn of(stored: &Stored) -> Option<Known<'_>> {
+impl PatternRecord<'_> {
+    fn of(stored: &Stored) -> Option<PatternRecord<'_>> {
         let document = stored.record.as_document()?;
-        Some(Known { stored, document, pattern: document.pattern.as_deref()? })
+        Some(PatternRecord { stored, document, pattern: document.pattern.as_deref()? })
     }
 }
 
@@ -109,8 +109,8 @@ fn named(snapshot: &Snapshot<'_>, ids: &[Id], many: usize) -> Result<Vec<Named>,
     let mut named = Vec::new();
     for id in ids.iter().take(many) {
         let stored = snapshot.document(*id)?;
-        let known = stored.as_ref().and_then(Known::of);
-        named.extend(known.map(|known| Named::new(&known.pattern.id, &known.document.title)));
+        let record = stored.as_ref().and_then(PatternRecord::of);
+        named.extend(record.map(|record| Named::new(&record.pattern.id, &record.document.title)));
     }
     Ok(named)
 }

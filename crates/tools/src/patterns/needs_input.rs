@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Named, Told};
+use super::{AnswerOrRequest, Named};
 use crate::sets::Attached;
 
 #[derive(Serialize, JsonSchema)]
@@ -136,12 +136,12 @@ impl InputRequest {
         InputRequest { ask: None, hint: Some(hint), ..self }
     }
 
-    pub(super) fn into_answer<T>(self, format: Format) -> Answer<Told<T>> {
+    pub(super) fn into_answer<T>(self, format: Format) -> Answer<AnswerOrRequest<T>> {
         let hint = self.hint.map_or_else(|| self.reply.next_step(), str::to_owned);
         let markdown = vec![self.reply.markdown(self.heading)];
         let set = self.reply.set.as_ref().map(Attached::reference);
         let body = Body::Formatted { format, markdown, hint: Some(hint) };
-        Answer { ask: self.ask, set, ..Answer::new(Told::NeedsInput(Box::new(self.reply)), body) }
+        Answer { ask: self.ask, set, ..Answer::new(AnswerOrRequest::NeedsInput(Box::new(self.reply)), body) }
     }
 }
 

@@ -6,7 +6,7 @@ use kenning_presentation::text::clean;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Known, moment};
+use super::{PatternRecord, moment};
 use crate::Stop;
 
 pub(super) const MARKER: &str = "v1";
@@ -25,8 +25,8 @@ pub(super) struct Provenance {
 }
 
 impl Provenance {
-    pub(super) fn new(snapshot: &Snapshot<'_>, known: &Known<'_>) -> Result<Provenance, Stop> {
-        let document = known.document;
+    pub(super) fn new(snapshot: &Snapshot<'_>, record: &PatternRecord<'_>) -> Result<Provenance, Stop> {
+        let document = record.document;
         Ok(Provenance {
             source: clean(&document.source),
             timestamp: moment(document.updated_at.unwrap_or(document.recorded_at)),
@@ -35,7 +35,7 @@ impl Provenance {
             path: clean(&document.path),
             scope: snapshot.scope_names(&[document.scope])?.of(document.scope),
             actor: clean(&document.actor),
-            tx_id: known.stored.tx_id.0,
+            tx_id: record.stored.tx_id.0,
         })
     }
 

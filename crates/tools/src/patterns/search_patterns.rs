@@ -13,8 +13,10 @@ use serde_json::{Map, Value};
 
 use super::needs_input::{InputRequest, Needs};
 use super::provenance::{MARKER, Provenance};
-use super::{Known, NO_CATALOGUE, Named, PATTERN, SUGGESTIONS, Shape, Told, named, overview, sight};
-use crate::arguments::{CONTEXT_BYTES_MAX, Given, NAME_BYTES_MAX, Text, Whole};
+use super::{
+    AnswerOrRequest, NO_CATALOGUE, Named, PATTERN, PatternRecord, SUGGESTIONS, Shape, named, overview, sight,
+};
+use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, OptionalText, Text, Whole};
 use crate::memory::query::degraded;
 use crate::sets::{Attached, Columns, SetMetadata, SetResource};
 use crate::tool::{Effect, ListTool, TableRow, Tool};
@@ -25,7 +27,7 @@ pub(crate) struct SearchPatterns;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Input {
-    q: Option<Given<CONTEXT_BYTES_MAX>>,
+    q: Option<OptionalText<CONTEXT_BYTES_MAX>>,
     category: Option<Text<NAME_BYTES_MAX>>,
     difficulty: Option<Difficulty>,
     limit: Option<Whole<1, 100>>,
@@ -185,9 +187,9 @@ impl Tool for SearchPatterns {
         (default 3) as cards; asks to narrow more than 20. Then `get_pattern`.";
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
-    type Output = Told<Results>;
+    type Output = AnswerOrRequest<Results>;
 
-    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<Told<Results>>, Stop> {
+    fn call(ctx: &Context<'_>, input: Input) -> Result<Answer<AnswerOrRequest<Results>>, Stop> {
         let cursor = input.cursor.as_ref().map(|cursor| cursor.0.clone());
         let cursor = cursor.as_deref();
         let asked = PatternSearch::new(input);
@@ -218,7 +220,7 @@ impl Tool for SearchPatterns {
         }
         let discovery =
             if found.ids.is_empty() { Some(Discovery::new(snapshot, &asked, &sight)?) } else { None };
-        let mut page = Page { first: listing.rows().start, ..Page::default() };
+        let mut page = PatternPage { first: listing.rows().start, ..PatternPage::default() };
         for id in listing.page_of(&found.ids) {
             if !page.take(snapshot, *id, asked.has_panel)? {
                 break;
@@ -250,7 +252,7 @@ impl ListTool for SearchPatterns {
         let mut rows = Vec::new();
         for id in listing.page_of(&found.ids) {
             let stored = stored_pattern(snapshot, *id)?;
-            rows.extend(Known::of(&stored).map(|known| Summary::new(&known, usize::MAX)));
+            rows.extend(PatternRecord::of(&stored).map(|record| Summary::new(&record, usize::MAX)));
         }
         Ok(rows)
     }
@@ -320,7 +322,7 @@ struct Matches {
 }
 
 impl Matches {
-    fn draft(&self, listing: &Listing<'_>, page: &Page) -> Result<Draft, Stop> {
+    fn draft(&self, listing: &Listing<'_>, page: &PatternPage) -> Result<Draft, Stop> {
         let Matches { asked, found, discovery } = self;
         let list =
             listing.end(page.rows.iter().map(|row| row.summary.clone()).collect(), found.ids.len() as u64)?;
@@ -389,12 +391,12 @@ impl Draft {
         structured.max(markdown + self.hint.len() + json) <= REPLY_BYTES_MAX
     }
 
-    fn into_answer(self, format: Format, is_degraded: bool) -> Answer<Told<Results>> {
+    fn into_answer(self, format: Format, is_degraded: bool) -> Answer<AnswerOrRequest<Results>> {
         let Draft { results, markdown, hint } = self;
         Answer {
             set: results.set().as_ref().map(Attached::reference),
             meta: degraded(is_degraded),
-            ..Told::answer(results, Body::Formatted { format, markdown, hint: Some(hint) })
+            ..AnswerOrRequest::answer(results, Body::Formatted { format, markdown, hint: Some(hint) })
         }
     }
 }
@@ -429,7 +431,7 @@ impl Results {
 
 /// A page that is being filled. It ends early so that it does not grow too large.
 #[derive(Default)]
-struct Page {
+struct PatternPage {
     /// The number of patterns on the pages before it.
     first: u64,
     rows: Vec<PageRow>,
@@ -444,17 +446,17 @@ struct PageRow {
     origin: Option<Origin>,
 }
 
-impl Page {
+impl PatternPage {
     /// Adds a pattern; false if the page has no room for it.
     fn take(&mut self, snapshot: &Snapshot<'_>, id: Id, has_panel: bool) -> Result<bool, Stop> {
         let stored = stored_pattern(snapshot, id)?;
-        let Some(known) = Known::of(&stored) else { return Err(missing(id)) };
-        let origin = if has_panel { Some(origin(snapshot, &known)?) } else { None };
-        let mut summary = Summary::new(&known, usize::MAX);
-        let line = index_line(&summary, &known.pattern.summary);
+        let Some(record) = PatternRecord::of(&stored) else { return Err(missing(id)) };
+        let origin = if has_panel { Some(origin(snapshot, &record)?) } else { None };
+        let mut summary = Summary::new(&record, usize::MAX);
+        let line = index_line(&summary, &record.pattern.summary);
         let around = line.len() + origin.as_ref().map_or(0, |origin| 2 * json_bytes(origin));
         if json_bytes(&summary) + around > ROWS_BYTES_MAX {
-            summary = Summary::new(&known, FIELD_BYTES_MAX);
+            summary = Summary::new(&record, FIELD_BYTES_MAX);
         }
         let bytes = json_bytes(&summary) + around;
         if !self.rows.is_empty() && self.bytes + bytes > ROWS_BYTES_MAX {
@@ -482,12 +484,12 @@ fn missing(id: Id) -> Stop {
     kenning_engine::Error::Damaged { what: format!("pattern {id} is in the log but not in its table") }.into()
 }
 
-fn origin(snapshot: &Snapshot<'_>, known: &Known<'_>) -> Result<Origin, Stop> {
-    Ok(Origin { id: clean(&known.pattern.id), provenance: Provenance::new(snapshot, known)? })
+fn origin(snapshot: &Snapshot<'_>, record: &PatternRecord<'_>) -> Result<Origin, Stop> {
+    Ok(Origin { id: clean(&record.pattern.id), provenance: Provenance::new(snapshot, record)? })
 }
 
 impl Summary {
-    fn new(Known { document, pattern, .. }: &Known<'_>, bytes_max: usize) -> Summary {
+    fn new(PatternRecord { document, pattern, .. }: &PatternRecord<'_>, bytes_max: usize) -> Summary {
         let text = |text: &str, share: usize| cut(&clean(text), bytes_max / share);
         let tags_max = if bytes_max == usize::MAX { usize::MAX } else { COUNTS_MAX };
         Summary {
@@ -533,7 +535,7 @@ fn as_map(counts: &Counts) -> Map<String, Value> {
 struct View<'a> {
     asked: &'a PatternSearch,
     found: &'a FoundPatterns,
-    page: &'a Page,
+    page: &'a PatternPage,
     discovery: Option<&'a Discovery>,
     panel: Option<&'a Panel>,
 }

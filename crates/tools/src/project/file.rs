@@ -43,17 +43,17 @@ pub(super) struct Line {
 
 /// A file that was searched for, with the time and size by which a change is noticed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct FileStamp {
     path: PathBuf,
     stamp: Option<Stamp>,
 }
 
 type Stamp = (SystemTime, u64);
 
-impl Seen {
-    pub(super) fn at(path: PathBuf) -> Seen {
+impl FileStamp {
+    pub(super) fn at(path: PathBuf) -> FileStamp {
         let stamp = stamp(&path);
-        Seen { path, stamp }
+        FileStamp { path, stamp }
     }
 
     pub(super) fn is_unchanged(&self) -> bool {
@@ -69,11 +69,11 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// Finds the scope line of the nearest directory that has one, from `start` up to the root of the repository.
 /// The search stops below the home directory, which is not a project. `seen` gets every file on which the
 /// answer depends.
-pub(super) fn find(start: &Path, home: Option<&Path>, seen: &mut Vec<Seen>) -> Line {
+pub(super) fn find(start: &Path, home: Option<&Path>, seen: &mut Vec<FileStamp>) -> Line {
     let (mut malformed, mut dirs) = (None, Vec::new());
     for dir in start.ancestors().take_while(|dir| Some(*dir) != home) {
         dirs.push(dir);
-        seen.push(Seen::at(dir.join(".git")));
+        seen.push(FileStamp::at(dir.join(".git")));
         if is_there(&dir.join(".git")) {
             break;
         }
@@ -115,10 +115,10 @@ fn shown(root: &Path, dir: &Path, file: &str) -> String {
     }
 }
 
-fn read_named(dir: &Path, file: &str, seen: &mut Vec<Seen>) -> Option<Found> {
+fn read_named(dir: &Path, file: &str, seen: &mut Vec<FileStamp>) -> Option<Found> {
     let path = dir.join(file);
     let syntax = if file == SETTINGS { Syntax::Toml } else { Syntax::Prose };
-    seen.push(Seen::at(path.clone()));
+    seen.push(FileStamp::at(path.clone()));
     let about = std::fs::symlink_metadata(&path).ok()?;
     if file == RULES && about.is_dir() {
         let mut rules: Vec<PathBuf> = std::fs::read_dir(&path)
@@ -128,7 +128,7 @@ fn read_named(dir: &Path, file: &str, seen: &mut Vec<Seen>) -> Option<Found> {
             .collect();
         rules.sort();
         rules.truncate(RULES_MAX);
-        seen.extend(rules.iter().cloned().map(Seen::at));
+        seen.extend(rules.iter().cloned().map(FileStamp::at));
         let mut found: Vec<Found> =
             rules.iter().filter_map(|rule| scope_line(&read(rule).ok()?, syntax)).collect();
         let first = found.iter().position(|found| matches!(found, Found::Scope(_))).unwrap_or(0);
@@ -361,7 +361,7 @@ mod tests {
         place.write("repo/AGENTS.md", "scope: acme:agents");
         let mut seen = Vec::new();
         find(&place.0.path().join("repo"), None, &mut seen);
-        let is_unchanged = |seen: &[Seen]| seen.iter().all(Seen::is_unchanged);
+        let is_unchanged = |seen: &[FileStamp]| seen.iter().all(FileStamp::is_unchanged);
         assert!(is_unchanged(&seen));
         place.write("repo/CLAUDE.md", "scope: acme:claude");
         assert!(!is_unchanged(&seen));

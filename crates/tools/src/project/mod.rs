@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::tool::renamed_note;
 use crate::{Code, Stop};
-use file::{Line, Seen};
+use file::{FileStamp, Line};
 use identity::Identity;
 use trust::{TRUST_FILE, Trust};
 
@@ -240,23 +240,23 @@ pub struct ScopeFinder {
 #[derive(Debug, Default)]
 struct State {
     roots: Vec<PathBuf>,
-    looked: Option<Looked>,
+    files: Option<ProjectFiles>,
 }
 
 /// The content of the files when they were last read.
 #[derive(Debug)]
-struct Looked {
-    seen: Vec<Seen>,
+struct ProjectFiles {
+    seen: Vec<FileStamp>,
     project: Arc<Project>,
-    decided: Option<Decided>,
+    decision: Option<ScopeDecision>,
 }
 
 /// The decision whether the line is followed. It depends on the store and on the list of trusted scopes at
 /// the time of a call.
 #[derive(Debug)]
-struct Decided {
+struct ScopeDecision {
     at: Option<TxId>,
-    trust: Seen,
+    trust: FileStamp,
     scope: DefaultScope,
 }
 
@@ -274,7 +274,7 @@ impl ScopeFinder {
     pub fn set_roots(&self, roots: Vec<PathBuf>) {
         let mut state = self.state();
         if state.roots != roots {
-            *state = State { roots, looked: None };
+            *state = State { roots, files: None };
         }
     }
 
@@ -283,27 +283,27 @@ impl ScopeFinder {
         let mut state = self.state();
         // A scope that the user has configured does not change with the files.
         let is_current =
-            |looked: &Looked| self.is_named() || looked.seen.iter().all(|seen| seen.is_unchanged());
-        let looked = match state.looked.take().filter(is_current) {
-            Some(looked) => looked,
-            None => self.look(&state.roots),
+            |files: &ProjectFiles| self.is_named() || files.seen.iter().all(|seen| seen.is_unchanged());
+        let files = match state.files.take().filter(is_current) {
+            Some(files) => files,
+            None => self.read_files(&state.roots),
         };
-        let looked = state.looked.insert(looked);
-        let project = looked.project.clone();
+        let files = state.files.insert(files);
+        let project = files.project.clone();
         let scope = match &self.settings.named {
             Some((scope, by)) => DefaultScope::Named { scope: scope.clone(), by: *by },
-            None => match (looked.decide(engine, principal), &self.settings.fallback) {
+            None => match (files.decide(engine, principal), &self.settings.fallback) {
                 (DefaultScope::Nothing { .. }, Some(scope)) => {
                     DefaultScope::Named { scope: scope.to_string(), by: NamedBy::Namespaces }
                 }
-                (decided, _) => decided,
+                (decision, _) => decision,
             },
         };
         (scope, project)
     }
 
     /// Searches the files. The project is that of the first source that names a directory.
-    fn look(&self, roots: &[PathBuf]) -> Looked {
+    fn read_files(&self, roots: &[PathBuf]) -> ProjectFiles {
         let settings = &self.settings;
         let canonical = |dir: &Path| std::fs::canonicalize(dir).ok().filter(|dir| dir.is_dir());
         let mut starts: Vec<PathBuf> = roots.iter().filter_map(|root| canonical(root)).collect();
@@ -325,7 +325,7 @@ impl ScopeFinder {
                 Part { line, identities }
             })
             .collect();
-        Looked { seen, project: Arc::new(Project { parts }), decided: None }
+        ProjectFiles { seen, project: Arc::new(Project { parts }), decision: None }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -333,7 +333,7 @@ impl ScopeFinder {
     }
 }
 
-impl Looked {
+impl ProjectFiles {
     fn decide(&mut self, engine: &Engine, principal: &Principal) -> DefaultScope {
         let parts = &self.project.parts;
         let mut found: Vec<(ScopeName, String)> = Vec::new();
@@ -356,13 +356,13 @@ impl Looked {
         }
         let snapshot = engine.is_there().then(|| engine.snapshot(principal)).transpose();
         let at = snapshot.as_ref().ok().and_then(|snapshot| Some(snapshot.as_ref()?.at()));
-        if let Some(decided) = &self.decided
-            && decided.at == at
-            && decided.trust.is_unchanged()
+        if let Some(decision) = &self.decision
+            && decision.at == at
+            && decision.trust.is_unchanged()
         {
-            return decided.scope.clone();
+            return decision.scope.clone();
         }
-        let trust = Seen::at(engine.dir().join(TRUST_FILE));
+        let trust = FileStamp::at(engine.dir().join(TRUST_FILE));
         let follows = |number: ScopeId| -> Result<bool, Error> {
             let names = |part: &&Part| part.line.scope.as_ref() == Some(&scope);
             let projects: Vec<Identity> =
@@ -385,7 +385,7 @@ impl Looked {
             true => DefaultScope::Found { scope, file },
             false => DefaultScope::Untrusted { scope, file },
         };
-        self.decided = Some(Decided { at, trust, scope: scope.clone() });
+        self.decision = Some(ScopeDecision { at, trust, scope: scope.clone() });
         scope
     }
 }

@@ -75,7 +75,7 @@ impl Schedule {
 
 fn make_if_due(data: &Path, dir: &Path, every: SignedDuration, keep: NonZeroUsize) -> anyhow::Result<()> {
     let is_due = || -> anyhow::Result<bool> {
-        let newest = made(dir)?.last().map(|(at, _)| *at);
+        let newest = existing_backups(dir)?.last().map(|(at, _)| *at);
         // A clock that was set back must not put off all backups.
         let now = Timestamp::now();
         Ok(newest.is_none_or(|newest| newest > now || now.duration_since(newest) >= every))
@@ -109,16 +109,16 @@ fn make_locked(data: &Path, dir: &Path, keep: NonZeroUsize) -> anyhow::Result<(P
         _ => {}
     }
     let verified = back_up(data, &partial)?;
-    let mut at = next_name(&made(dir)?)?;
+    let mut at = next_name(&existing_backups(dir)?)?;
     let place = |at: Timestamp| dir.join(format!("{PREFIX}{}{SUFFIX}", at.strftime(NAME_FORMAT)));
     while place(at).exists() {
         at += SignedDuration::from_secs(1);
     }
     let file = place(at);
     fs::rename(&partial, &file).with_context(|| format!("{} can't be written", file.display()))?;
-    let made = made(dir)?;
-    let too_many = made.len().saturating_sub(keep.get());
-    for (_, old) in made.iter().take(too_many).filter(|(_, old)| *old != file) {
+    let existing = existing_backups(dir)?;
+    let too_many = existing.len().saturating_sub(keep.get());
+    for (_, old) in existing.iter().take(too_many).filter(|(_, old)| *old != file) {
         fs::remove_file(old).with_context(|| format!("{} can't be removed", old.display()))?;
     }
     Ok((file, verified))
@@ -126,16 +126,16 @@ fn make_locked(data: &Path, dir: &Path, keep: NonZeroUsize) -> anyhow::Result<(P
 
 /// The time that a new backup is named after: now, or one second after the newest backup whose name is at most
 /// a minute ahead of now. So sorting by name gives the order in which the backups were made.
-fn next_name(made: &[(Timestamp, PathBuf)]) -> anyhow::Result<Timestamp> {
+fn next_name(existing: &[(Timestamp, PathBuf)]) -> anyhow::Result<Timestamp> {
     let now = Timestamp::from_second(Timestamp::now().as_second())?;
     // A backup whose name is further ahead was made while the clock was wrong, so it does not count.
     let moment = now..now + SignedDuration::from_mins(1);
-    let newest = made.iter().map(|(at, _)| *at).filter(|at| moment.contains(at)).max();
+    let newest = existing.iter().map(|(at, _)| *at).filter(|at| moment.contains(at)).max();
     Ok(newest.map_or(now, |newest| newest + SignedDuration::from_secs(1)))
 }
 
 /// The backups in the directory, oldest first. Files with other names are ignored.
-fn made(dir: &Path) -> anyhow::Result<Vec<(Timestamp, PathBuf)>> {
+fn existing_backups(dir: &Path) -> anyhow::Result<Vec<(Timestamp, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("{} can't be read", dir.display()))? {
         let path = entry?.path();
@@ -198,7 +198,7 @@ mod tests {
         let files: Vec<PathBuf> =
             (0..4).map(|_| make(store.path(), dir.path(), keep).expect("a backup").0).collect();
         let kept: Vec<PathBuf> =
-            made(dir.path()).expect("a list").into_iter().map(|(_, path)| path).collect();
+            existing_backups(dir.path()).expect("a list").into_iter().map(|(_, path)| path).collect();
         assert_eq!(kept, files[2..]);
         assert!(dir.path().join("kenning-notes.db").exists() && !dir.path().join(PARTIAL_FILE).exists());
     }
@@ -208,7 +208,7 @@ mod tests {
         let (store, dir) = (stored(), tempfile::tempdir().expect("a directory"));
         let due = |every| {
             make_if_due(store.path(), dir.path(), every, KEPT).expect("it can be looked");
-            made(dir.path()).expect("a list").len()
+            existing_backups(dir.path()).expect("a list").len()
         };
         let other = lock(dir.path()).expect("a file").expect("nobody has it");
         assert_eq!(due(EVERY), 0, "another process makes it");

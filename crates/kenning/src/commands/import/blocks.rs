@@ -1,7 +1,7 @@
 //! Cuts Markdown into separate statements: every bullet and every paragraph becomes one, with the headings
 //! above it.
 
-use super::writer::{FoundEntry, Place, Writer};
+use super::writer::{FoundEntry, SourcePosition, Writer};
 
 /// A statement: a bullet, a paragraph or a piece of code.
 #[derive(Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub(super) fn read_rules(text: &str, file: &str, writer: &mut Writer<'_>) -> any
 /// none.
 pub(super) fn read_under(text: &str, title: &str, file: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     for block in blocks(text) {
-        let place = Place { file, line: Some(block.line) };
+        let place = SourcePosition { file, line: Some(block.line) };
         let words = block.text.trim();
         if is_scope_line(words) {
             writer.note(format!(
@@ -70,7 +70,7 @@ pub(super) fn read_list(text: &str, file: &str, writer: &mut Writer<'_>) -> anyh
         let topic = headings.join(" > ");
         let entry =
             FoundEntry { topic, content: content.to_owned(), source: Some(source), ..FoundEntry::default() };
-        writer.entry(Place { file, line: Some(line) }, entry)?;
+        writer.entry(SourcePosition { file, line: Some(line) }, entry)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::writer::{FoundEntry, FoundTriple, Place, Writer};
+use super::writer::{FoundEntry, FoundTriple, SourcePosition, Writer};
 use super::{Format, blocks};
 
 /// The fields that may contain the list of memories.
@@ -49,7 +49,7 @@ pub(super) fn read(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow
     if format_of(value) == Some(Format::Claude) {
         return read_claude(value, file, writer);
     }
-    let whole = Place { file, line: None };
+    let whole = SourcePosition { file, line: None };
     let Some(list) = list_of(value) else {
         writer.refuse(whole, "there is no list of memories in it");
         return Ok(());
@@ -57,12 +57,12 @@ pub(super) fn read(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow
     for (number, memory) in (1..).zip(list) {
         // The place of a memory is its number in the list, because a line number means little in JSON.
         let place = format!("{file}, memory {number}");
-        read_memory(memory, file, Place { file: &place, line: None }, writer)?;
+        read_memory(memory, file, SourcePosition { file: &place, line: None }, writer)?;
     }
     if let Some(Value::Array(relations)) = value.get("relations") {
         for (number, relation) in (1..).zip(relations) {
             let place = format!("{file}, relation {number}");
-            let place = Place { file: &place, line: None };
+            let place = SourcePosition { file: &place, line: None };
             let text =
                 |names: &[&str]| names.iter().find_map(|name| relation[*name].as_str().map(str::to_owned));
             match (text(&["source"]), text(&["relationship", "relation"]), text(&["target", "destination"])) {
@@ -80,7 +80,12 @@ pub(super) fn read(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow
     Ok(())
 }
 
-fn read_memory(memory: &Value, file: &str, place: Place<'_>, writer: &mut Writer<'_>) -> anyhow::Result<()> {
+fn read_memory(
+    memory: &Value,
+    file: &str,
+    place: SourcePosition<'_>,
+    writer: &mut Writer<'_>,
+) -> anyhow::Result<()> {
     let memory = match memory {
         Value::String(text) => {
             let entry =
@@ -180,7 +185,7 @@ fn read_claude(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow::Re
         match &account["conversations_memory"] {
             Value::String(text) => blocks::read_under(text, "Claude", file, writer)?,
             Value::Null => {}
-            _ => writer.refuse(Place { file, line: None }, "`conversations_memory` is no text"),
+            _ => writer.refuse(SourcePosition { file, line: None }, "`conversations_memory` is no text"),
         }
         if let Value::Object(projects) = &account["project_memories"] {
             for (project, text) in projects {
@@ -189,14 +194,16 @@ fn read_claude(value: &Value, file: &str, writer: &mut Writer<'_>) -> anyhow::Re
                     Some(text) => {
                         blocks::read_under(text, &format!("Claude project {project}"), &place, writer)?
                     }
-                    None => writer
-                        .refuse(Place { file: &place, line: None }, "the memory of the project is no text"),
+                    None => writer.refuse(
+                        SourcePosition { file: &place, line: None },
+                        "the memory of the project is no text",
+                    ),
                 }
             }
         }
         if account["memory_files"].as_array().is_some_and(|files| !files.is_empty()) {
             writer.refuse(
-                Place { file, line: None },
+                SourcePosition { file, line: None },
                 "`memory_files` has a shape that this program does not know",
             );
         }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::writer::{FoundEntry, FoundTriple, Place, Writer};
+use super::writer::{FoundEntry, FoundTriple, SourcePosition, Writer};
 use super::{Import, Source, Target, tell};
 use crate::commands::export::bar;
 use crate::commands::live::live_records;
@@ -295,7 +295,7 @@ fn enter(
 
 fn write(stored: &Stored, label: &str, names: &ScopeNames, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     let place = format!("{label}, {} {}", stored.record.entity_type(), stored.id);
-    let place = Place { file: &place, line: None };
+    let place = SourcePosition { file: &place, line: None };
     match &stored.record {
         Record::Entry(entry) => write_entry(entry, place, names, writer),
         Record::Triple(triple) => writer.triple(place, of_triple(triple)),
@@ -305,7 +305,7 @@ fn write(stored: &Stored, label: &str, names: &ScopeNames, writer: &mut Writer<'
 
 fn write_entry(
     entry: &Entry,
-    place: Place<'_>,
+    place: SourcePosition<'_>,
     names: &ScopeNames,
     writer: &mut Writer<'_>,
 ) -> anyhow::Result<()> {
@@ -353,7 +353,7 @@ fn read_live(file: &Source, purged: &[PurgedId], writer: &mut Writer<'_>) -> any
     let label = file.label();
     let mut has_end = false;
     while let Some((number, line)) = lines.next()? {
-        let place = Place { file: &label, line: Some(number) };
+        let place = SourcePosition { file: &label, line: Some(number) };
         let read =
             line.and_then(|line| serde_json::from_str::<Line>(line).map_err(|error| unreadable(&error)));
         let refused = match read {
@@ -388,7 +388,7 @@ fn read_live(file: &Source, purged: &[PurgedId], writer: &mut Writer<'_>) -> any
     bar.finish_and_clear();
     if !has_end {
         writer.refuse(
-            Place { file: &label, line: None },
+            SourcePosition { file: &label, line: None },
             "the file ends too early; what was there is imported",
         );
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::Value;
 
-use super::writer::{FoundEntry, FoundTriple, Place, Writer};
+use super::writer::{FoundEntry, FoundTriple, SourcePosition, Writer};
 use crate::commands::export::bar;
 use crate::commands::log_file::{Lines, unreadable};
 
@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     let mut lines = Lines::new(BufReader::new(bar.wrap_read(file)));
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     while let Some((number, line)) = lines.next().with_context(unreadable_file)? {
-        let place = Place { file: &name, line: Some(number) };
+        let place = SourcePosition { file: &name, line: Some(number) };
         match line {
             Ok(line) if line.trim().is_empty() => {}
             Ok(line) => match serde_json::from_str::<Value>(line) {
@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_line(value: &Value, place: Place<'_>, writer: &mut Writer<'_>) -> anyhow::Result<()> {
+fn read_line(value: &Value, place: SourcePosition<'_>, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     let text = |field: &str| value[field].as_str().map(str::to_owned);
     let source = Some(place.file.to_owned());
     match value["type"].as_str() {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use ignore::WalkBuilder;
 use serde::Deserialize;
 
-use super::writer::{FoundEntry, FoundTriple, Place, Writer};
+use super::writer::{FoundEntry, FoundTriple, SourcePosition, Writer};
 use crate::commands::entry_file::{EntryFile, front_matter};
 use crate::commands::export::bar;
 
@@ -39,11 +39,14 @@ pub(super) fn read(path: &Path, writer: &mut Writer<'_>) -> anyhow::Result<()> {
             }
             Ok(found) if found.file_type().is_some_and(|of| of.is_symlink()) => {
                 let place = shown(found.path(), path);
-                writer.refuse(Place { file: &place, line: None }, "it is a link, and links are not followed");
+                writer.refuse(
+                    SourcePosition { file: &place, line: None },
+                    "it is a link, and links are not followed",
+                );
             }
             Ok(_) => {}
             Err(error) => {
-                writer.refuse(Place { file: &path.to_string_lossy(), line: None }, error.to_string())
+                writer.refuse(SourcePosition { file: &path.to_string_lossy(), line: None }, error.to_string())
             }
         }
     }
@@ -60,7 +63,7 @@ pub(super) fn read(path: &Path, writer: &mut Writer<'_>) -> anyhow::Result<()> {
 }
 
 fn read_file(path: &Path, name: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
-    let place = Place { file: name, line: None };
+    let place = SourcePosition { file: name, line: None };
     let bytes = fs::metadata(path).with_context(|| format!("{} can't be read", path.display()))?.len();
     if bytes > FILE_BYTES_MAX {
         writer.refuse(place, format!("its {bytes} bytes are more than the cap of {FILE_BYTES_MAX}"));
@@ -81,7 +84,7 @@ fn read_file(path: &Path, name: &str, writer: &mut Writer<'_>) -> anyhow::Result
 
 /// The fields of a note's front matter that are used. All other fields are ignored.
 #[derive(Default, Deserialize)]
-struct About {
+struct NoteFrontMatter {
     title: Option<String>,
     tags: Option<Tags>,
     /// Only files that `kenning export` wrote have this field.
@@ -107,33 +110,37 @@ impl Tags {
 
 fn read_note(text: &str, name: &str, writer: &mut Writer<'_>) -> anyhow::Result<()> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let whole = Place { file: name, line: None };
+    let whole = SourcePosition { file: name, line: None };
     let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let (about, body) = match front_matter(&text) {
-        Some((yaml, body)) if !yaml.trim().is_empty() => match serde_saphyr::from_str::<About>(yaml) {
-            Ok(about) => (about, body),
-            Err(_) => {
-                writer.note(format!("{name}: its front matter can't be read; the text is taken without it"));
-                (About::default(), body)
+    let (fields, body) = match front_matter(&text) {
+        Some((yaml, body)) if !yaml.trim().is_empty() => {
+            match serde_saphyr::from_str::<NoteFrontMatter>(yaml) {
+                Ok(fields) => (fields, body),
+                Err(_) => {
+                    writer.note(format!(
+                        "{name}: its front matter can't be read; the text is taken without it"
+                    ));
+                    (NoteFrontMatter::default(), body)
+                }
             }
-        },
-        Some((_, body)) => (About::default(), body),
-        None => (About::default(), &*text),
+        }
+        Some((_, body)) => (NoteFrontMatter::default(), body),
+        None => (NoteFrontMatter::default(), &*text),
     };
-    if about.recorded_at.is_some()
+    if fields.recorded_at.is_some()
         && let Ok(file) = EntryFile::read(&text, &stem)
         && file.id.is_some()
     {
         return writer.entry(whole, of_export(file));
     }
     let first_line = 1 + text[..text.len() - body.len()].lines().count() as u64;
-    let title = about.title.filter(|title| !title.trim().is_empty()).unwrap_or(stem);
-    let tags = about.tags.map(Tags::list).unwrap_or_default();
+    let title = fields.title.filter(|title| !title.trim().is_empty()).unwrap_or(stem);
+    let tags = fields.tags.map(Tags::list).unwrap_or_default();
     let mut rest: Vec<&str> = Vec::new();
     let mut links: BTreeSet<String> = BTreeSet::new();
     let mut fence: Option<&str> = None;
     for (line, text) in (first_line..).zip(body.lines()) {
-        let place = Place { file: name, line: Some(line) };
+        let place = SourcePosition { file: name, line: Some(line) };
         let bare = text.trim_start();
         let sign = ["```", "~~~"].into_iter().find(|sign| bare.starts_with(sign));
         if fence.is_some() || sign.is_some() {

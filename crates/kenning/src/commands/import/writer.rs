@@ -49,7 +49,7 @@ pub(super) struct FoundTriple {
 
 /// The place in a file that an entry or fact comes from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SourcePosition<'a> {
     pub file: &'a str,
     pub line: Option<u64>,
 }
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
         )
     }
 
-    pub(super) fn entry(&mut self, place: Place<'_>, found: FoundEntry) -> anyhow::Result<()> {
+    pub(super) fn entry(&mut self, place: SourcePosition<'_>, found: FoundEntry) -> anyhow::Result<()> {
         if clean(&found.content).trim().is_empty() {
             self.refuse(place, "it has no text");
             return Ok(());
@@ -202,7 +202,7 @@ impl<'a> Writer<'a> {
         self.flush_if_full()
     }
 
-    pub(super) fn triple(&mut self, place: Place<'_>, found: FoundTriple) -> anyhow::Result<()> {
+    pub(super) fn triple(&mut self, place: SourcePosition<'_>, found: FoundTriple) -> anyhow::Result<()> {
         for (name, text) in
             [("subject", &found.subject), ("predicate", &found.predicate), ("object", &found.object)]
         {
@@ -232,7 +232,7 @@ impl<'a> Writer<'a> {
         self.flush_if_full()
     }
 
-    pub(super) fn refuse(&mut self, place: Place<'_>, why: impl Into<String>) {
+    pub(super) fn refuse(&mut self, place: SourcePosition<'_>, why: impl Into<String>) {
         self.report.refused_count += 1;
         if self.report.refused.len() < REFUSALS_MAX {
             self.report.refused.push(Refusal {
@@ -256,7 +256,7 @@ impl<'a> Writer<'a> {
 
     fn bounded(
         &mut self,
-        place: Place<'_>,
+        place: SourcePosition<'_>,
         name: &str,
         text: Option<String>,
         bytes_max: usize,
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
         Some(text)
     }
 
-    fn tags(&mut self, place: Place<'_>, found: Vec<String>) -> Vec<String> {
+    fn tags(&mut self, place: SourcePosition<'_>, found: Vec<String>) -> Vec<String> {
         let mut tags: Vec<String> = Vec::new();
         for tag in found {
             if clean(&tag).trim().is_empty() || tags.contains(&tag) {

@@ -11,7 +11,7 @@ const BYTES_MAX: u64 = 32 * 1024 * 1024;
 #[derive(Default)]
 pub(super) struct InFlight {
     bytes: Mutex<u64>,
-    landed: Condvar,
+    permit_returned: Condvar,
 }
 
 /// Counts the file against the limit until it is dropped.
@@ -25,7 +25,7 @@ impl InFlight {
     pub(super) fn enter(&self, bytes: u64) -> Permit<'_> {
         let bytes = bytes.min(BYTES_MAX);
         let has_no_room = |others: &mut u64| *others + bytes > BYTES_MAX;
-        let others = self.landed.wait_while(locked(&self.bytes), has_no_room);
+        let others = self.permit_returned.wait_while(locked(&self.bytes), has_no_room);
         *others.unwrap_or_else(PoisonError::into_inner) += bytes;
         Permit { in_flight: self, bytes }
     }
@@ -34,7 +34,7 @@ impl InFlight {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         *locked(&self.in_flight.bytes) -= self.bytes;
-        self.in_flight.landed.notify_all();
+        self.in_flight.permit_returned.notify_all();
     }
 }
 

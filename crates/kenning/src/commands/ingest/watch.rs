@@ -30,12 +30,12 @@ pub(super) fn run(run: Run<'_>, as_json: bool) -> anyhow::Result<()> {
     // A single file is watched through its directory, because a save may replace the file.
     watched.add(if run.root.is_file() { run.root.parent().unwrap_or(&run.root) } else { &run.root })?;
     std::thread::scope(|scope| {
-        let asked = asked_to_stop()?;
+        let signals = install_stop_signals()?;
         let (stopped, changes) = (&run.stopped, &changes);
         // This thread ends with the process, or when the sender `end` is dropped below.
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         scope.spawn(move || {
-            if asked.wait(ended) {
+            if signals.wait(ended) {
                 stopped.store(true, Ordering::Relaxed);
                 changes.stop();
             }
@@ -231,14 +231,14 @@ fn why_not(error: notify::Error) -> anyhow::Error {
 }
 
 /// Waits for Ctrl-C or for the system's request to end (SIGTERM).
-struct Asked {
+struct StopSignals {
     runtime: tokio::runtime::Runtime,
     #[cfg(unix)]
     signals: [tokio::signal::unix::Signal; 2],
 }
 
 /// Installs the signal handlers: from here on these signals do not kill the process.
-fn asked_to_stop() -> anyhow::Result<Asked> {
+fn install_stop_signals() -> anyhow::Result<StopSignals> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     #[cfg(unix)]
     {
@@ -246,18 +246,18 @@ fn asked_to_stop() -> anyhow::Result<Asked> {
         let _entered = runtime.enter();
         let signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
         drop(_entered);
-        Ok(Asked { runtime, signals })
+        Ok(StopSignals { runtime, signals })
     }
     #[cfg(not(unix))]
-    Ok(Asked { runtime })
+    Ok(StopSignals { runtime })
 }
 
-impl Asked {
+impl StopSignals {
     /// True when a signal has come; false when the run has ended without one.
     fn wait(self, ended: tokio::sync::oneshot::Receiver<()>) -> bool {
         #[cfg(unix)]
         {
-            let Asked { runtime, signals: [mut interrupt, mut terminate] } = self;
+            let StopSignals { runtime, signals: [mut interrupt, mut terminate] } = self;
             runtime.block_on(async {
                 tokio::select! {
                     _ = interrupt.recv() => true,

@@ -19,7 +19,7 @@ use kenning_model::Id;
 use kenning_storage::{EntryDeletion, EntryPatch, EntryUpdate};
 
 use super::folder::Folder;
-use super::{Agreed, hash};
+use super::{SyncedFile, hash};
 use crate::commands::entry_file::{EntryFile, file_name};
 
 /// A live entry of the scope.
@@ -46,12 +46,12 @@ pub(super) struct Plan {
     pub(super) refused: Vec<(String, String)>,
     /// The state on which both sides agree once the entries are written, except for the files that the plan
     /// itself writes or removes.
-    pub(super) level: BTreeMap<Id, Agreed>,
+    pub(super) synced: BTreeMap<Id, SyncedFile>,
 }
 
 impl Plan {
     pub(super) fn make(
-        agreed: &BTreeMap<Id, Agreed>,
+        agreed: &BTreeMap<Id, SyncedFile>,
         folder: &Folder,
         stored: &BTreeMap<Id, Stored>,
     ) -> Plan {
@@ -99,7 +99,7 @@ impl Plan {
         for id in ids {
             let base = agreed.get(&id);
             if untouched.contains(&id) {
-                plan.level.extend(base.map(|base| (id, base.clone())));
+                plan.synced.extend(base.map(|base| (id, base.clone())));
                 continue;
             }
             match (files.get(&id), stored.get(&id)) {
@@ -110,7 +110,7 @@ impl Plan {
                         if of_file != of_entry {
                             plan.update(id, entry, file, stored);
                         }
-                        plan.level.insert(id, Agreed { path: (*path).clone(), hash: of_file });
+                        plan.synced.insert(id, SyncedFile { path: (*path).clone(), hash: of_file });
                         continue;
                     }
                     if !is_base(&of_file) {

@@ -34,8 +34,8 @@ impl Place {
         }
     }
 
-    fn level(&self) -> Report {
-        Run { yes: true, ..self.run() }.level().expect("a run")
+    fn synchronize(&self) -> Report {
+        Run { yes: true, ..self.run() }.synchronize().expect("a run")
     }
 
     fn commit(&self, batch: Batch) {
@@ -94,7 +94,7 @@ fn update(id: Id, stored: &Stored, content: &str) -> EntryUpdate {
 fn a_thousand_files_that_are_edited_on_both_sides_lose_nothing() {
     let place = Place::new();
     place.store_entries(&(0..1_000).map(|number| format!("content {number}")).collect::<Vec<_>>());
-    let first = place.level();
+    let first = place.synchronize();
     assert_eq!((first.written, first.created, first.tx_id), (1_000, 0, None));
     assert_eq!(place.both().len(), 1_000);
 
@@ -145,18 +145,18 @@ fn a_thousand_files_that_are_edited_on_both_sides_lose_nothing() {
     place.commit(batch);
     let head = place.engine.head().expect("a head");
 
-    let stopped = place.run().level().expect_err("too many would go");
+    let stopped = place.run().synchronize().expect_err("too many would go");
     assert!(stopped.to_string().contains("`--yes` goes ahead"), "{stopped}");
     assert_eq!(place.engine.head().expect("a head"), head, "nothing was written");
-    let would = Run { dry_run: true, ..place.run() }.level().expect("a run");
+    let would = Run { dry_run: true, ..place.run() }.synchronize().expect("a run");
     assert_eq!(place.engine.head().expect("a head"), head, "nothing was written");
 
-    let report = place.level();
+    let report = place.synchronize();
     assert_eq!(Report { tx_id: None, ..report }, would, "it does what it said it would");
     assert!(would.conflicts > 20 && would.deleted > 20 && would.removed > 20, "{would:?}");
     assert_eq!(place.engine.head().expect("a head"), head.next(), "one run is one transaction");
     assert_eq!(place.both(), wanted);
-    let again = place.level();
+    let again = place.synchronize();
     assert!(again.is_level() && again.tx_id.is_none(), "{again:?}");
     assert_eq!(place.both(), wanted);
 }
@@ -165,11 +165,11 @@ fn a_thousand_files_that_are_edited_on_both_sides_lose_nothing() {
 fn a_run_that_ended_half_way_is_finished_by_the_next() {
     let place = Place::new();
     fs::write(place.file("note.md"), "A fact.\n").expect("a file");
-    place.level();
+    place.synchronize();
     // The entry exists, but the file never got its id and the state was never written.
     fs::write(place.file("note.md"), "A fact.\n").expect("a file");
     fs::remove_file(place.run().state).expect("a state");
-    let report = place.level();
+    let report = place.synchronize();
     assert_eq!((report.created, report.written, place.both().len()), (0, 1, 1), "{report:?}");
 }
 
@@ -177,13 +177,13 @@ fn a_run_that_ended_half_way_is_finished_by_the_next() {
 fn copies_get_ids_of_their_own_and_foreign_files_are_left_alone() {
     let place = Place::new();
     place.store_entries(&["one".to_owned()]);
-    place.level();
+    place.synchronize();
     let (name, file) = place.files().pop_first().expect("a file");
     fs::copy(place.file(&name), place.file("a copy.md")).expect("a copy");
     edit(&place.file("a copy.md"), "other");
     fs::write(place.file("picture.png"), "png").expect("a file");
     fs::write(place.file(".hidden.md"), "hidden").expect("a file");
-    let report = place.level();
+    let report = place.synchronize();
     assert_eq!((report.created, report.updated), (1, 0), "{report:?}");
     assert_eq!(place.files()[&name].id, file.id, "the first stays");
     assert_eq!(place.both(), BTreeSet::from(["one".to_owned(), "other".to_owned()]));
@@ -196,7 +196,7 @@ fn copies_get_ids_of_their_own_and_foreign_files_are_left_alone() {
 fn links_and_files_that_can_not_be_read_are_left_alone_and_their_entries_stay() {
     let place = Place::new();
     place.store_entries(&["one".to_owned(), "two".to_owned(), "three".to_owned()]);
-    place.level();
+    place.synchronize();
     let names: Vec<String> = place.files().into_keys().collect();
     let secret = place.store.path().join("secret.md");
     fs::write(&secret, "secret").expect("a file");
@@ -204,7 +204,7 @@ fn links_and_files_that_can_not_be_read_are_left_alone_and_their_entries_stay() 
     std::os::unix::fs::symlink(&secret, place.file(&names[0])).expect("a link");
     fs::write(place.file(&names[1]), "---\nid: [\n---\nbroken").expect("a file");
     fs::write(place.file("bytes.md"), b"\xff\xfe").expect("a file");
-    let report = place.level();
+    let report = place.synchronize();
     assert_eq!(report.refused.len(), 3, "{report:?}");
     assert_eq!((report.is_level(), place.entries().len()), (true, 3), "{report:?}");
     assert_eq!(fs::read_to_string(&secret).expect("a file"), "secret");

@@ -29,7 +29,7 @@ impl HostFile {
     }
 
     /// The file as it was before the first change.
-    pub fn kept(&self) -> anyhow::Result<Option<String>> {
+    pub fn original_text(&self) -> anyhow::Result<Option<String>> {
         text_of(&self.kept_path())
     }
 

@@ -52,7 +52,7 @@ impl ScopeSetup {
         let text = match (&file.text, self.remove) {
             (None, true) => return Ok(None),
             (Some(text), true) => {
-                let kept = file.kept()?;
+                let kept = file.original_text()?;
                 let is_only_difference = |kept: &String| with_line(kept, &self.scope) == *text;
                 match kept.filter(is_only_difference) {
                     Some(kept) => Some(kept),

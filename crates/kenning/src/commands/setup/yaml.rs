@@ -42,11 +42,11 @@ pub fn apply(text: &str, pieces: &[Piece]) -> Result<String, Refusal> {
                     Some(ours) => (drain(&mut lines, ours), block.indent),
                     None => (block.end, block.indent),
                 };
-                lines.splice(at..at, written(name, value, indent, newline));
+                lines.splice(at..at, yaml_lines(name, value, indent, newline));
             }
             None if file.get(above).is_none() => {
                 lines.push(format!("{above}:{newline}"));
-                lines.extend(written(name, value, 2, newline));
+                lines.extend(yaml_lines(name, value, 2, newline));
             }
             None => return Err(unsure()),
         }
@@ -141,7 +141,7 @@ fn is_blank(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-fn written(name: &str, value: &Map<String, Value>, indent: usize, newline: &str) -> Vec<String> {
+fn yaml_lines(name: &str, value: &Map<String, Value>, indent: usize, newline: &str) -> Vec<String> {
     let outer = " ".repeat(indent);
     let inner = " ".repeat(indent * 2);
     let mut lines = vec![format!("{outer}{name}:{newline}")];

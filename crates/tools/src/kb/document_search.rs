@@ -46,7 +46,7 @@ pub(crate) struct Manner {
 }
 
 /// A search whose options and filters have been resolved.
-pub(crate) struct Sought {
+pub(crate) struct DocumentSearch {
     pub(super) sight: Sight,
     only: Vec<(SectionLabel, Vec<String>)>,
     path_prefix: Option<String>,
@@ -107,14 +107,14 @@ const LOOKED_AT_MAX: u64 = 5_000;
 /// matches. If there are more passages than this, no result set is offered.
 const SET_LOOKED_AT_MAX: u64 = 2_000;
 
-impl Sought {
+impl DocumentSearch {
     pub(crate) fn new(
         ctx: &Context<'_>,
         snapshot: &Snapshot<'_>,
         scope: &Scope,
         filters: &Filters,
         manner: Manner,
-    ) -> Result<Sought, Stop> {
+    ) -> Result<DocumentSearch, Stop> {
         scope.check(ctx)?;
         if manner.mode == Mode::HybridLocal && !ctx.caller.has_graph {
             let message = "`options.mode`: the graph is off on this server (`--no-graph`); leave it out, or take vector_only";
@@ -123,7 +123,7 @@ impl Sought {
         let mut only = scope.labels();
         let doc_tags = filters.doc_tag.as_ref().map(|tags| tags.0.clone());
         only.push((SectionLabel::DocTag, doc_tags.unwrap_or_default()));
-        Ok(Sought {
+        Ok(DocumentSearch {
             sight: sight(snapshot, &ctx.scope_name(None)?)?,
             only,
             path_prefix: filters

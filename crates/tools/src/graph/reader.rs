@@ -1,6 +1,6 @@
 //! The graph as the server's scope sees it, and the form in which its nodes are shown.
 
-use kenning_engine::graph::{Edge, Node, NodeRef, Source, View};
+use kenning_engine::graph::{Edge, EdgeOrigin, Node, NodeRef, View};
 use kenning_engine::{SectionLabel, Sight, Snapshot};
 use kenning_model::{Id, Mention, Section, fold};
 use kenning_presentation::text::{clean, cut};
@@ -15,7 +15,7 @@ const ENTITY: &str = "entity:";
 const TITLE_BYTES_MAX: usize = 300;
 const SNIPPET_BYTES_MAX: usize = 200;
 
-pub(crate) struct Seen<'a> {
+pub(crate) struct GraphReader<'a> {
     caller: &'a Caller,
     snapshot: &'a Snapshot<'a>,
     sight: Sight,
@@ -23,17 +23,17 @@ pub(crate) struct Seen<'a> {
 }
 
 /// A node that a walk met, with the source that is needed to show it.
-pub(crate) struct Met {
+pub(crate) struct VisitedNode {
     pub(crate) node: Node,
-    known_from: Option<Source>,
+    known_from: Option<EdgeOrigin>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> GraphReader<'a> {
     pub(crate) fn new(
         ctx: &Context<'a>,
         snapshot: &'a Snapshot<'a>,
         scope: Option<Scope>,
-    ) -> Result<Seen<'a>, Stop> {
+    ) -> Result<GraphReader<'a>, Stop> {
         if !ctx.caller.has_graph {
             let message =
                 "the graph is off on this server (`--no-graph`); use `kb_search` or `kb_retrieve_evidence`";
@@ -42,7 +42,7 @@ impl<'a> Seen<'a> {
         let scope = scope.unwrap_or_default();
         scope.check(ctx)?;
         let sight = sight(snapshot, &ctx.scope_name(None)?)?;
-        Ok(Seen { caller: ctx.caller, snapshot, sight, scope })
+        Ok(GraphReader { caller: ctx.caller, snapshot, sight, scope })
     }
 
     /// Calls `at` with a view of the graph. Sections that the scope argument excludes are not in the view.
@@ -93,7 +93,7 @@ impl<'a> Seen<'a> {
         (found, missing)
     }
 
-    pub(crate) fn show(&self, met: &Met) -> Result<Option<NodeItem>, Stop> {
+    pub(crate) fn show(&self, met: &VisitedNode) -> Result<Option<NodeItem>, Stop> {
         match &met.node {
             Node::Section(id) => Ok(self.section(*id)?.map(|section| section_item(*id, &section))),
             Node::Document(id) => {
@@ -114,13 +114,13 @@ impl<'a> Seen<'a> {
     }
 
     /// An entity, with its name spelt as in the section or triple where it occurs.
-    fn entity(&self, name: &str, known_from: Option<Source>) -> Result<Option<NodeItem>, Stop> {
+    fn entity(&self, name: &str, known_from: Option<EdgeOrigin>) -> Result<Option<NodeItem>, Stop> {
         Ok(match known_from {
             None => None,
-            Some(Source::Section(id)) => self.section(id)?.and_then(|section| {
+            Some(EdgeOrigin::Section(id)) => self.section(id)?.and_then(|section| {
                 section.mentions.iter().find(|mention| fold(&mention.name) == name).map(mention_item)
             }),
-            Some(Source::Triple(id)) => {
+            Some(EdgeOrigin::Triple(id)) => {
                 let stored = self.snapshot.triple(id)?;
                 stored.as_ref().and_then(|stored| stored.record.as_triple()).map(|triple| {
                     let spelt = [&triple.subject, &triple.object].into_iter().find(|end| fold(end) == name);
@@ -131,12 +131,12 @@ impl<'a> Seen<'a> {
     }
 }
 
-pub(crate) fn met(view: &View<'_>, node: NodeRef) -> Met {
+pub(crate) fn met(view: &View<'_>, node: NodeRef) -> VisitedNode {
     let known_from = match view.node(node) {
         Node::Entity(_) => view.known_from(node),
         _ => None,
     };
-    Met { node: view.node(node).clone(), known_from }
+    VisitedNode { node: view.node(node).clone(), known_from }
 }
 
 pub(crate) fn node_id(node: &Node) -> String {
