@@ -338,7 +338,7 @@ impl Server {
         }
         // Waiting for a place counts towards the time of the call.
         let place = self.places.take(kind, ticket.is_some()).await;
-        self.blocking(move |engine| {
+        self.on_a_thread(move |engine| {
             let _held = (place, admission);
             match ticket.map(|ticket| ticket.as_of(engine)) {
                 Some(Ok(Some(newest))) => work(&engine.as_of(newest)),
@@ -349,8 +349,26 @@ impl Server {
         .await
     }
 
-    /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
+    fn watcher(&self, scope: String) -> Watcher {
+        let (engine, principal) = (self.engine.clone(), self.options.principal.clone());
+        Watcher { engine, principal, scope, places: self.edge.places.clone() }
+    }
+
+    /// Reads from the store outside the order of calls.
     pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let place = self.places.take(CallKind::Read, false).await;
+        self.on_a_thread(move |engine| {
+            let _held = place;
+            work(engine)
+        })
+        .await
+    }
+
+    /// Runs store work on a thread that may block, so that one slow call holds up nobody else.
+    async fn on_a_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Result<T, ErrorData> {
@@ -665,8 +683,7 @@ impl ServerHandler for Server {
         let _place = self.edge.subscription().map_err(|why| ErrorData::invalid_request(why, None))?;
         let (finder, principal) = (self.finder.clone(), self.options.principal.clone());
         let scope = self.blocking(move |engine| finder.find(engine, &principal).0.scope()).await?;
-        let watcher =
-            Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
+        let watcher = self.watcher(scope);
         let toolsets = self.options.toolsets.clone();
         let started = subscription.request_context().extensions.get::<Started>().map(|started| started.0);
         let started = started.or(self.asked_to_listen_at.get().copied()).unwrap_or(TxId::EMPTY);
@@ -705,8 +722,7 @@ impl ServerHandler for Server {
             .await?
             .map_err(resources::failed)?;
         let scope = self.scope(&context).await?;
-        let watcher =
-            Watcher { engine: self.engine.clone(), principal: self.options.principal.clone(), scope };
+        let watcher = self.watcher(scope);
         let subscription = Subscription::start(watcher, context.peer, request.uri.clone(), watched, since);
         subscribed.insert(request.uri, subscription);
         Ok(())

@@ -13,13 +13,24 @@ const WRITES_MAX: usize = 256;
 pub(crate) struct SharedPlaces {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
+    /// For the subscriptions of all callers.
+    turns: Arc<Semaphore>,
+}
+
+impl SharedPlaces {
+    /// Waits for the turn of a subscription.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.turns.clone().acquire_owned().await.ok()
+    }
 }
 
 impl Default for SharedPlaces {
     fn default() -> SharedPlaces {
         // Twice as many reads as one caller may have, so that a caller with slow reads holds up nobody else.
         let reads = Arc::new(Semaphore::new(2 * reads_of_one()));
-        SharedPlaces { reads, writes: Arc::new(Semaphore::new(WRITES_MAX)) }
+        // Half of the processors are left for calls.
+        let turns = Arc::new(Semaphore::new((reads_of_one() / 4).max(1)));
+        SharedPlaces { reads, writes: Arc::new(Semaphore::new(WRITES_MAX)), turns }
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::places::SharedPlaces;
 use crate::resources::{self, Changed, SeenScopes, Watched};
 use crate::toolsets::{Toolsets, listed_families};
 
@@ -36,6 +37,24 @@ pub(crate) struct Watcher {
     pub(crate) engine: Arc<Engine>,
     pub(crate) principal: Arc<Principal>,
     pub(crate) scope: String,
+    pub(crate) places: Arc<SharedPlaces>,
+}
+
+impl Watcher {
+    /// Reads from the store on a thread that may block. Every commit wakes every subscription of every caller, so they take turns; one
+    /// that has waited reads all transactions since its last turn at once.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Watcher) -> T + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let turn = self.places.turn().await;
+        let watcher = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _held = turn;
+            read(&watcher)
+        });
+        done.await.map_err(|_| ErrorData::internal_error("a subscription has failed", None))
+    }
 }
 
 /// One subscription of 2026-07-28: runs until the client cancels it or the connection ends.
@@ -117,12 +136,8 @@ impl ToolList {
     }
 
     async fn listed(&self, at: TxId) -> Result<Vec<Family>, ErrorData> {
-        let Watcher { engine, principal, .. } = self.watcher.clone();
-        let content = tokio::task::spawn_blocking(move || engine.content(&principal, Some(at))).await;
-        match content {
-            Ok(content) => Ok(listed_families(&self.toolsets, content.map_err(resources::failed)?)),
-            Err(_) => Err(ErrorData::internal_error("a subscription has failed", None)),
-        }
+        let content = self.watcher.read(move |watcher| watcher.engine.content(&watcher.principal, Some(at)));
+        Ok(listed_families(&self.toolsets, content.await?.map_err(resources::failed)?))
     }
 }
 
@@ -199,18 +214,18 @@ impl Log {
     /// The transactions after this place, as soon as there are any.
     async fn next(&mut self) -> Result<Vec<Seen>, ErrorData> {
         loop {
-            let (watcher, at, found) = (self.watcher.clone(), self.at, self.found);
+            let (at, found) = (self.at, self.found);
             // The number is marked as seen before the log is read, so a commit that arrives between the two steps still
             // wakes the next wait.
             self.grown.borrow_and_update();
-            let read = move || {
+            let read = move |watcher: &Watcher| {
                 // A store restored from a backup may end earlier than the store that it replaced. Its next
                 // transactions are then new, so the position moves back to its end.
                 let at = at.min(watcher.engine.head()?);
-                Ok::<_, Error>((at, read_on(&watcher, at, found)?))
+                Ok::<_, Error>((at, read_on(watcher, at, found)?))
             };
-            match tokio::task::spawn_blocking(read).await {
-                Ok(Ok((at, (transactions, found)))) => {
+            match self.watcher.read(read).await? {
+                Ok((at, (transactions, found))) => {
                     self.at = transactions.last().map_or(at, |seen| seen.tx.id);
                     if !transactions.is_empty() {
                         self.found = found;
@@ -218,8 +233,7 @@ impl Log {
                     }
                 }
                 // A disk error may be temporary. The position stays, so nothing is skipped.
-                Ok(Err(error)) => tracing::warn!("the log can't be read for a subscription: {error}"),
-                Err(_) => return Err(ErrorData::internal_error("a subscription has failed", None)),
+                Err(error) => tracing::warn!("the log can't be read for a subscription: {error}"),
             }
             // The log is read again after a while even without a wake-up, in case the last read failed.
             if let Ok(Err(_)) = tokio::time::timeout(LOOK_AGAIN, self.grown.changed()).await {
@@ -237,7 +251,7 @@ struct Seen {
 }
 
 fn read_on(
-    Watcher { engine, principal, scope }: &Watcher,
+    Watcher { engine, principal, scope, .. }: &Watcher,
     at: TxId,
     mut found: Option<ScopeId>,
 ) -> Result<(Vec<Seen>, Option<ScopeId>), Error> {

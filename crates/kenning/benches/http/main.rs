@@ -1,13 +1,14 @@
 //! What HTTP costs, what it holds, and what it keeps apart.
 //!
 //! `cargo bench -p kenning --bench http`; `-- speed`, `-- ids`, `-- timing`, `-- kill`, `-- console` or `-- crowd` measures one of them, `-- crowd 10`
-//! for ten seconds. The crowd needs 8,000 file handles (`ulimit -n`).
+//! for ten seconds, and `-- crowd 10 1000 0 0 0` with so many clients, listeners, slow readers and slow senders. The crowd needs 8,000 file
+//! handles (`ulimit -n`).
 #![allow(clippy::print_stdout)]
 
 mod peer;
 mod server;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let is_asked = |name: &str| arguments.is_empty() || arguments.iter().any(|it| it == name);
-    let seconds = arguments.iter().find_map(|it| it.parse().ok()).unwrap_or(60);
+    let numbers: Vec<u64> = arguments.iter().filter_map(|it| it.parse().ok()).collect();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
     let within = |name: &str| {
         let dir = dir.path().join(name);
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         holds &= runtime.block_on(console(&within("console")));
     }
     if is_asked("crowd") {
-        holds &= runtime.block_on(crowd(&within("crowd"), Duration::from_secs(seconds)));
+        holds &= runtime.block_on(crowd(&within("crowd"), &numbers));
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -406,21 +407,24 @@ async fn page_time(peer: &mut Peer, name: &str, path: impl Fn(usize) -> String, 
 }
 
 /// Good clients beside listeners that hear nothing, readers that do not read and senders that hardly send.
-async fn crowd(dir: &Path, lasts: Duration) -> bool {
+async fn crowd(dir: &Path, numbers: &[u64]) -> bool {
     const KEYS: usize = 100;
-    const GOOD: usize = 1_000;
-    const LISTENERS: usize = 1_000;
-    const SLOW_READERS: usize = 500;
-    const SLOW_SENDERS: usize = 500;
+    const DEFAULTS: [u64; 5] = [60, 1_000, 1_000, 500, 500];
+    let number = |at: usize| numbers.get(at).copied().unwrap_or(DEFAULTS[at]);
+    let lasts = Duration::from_secs(number(0));
+    let [clients, listeners, slow_readers, slow_senders] = [1, 2, 3, 4].map(|at| number(at) as usize);
+    // Made before, since making a question costs more than answering it.
+    let asked: Arc<Vec<Value>> =
+        Arc::new(questions(500).into_iter().map(|it| json!({"content": it, "limit": 5})).collect());
     fill(dir, ENTRIES);
     let keys: Vec<String> = (0..KEYS)
-        .map(|key| new_key(dir, &format!("crowd-{key}"), &["--namespaces", "global=write"]))
+        .map(|key| new_key(dir, &format!("crowd-{key}"), &["--namespaces", "global=share"]))
         .collect();
     let server = Server::kenning(dir, &["--auth", "keys"]);
     let before = server.resident_max();
     let target = |client: usize| server.target(Some(&keys[client % KEYS]));
     let mut others = JoinSet::new();
-    for listener in 0..LISTENERS {
+    for listener in 0..listeners {
         let target = target(listener);
         others.spawn(async move {
             let mut peer = Peer::connect(&target).await.expect("a connection");
@@ -430,7 +434,7 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
             while peer.line().await.is_ok() {}
         });
     }
-    for reader in 0..SLOW_READERS {
+    for reader in 0..slow_readers {
         let target = target(reader);
         others.spawn(async move {
             // More bytes than the system takes for a connection that nobody reads.
@@ -447,7 +451,7 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
             }
         });
     }
-    for sender in 0..SLOW_SENDERS {
+    for sender in 0..slow_senders {
         let target = target(sender);
         others.spawn(async move {
             let slow = target.post(&call(1, "query", json!({})));
@@ -464,15 +468,15 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
     }
     // The crowd stands before the good clients are measured.
     sleep(Duration::from_secs(3)).await;
+    println!("the crowd alone: {} MiB resident at most ({before} before)", server.resident_max());
     let mut good = JoinSet::new();
     let until = Instant::now() + lasts;
-    for client in 0..GOOD {
-        let target = target(client);
+    for client in 0..clients {
+        let (target, asked) = (target(client), Arc::clone(&asked));
         good.spawn(async move {
-            let mut took = Vec::new();
-            let mut failed = 0u64;
+            let (mut took, mut failed) = (Vec::new(), Vec::new());
             sleep(Duration::from_millis(2 * client as u64)).await;
-            let Ok(mut peer) = Peer::connect(&target).await else { return (took, 1) };
+            let Ok(mut peer) = Peer::connect(&target).await else { return (took, vec!["no connection".to_owned()]) };
             let mut turn = interval(Duration::from_secs(2));
             turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut number = client;
@@ -483,29 +487,40 @@ async fn crowd(dir: &Path, lasts: Duration) -> bool {
                 let message = if is_write {
                     call(1, "store", json!({"topic": format!("note {client}"), "content": format!("The {number}th call.")}))
                 } else {
-                    call(1, "query", query(number))
+                    call(1, "query", asked[number % asked.len()].clone())
                 };
                 match peer.ask(&message).await {
                     Ok(answer) if answer.status == 200 && answer.message()["result"]["isError"] != true => {
                         took.push(answer.took.as_secs_f64() * 1e3);
                     }
-                    _ => failed += 1,
+                    Ok(answer) => failed.push(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body))),
+                    Err(error) => {
+                        failed.push(error.to_string());
+                        // A broken connection is replaced, as a client does.
+                        let Ok(again) = Peer::connect(&target).await else { break };
+                        peer = again;
+                    }
                 }
             }
             (took, failed)
         });
     }
     let done = good.join_all().await;
-    let failed: u64 = done.iter().map(|(_, failed)| failed).sum();
-    let mut took: Vec<f64> = done.into_iter().flat_map(|(took, _)| took).collect();
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in done.iter().flat_map(|(_, failed)| failed) {
+        *reasons.entry(&reason[..reason.floor_char_boundary(160)]).or_default() += 1;
+    }
+    reasons.iter().for_each(|(reason, many)| println!("{many} times: {reason}"));
+    let failed: usize = reasons.values().sum();
+    let mut took: Vec<f64> = done.iter().flat_map(|(took, _)| took.iter().copied()).collect();
     took.sort_by(f64::total_cmp);
     let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize];
     let resident = server.resident_max();
     // Nobody waits for those that never end.
     let ended = timeout(Duration::from_secs(5), others.shutdown()).await;
     println!(
-        "{GOOD} clients beside {LISTENERS} listeners, {SLOW_READERS} slow readers and {SLOW_SENDERS} slow senders for {} s: {} calls, {failed} \
-         failed; p50 {:.1} ms, p99 {:.1} ms, slowest {:.0} ms; {resident} MiB resident at most ({before} before){}",
+        "{clients} clients beside {listeners} listeners, {slow_readers} slow readers and {slow_senders} slow senders for {} s: {} calls, {failed} \
+         failed; p50 {:.1} ms, p99 {:.1} ms, slowest {:.0} ms; {resident} MiB resident at most{}",
         lasts.as_secs(),
         took.len(),
         at(0.5),
