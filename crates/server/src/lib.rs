@@ -109,7 +109,8 @@ pub async fn serve(
     let room = Arc::new(Semaphore::new(stdio::UNDER_WAY_MAX));
     let transport = stdio::Stdio::new(input, output, ended.clone(), listening.clone(), room.clone());
     let base_url = rows.as_ref().map(RowsListener::base_url);
-    let server = mcp::Server::new(engine, options, base_url, ended.clone(), edge::Edge::default());
+    let sets = mcp::set_store(&engine, &options);
+    let server = mcp::Server::new(engine, options, sets, base_url, ended.clone(), edge::Edge::default());
     if let Some(rows) = rows {
         tokio::spawn(rows.serve(server.sets.clone()));
     }

@@ -11,7 +11,7 @@ use kenning_engine::{CallKind, Engine};
 use kenning_model::{ScopeName, TxId};
 use kenning_presentation::{Block, Format, Reply, text};
 use kenning_tools::{
-    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch,
+    Access, Caller, Code, Definition, Effect, Family, NamedScopes, ResultSets, SETS_FILE, Scratch, SetStore,
     SetsOverHttp, Stop, Usage, asked_format, definitions, dispatch, dispatch_answered, find,
     project::ScopeFinder,
 };
@@ -103,20 +103,26 @@ pub(crate) struct Server {
     edge: Edge,
 }
 
+/// Where the result sets of a server with these options are kept.
+pub(crate) fn set_store(engine: &Arc<Engine>, options: &Options) -> Arc<SetStore> {
+    // A server with read access writes no file either.
+    let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
+    SetStore::new(engine.clone(), file)
+}
+
 impl Server {
     pub(crate) fn new(
         engine: Arc<Engine>,
         options: Options,
+        kept_sets: Arc<SetStore>,
         rows_url: Option<String>,
         ended: CancellationToken,
         edge: Edge,
     ) -> Server {
         let (scratch, usage, told_no_scope) = (Arc::default(), Arc::default(), Arc::default());
         let named_scopes = Arc::default();
-        // A server with read access writes no file either.
-        let file = (options.access == Access::ReadWrite).then(|| engine.dir().join(SETS_FILE));
         let rest = rows_url.map(|base_url| SetsOverHttp { base_url, reader: options.principal.clone() });
-        let sets = Arc::new(ResultSets::new(engine.clone(), file, rest));
+        let sets = Arc::new(ResultSets::new(kept_sets, rest));
         let (subscribed, listed_tools) = (Mutex::default(), Arc::default());
         let finder = Arc::new(ScopeFinder::new(options.project.clone()));
         let roots = Roots::new(finder.clone());

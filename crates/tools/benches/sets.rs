@@ -11,7 +11,7 @@ use kenning_storage::{NewEntry, Request, Write};
 use kenning_testkit::TempStore;
 use kenning_testkit::corpus::{questions, text};
 use kenning_testkit::measure::{p50, ratio};
-use kenning_tools::{Access, Caller, ResultSets, SETS_FILE, dispatch, find};
+use kenning_tools::{Access, Caller, ResultSets, SETS_FILE, SetStore, dispatch, find};
 use serde_json::{Value, json};
 
 const ENTRIES: usize = 10_000;
@@ -29,7 +29,7 @@ fn main() {
     }
     engine.rebuild().expect("the index is built");
     let without = Caller::new(None, "bench".into(), "global:default".into());
-    let sets = ResultSets::new(engine.clone(), Some(store.path().join(SETS_FILE)), None);
+    let sets = ResultSets::new(SetStore::new(engine.clone(), Some(store.path().join(SETS_FILE))), None);
     let with = Caller { sets: Some(Arc::new(sets)), ..without.clone() };
     let call = |caller: &Caller, tool: &str, arguments: Value| {
         let arguments = arguments.as_object().expect("an object").clone();

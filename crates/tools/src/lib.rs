@@ -30,7 +30,7 @@ pub use disclosure::NamedScopes;
 pub use dispatch::{Access, KEY as IDEMPOTENCY_KEY, asked_format, dispatch, dispatch_answered, find};
 pub use listing::{List, Listing};
 pub use scratch::{Passage, Scratch, ScratchOwner};
-pub use sets::{Attached, ResultSets, SETS_FILE, SetsOverHttp, forget_sets};
+pub use sets::{Attached, ResultSets, SETS_FILE, SetStore, SetsOverHttp, forget_sets};
 pub use tool::{
     Caller, Context, Definition, Effect, Family, TOOL_NAME_BYTES_MAX, definitions, families, renamed_note,
     scope_name, sight,

@@ -173,20 +173,30 @@ fn set_owner(principal: &Principal) -> SetOwner {
     if principal.is_owner() { SetOwner::anonymous() } else { SetOwner::subject(&principal.subject) }
 }
 
-/// The result sets of a store.
-pub struct ResultSets {
+/// Where result sets are kept. All callers of a process share one, because each open file costs connections and a thread.
+pub struct SetStore {
     engine: Arc<Engine>,
     /// `None` keeps the sets in memory.
     file: Option<PathBuf>,
+    opened: OnceLock<OpenSetStore>,
+}
+
+struct OpenSetStore {
+    /// `None` only while this value is being dropped.
+    runtime: Option<Runtime>,
+    store: Arc<dyn ResourceStore>,
+    repeater: CallRepeater,
+}
+
+/// The result sets of a caller.
+pub struct ResultSets {
+    kept: Arc<SetStore>,
     /// The settings for serving rows over HTTP, if that is wanted.
     rest: Option<SetsOverHttp>,
     opened: OnceLock<OpenSets>,
 }
 
 struct OpenSets {
-    /// `None` only while this value is being dropped.
-    runtime: Option<Runtime>,
-    store: Arc<dyn ResourceStore>,
     server: DualResponseServer,
     /// The server for people and programs, with larger pages.
     rest: Option<DualResponseServer>,
@@ -195,9 +205,29 @@ struct OpenSets {
     cleaned_at: Mutex<Option<Timestamp>>,
 }
 
+impl SetStore {
+    pub fn new(engine: Arc<Engine>, file: Option<PathBuf>) -> Arc<SetStore> {
+        Arc::new(SetStore { engine, file, opened: OnceLock::new() })
+    }
+
+    fn opened(&self) -> Option<&OpenSetStore> {
+        if let Some(opened) = self.opened.get() {
+            return Some(opened);
+        }
+        // The file is in the store's directory, so the store is opened first.
+        if self.file.is_some() {
+            self.engine.storage().ok()?;
+        }
+        let opened = OpenSetStore::new(&self.engine, self.file.as_ref())
+            .inspect_err(|error| tracing::warn!("no result sets: {error}"))
+            .ok()?;
+        Some(self.opened.get_or_init(|| opened))
+    }
+}
+
 impl ResultSets {
-    pub fn new(engine: Arc<Engine>, file: Option<PathBuf>, rest: Option<SetsOverHttp>) -> ResultSets {
-        ResultSets { engine, file, rest, opened: OnceLock::new() }
+    pub fn new(kept: Arc<SetStore>, rest: Option<SetsOverHttp>) -> ResultSets {
+        ResultSets { kept, rest, opened: OnceLock::new() }
     }
 
     /// The HTTP endpoints for rows, if these are served.
@@ -213,14 +243,14 @@ impl ResultSets {
         columns: Columns,
         total_count: u64,
     ) -> Option<Attached> {
-        let opened = self.opened()?;
+        let (opened, kept) = (self.opened()?, self.kept.opened()?);
         let key = serde_json::to_string(call).ok()?;
         if let Some(known) = opened.known.get(&key) {
             return Some(known);
         }
-        let now = self.engine.now();
+        let now = self.kept.engine.now();
         let expires_at = now.checked_add(LIFETIME).ok()?;
-        let id = self.engine.new_handle();
+        let id = self.kept.engine.new_handle();
         let attached = Attached {
             resource: SetResource {
                 uri: opened.server.uri_of(&id),
@@ -244,12 +274,12 @@ impl ResultSets {
         resource.total_count = total_count;
         resource.expires_at = Some(expires_at);
         resource.owner = set_owner(&call.principal);
-        if let Err(error) = opened.runtime().block_on(opened.store.save(&resource)) {
+        if let Err(error) = kept.runtime().block_on(kept.store.save(&resource)) {
             // A reply without a link is better than one that waits.
             tracing::warn!("a result set was not kept: {error}");
             return None;
         }
-        opened.clean(now);
+        opened.clean(kept, now);
         opened.known.insert(key, attached.clone());
         Some(attached)
     }
@@ -261,7 +291,7 @@ impl ResultSets {
                 "there is no such result set, or no longer; make the call again that gave the address";
             Stop::new(Code::NotFound, message).with("error", json!("not_found"))
         };
-        let opened = self.opened().ok_or_else(unknown)?;
+        let (opened, kept) = (self.opened().ok_or_else(unknown)?, self.kept.opened().ok_or_else(unknown)?);
         // The other forms in which a reply names a set, such as its URL or its id, are accepted too, also
         // with query parameters.
         let named = uri.split(['?', '#']).next().unwrap_or(uri);
@@ -273,7 +303,7 @@ impl ResultSets {
             Stop::invalid("`resource`: pass the `resource.uri` of a reply, such as kenning://rows/ID")
         })?;
         let access = opened.server.access(set_owner(principal));
-        opened.runtime().block_on(access.page(id, query)).map_err(|error| match error {
+        kept.runtime().block_on(access.page(id, query)).map_err(|error| match error {
             Error::NotFound => unknown(),
             Error::Expired => {
                 let message = "the result set has expired; make the call again that gave its address";
@@ -293,11 +323,7 @@ impl ResultSets {
         if let Some(opened) = self.opened.get() {
             return Some(opened);
         }
-        // The file is in the store's directory, so the store is opened first.
-        if self.file.is_some() {
-            self.engine.storage().ok()?;
-        }
-        let opened = OpenSets::new(&self.engine, self.file.as_ref(), self.rest.as_ref())
+        let opened = OpenSets::new(&self.kept.engine, self.kept.opened()?, self.rest.as_ref())
             .inspect_err(|error| tracing::warn!("no result sets: {error}"))
             .ok()?;
         Some(self.opened.get_or_init(|| opened))
@@ -309,22 +335,35 @@ fn failed(error: &dyn std::error::Error) -> Stop {
     Stop::new(Code::BackendUnavailable, "the rows can't be read right now")
 }
 
-impl OpenSets {
-    fn new(
-        engine: &Arc<Engine>,
-        file: Option<&PathBuf>,
-        rest_options: Option<&SetsOverHttp>,
-    ) -> Result<OpenSets, BoxError> {
+impl OpenSetStore {
+    fn new(engine: &Arc<Engine>, file: Option<&PathBuf>) -> Result<OpenSetStore, BoxError> {
         let store = match file {
             Some(file) => durable(file),
             None => Arc::new(MemoryStore::new()),
         };
         let repeater = CallRepeater::new(engine.clone());
+        // The runtime is made last, because dropping one after an error in between would block. Only calls of the
+        // library run on it.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(OpenSetStore { runtime: Some(runtime), store, repeater })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it goes last")
+    }
+}
+
+impl OpenSets {
+    fn new(
+        engine: &Arc<Engine>,
+        kept: &OpenSetStore,
+        rest_options: Option<&SetsOverHttp>,
+    ) -> Result<OpenSets, BoxError> {
         let with = |builder: ServerBuilder| {
             let clock = engine.clone();
             builder
-                .shared_store(store.clone())
-                .executor(repeater.clone())
+                .shared_store(kept.store.clone())
+                .executor(kept.repeater.clone())
                 .uri_scheme("kenning")
                 .uri_path("rows")
                 .clock(move || clock.now())
@@ -340,29 +379,22 @@ impl OpenSets {
                 .build()
         };
         let rest = rest_options.map(rest).transpose()?;
-        // The runtime is made last, because dropping one after an error in between would block. Only calls of the
-        // library run on it.
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let known = Cache::builder().max_capacity(1_000).time_to_live(Duration::from_secs(14 * 60)).build();
-        Ok(OpenSets { runtime: Some(runtime), rest, store, server, known, cleaned_at: Mutex::default() })
+        Ok(OpenSets { rest, server, known, cleaned_at: Mutex::default() })
     }
 
-    fn clean(&self, now: Timestamp) {
+    fn clean(&self, kept: &OpenSetStore, now: Timestamp) {
         let mut cleaned_at = locked(&self.cleaned_at);
         if cleaned_at.is_some_and(|cleaned| now.duration_since(cleaned) < CLEANUP_EVERY) {
             return;
         }
         *cleaned_at = Some(now);
         let server = self.server.clone();
-        self.runtime().spawn(async move { server.cleanup_once().await });
-    }
-
-    fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("it goes last")
+        kept.runtime().spawn(async move { server.cleanup_once().await });
     }
 }
 
-impl Drop for OpenSets {
+impl Drop for OpenSetStore {
     fn drop(&mut self) {
         // The server may end inside another runtime, where blocking on this one is not allowed.
         if let Some(runtime) = self.runtime.take() {

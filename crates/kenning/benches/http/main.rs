@@ -438,7 +438,7 @@ async fn crowd(dir: &Path, numbers: &[u64]) -> bool {
         let target = target(reader);
         others.spawn(async move {
             // More bytes than the system takes for a connection that nobody reads.
-            let wanted = target.post(&call(1, "query", json!({"limit": 200, "detail": "full"}))).repeat(8);
+            let wanted = target.post(&call(1, "query", json!({"limit": 200, "detail": "full"}))).repeat(3);
             // A reader that is cut off comes back.
             loop {
                 let mut peer = Peer::connect(&target).await.expect("a connection");

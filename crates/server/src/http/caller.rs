@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, header};
 use jiff::Timestamp;
 use kenning_engine::Engine;
 use kenning_model::{DEFAULT, Grants, Id, Principal, Right, ScopeName};
-use kenning_tools::Usage;
 use kenning_tools::project::{NamedBy, ProjectSettings};
+use kenning_tools::{SetStore, Usage};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -50,6 +50,7 @@ pub(super) struct Gate {
     pub(super) limits: Arc<CurrentLimits>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) places: Arc<SharedPlaces>,
+    pub(super) sets: Arc<SetStore>,
     /// The services by the subject and the rights of their principals.
     pub(super) services: Mutex<HashMap<String, Arc<PrincipalService>>>,
     /// For each address the number of requests with wrong credentials, and when the minute began in which
@@ -308,8 +309,9 @@ impl Gate {
         let meter = Arc::new(Meter::new(self.limits.clone(), has_rates));
         let (audit, metrics) = (self.audit.clone(), Some(self.metrics.clone()));
         let edge = Edge { meter: Some(meter.clone()), audit, metrics, places: self.places.clone() };
+        let (engine, sets) = (self.engine.clone(), self.sets.clone());
         let server =
-            mcp::Server::new(self.engine.clone(), options, rows_url, subscriptions_end.clone(), edge.clone());
+            mcp::Server::new(engine, options, sets, rows_url, subscriptions_end.clone(), edge.clone());
         let (rows, usage) = (server.sets.router(), server.usage.clone());
         // Host and Origin were checked before, for every path.
         let config = StreamableHttpServerConfig::default()

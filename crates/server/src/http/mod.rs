@@ -133,6 +133,7 @@ pub async fn serve_http(
     // Open streams are cut after the calls under way are done, and not as soon as the server is asked to
     // stop.
     let (subscriptions_end, streams_end) = (CancellationToken::new(), CancellationToken::new());
+    let sets = crate::mcp::set_store(&engine, &options);
     let gate = Arc::new(Gate {
         engine,
         options,
@@ -146,6 +147,7 @@ pub async fn serve_http(
         audit: http.audit,
         metrics: Arc::new(Metrics::new()),
         places: Arc::default(),
+        sets,
         calls: TaskTracker::new(),
         subscriptions_end: subscriptions_end.clone(),
         streams_end: streams_end.clone(),

@@ -9,7 +9,7 @@ use kenning_engine::{Engine, Sources};
 use kenning_presentation::Block;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
-use kenning_tools::{Access, Caller, ResultSets, dispatch, find};
+use kenning_tools::{Access, Caller, ResultSets, SetStore, dispatch, find};
 use serde_json::{Value, json};
 
 struct Place {
@@ -36,7 +36,7 @@ impl Place {
     /// The caller of a process that has just started.
     fn caller(engine: &Arc<Engine>, file: Option<PathBuf>) -> Caller {
         let caller = Caller::new(Some("alice"), "a session".to_owned(), "global:default".to_owned());
-        Caller { sets: Some(Arc::new(ResultSets::new(engine.clone(), file, None))), ..caller }
+        Caller { sets: Some(Arc::new(ResultSets::new(SetStore::new(engine.clone(), file), None))), ..caller }
     }
 
     fn reply(&self, tool: &str, arguments: Value) -> kenning_presentation::Reply {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kenning_engine::Engine;
 use kenning_presentation::{Content, Reply};
 use kenning_testkit::TempStore;
-use kenning_tools::{Access, Caller, ResultSets, dispatch, find};
+use kenning_tools::{Access, Caller, ResultSets, SetStore, dispatch, find};
 use serde_json::{Value, json};
 
 /// The entries of the store, some with a later correction.
@@ -111,7 +111,7 @@ impl Shop {
     fn open() -> Shop {
         let store = TempStore::in_memory();
         let engine = Arc::new(store.engine());
-        let sets = Arc::new(ResultSets::new(engine.clone(), None, None));
+        let sets = Arc::new(ResultSets::new(SetStore::new(engine.clone(), None), None));
         let caller = Caller::new(Some("claude-code"), "a session".to_owned(), "acme:web".to_owned());
         let caller = Caller { content: Content::Text, sets: Some(sets), ..caller };
         let shop = Shop { engine, caller, _store: store };

@@ -12,7 +12,7 @@ use kenning_presentation::Reply;
 use kenning_presentation::budget::REPLY_BYTES_MAX;
 use kenning_testkit::TempStore;
 use kenning_testkit::transcript::{Call, Player, Transcript};
-use kenning_tools::{Access, Caller, ResultSets, Scratch, definitions, dispatch, find};
+use kenning_tools::{Access, Caller, ResultSets, Scratch, SetStore, definitions, dispatch, find};
 use serde_json::{Map, Value, json};
 
 use crate::patterns::take_catalogue_in;
@@ -37,7 +37,7 @@ impl InProcess {
         };
         let sources = Sources { now: Arc::new(now), ..kenning_testkit::fixed_sources() };
         let engine = Arc::new(store.engine_with(sources));
-        let sets = Arc::new(ResultSets::new(engine.clone(), None, None));
+        let sets = Arc::new(ResultSets::new(SetStore::new(engine.clone(), None), None));
         InProcess { engine, scratch: Arc::default(), sets, minutes, _store: store }
     }
 
