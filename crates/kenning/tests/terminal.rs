@@ -614,8 +614,8 @@ fn the_examples_of_the_help_work() {
         .expect("writable");
         std::fs::write(place.path("work/CLAUDE.md"), "# Rules\n\n- Never deploy on Fridays.\n")
             .expect("writable");
-        // Some examples need a repository with a remote, or run until they are stopped.
-        let can_run = |line: &&str| !line.contains("git ") && !line.contains("--watch");
+        // Some examples need a repository with a remote or a server elsewhere, or run until they are stopped.
+        let can_run = |line: &&str| !["git ", "--url ", "--watch"].iter().any(|part| line.contains(part));
         for example in examples.lines().take_while(|line| line.starts_with("  ")).filter(can_run) {
             let output = place.shell(example).env("VISUAL", "true").output().expect("a shell");
             assert!(output.status.success(), "{example}: {output:?}");
