@@ -574,13 +574,24 @@ fn what_is_written_over_a_damaged_index_is_found() {
 
 #[test]
 fn two_that_write_in_turns_find_what_the_other_wrote() {
-    // Segments are written and merged in the background, which may not get to it on a busy machine.
+    // Segments are written and merged in the background, which may not get to it on a busy machine, nor on a fast one that has done all
+    // turns before the background is asked for the second time. So now and then questions are asked for a moment, until one is written.
     const ROUNDS: usize = 10;
+    const MOMENT: Duration = Duration::from_millis(600);
     let mut counts = (0, 0);
     for _ in 0..ROUNDS {
         let store = TempStore::in_memory();
         let mut seen = BTreeSet::new();
-        write_in_turns(store.path(), 24, &mut |_| seen.extend(segments(store.path())));
+        write_in_turns(store.path(), 24, &mut |turn| {
+            let (before, since) = (segments(store.path()), Instant::now());
+            if turn % 4 == 3 {
+                let observer = engine(store.path(), 3);
+                while segments(store.path()) == before && since.elapsed() < MOMENT {
+                    ask(&observer, &QUESTIONS[0], None);
+                }
+            }
+            seen.extend(segments(store.path()));
+        });
         counts = (seen.len(), segments(store.path()).len());
         if counts.0 > counts.1 {
             break;
