@@ -29,8 +29,8 @@ const TOPIC_BYTES: usize = 60;
 #[derive(Args)]
 #[command(after_help = "Examples:
   kenning purge K7H9M2PQX8                                # says what would go, and prints the command that does it
-  kenning purge --source letters
-  kenning purge --by mallory --since 7d
+  kenning purge --source patterns
+  kenning purge --by alice
 
 Unlike `rm`, this can't be undone: all versions of what is named lose their text, in the log, in the index and on the disk. The history
 still says who changed what and when. Copies from before still have the text: backups, exports, folders of `kenning mirror`, and the
