@@ -37,7 +37,7 @@ pub struct TriplesFrom<'a> {
 /// The most triples that are walked; a hub may have any number.
 const TRIPLES_MAX: usize = 20_000;
 /// The most of the newest records whose names are read, since a write waits for it.
-const NAMED_MAX: usize = 5_000;
+const NAMED_MAX: usize = 1_000;
 
 /// The store as of one transaction. Every answer stays the same, however long the snapshot is kept and
 /// whatever is written. It contains only records that its principal may read.
