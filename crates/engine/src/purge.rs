@@ -56,7 +56,7 @@ impl PurgeNote {
     }
 }
 
-/// What was ever removed for good from the store of a data directory, also from one that was restored over since.
+/// Everything that was ever purged from the store of a data directory, also from a store that was replaced by a restore.
 pub fn purge_notes(dir: &Path) -> io::Result<Vec<PurgeNote>> {
     let file = match fs::File::open(dir.join(PURGED_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -81,7 +81,7 @@ pub fn is_same_log(notes: &[PurgeNote], from: &str, to: &str) -> bool {
     of_store.into_iter().any(|(at, note)| note.renewed == to || is_same_log(rest(at), &note.renewed, to))
 }
 
-/// What of all that was removed for good a store has again, or still: a backup from before has it.
+/// The purged ids whose text a store contains, as a backup from before the purge does.
 pub fn brought_back(storage: &Storage, notes: &[PurgeNote]) -> Result<Vec<PurgedId>, Error> {
     let mut ids: BTreeMap<(EntityType, Id), PurgedId> = BTreeMap::new();
     for purged in notes.iter().flat_map(|note| &note.purged) {
@@ -118,7 +118,7 @@ fn note(dir: &Path, purged: &Purged) -> io::Result<()> {
 }
 
 impl Engine {
-    /// What a purge would remove now, and the token with which it is done.
+    /// The versions that a purge would remove now, and the token that confirms it.
     pub fn plan_purge(&self, selection: &PurgeSelection) -> Result<(PurgePlan, String), Error> {
         self.storage()?.plan_purge(selection)
     }

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(60);
 struct Fixture {
     url: DatabaseUrl,
     text: String,
-    // What a server keeps goes with the test.
+    // The data directories of the servers are removed with the test.
     _name: TempStore,
 }
 
@@ -128,7 +128,7 @@ fn a_new_server_does_not_read_what_the_segments_of_another_cover() {
     fixture.filled();
     let left_at = fixture.left_at();
     assert!(left_at as usize >= LATE / 2, "segments up to {left_at} were left");
-    // Whoever reads the early part of the log meets an error.
+    // Reading the early part of the log fails.
     fixture.sql("UPDATE kenning.log SET crc = crc + 1 WHERE tx_id < 1000 AND seq = 1");
     let dir = TempStore::new();
     let second = fixture.server(&dir);

@@ -16,7 +16,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
 const CLIENTS: usize = 16;
-/// Nothing that is waited for takes as long.
+/// The longest wait; everything that the bench waits for takes less.
 const LONG: Duration = Duration::from_secs(600);
 
 struct Sizes {
@@ -264,7 +264,7 @@ impl BareBatches {
         BareBatches { sql, statements, store, head: 1 }
     }
 
-    /// So many transactions of one entry each, in one commit.
+    /// The number of transactions of one entry each that one commit has.
     fn write(&mut self, many: usize) {
         let from = self.head + 1;
         self.head += many as i64;

@@ -167,7 +167,7 @@ fn a_copy_from_before_a_purge_does_not_bring_it_back_unnoticed() {
 
     good(dir, &["restore", &backup, "--yes", "--with-purged", "--json"]);
     assert_eq!(topics(dir), ["\"kept\"", "\"secret\""], "it was asked for");
-    // What is written to the same id later is something else.
+    // Text that is written to the same id after the purge is not affected.
     purged.purge();
     let after = purged.copy("after");
     assert!(kenning(dir, &["backup", &after]).status.success());

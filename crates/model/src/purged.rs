@@ -1,4 +1,4 @@
-//! What is left of a version whose text was removed for good.
+//! The tombstone: the part of a version that stays after its text was purged.
 
 use serde::{Deserialize, Serialize};
 

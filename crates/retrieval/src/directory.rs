@@ -116,7 +116,7 @@ impl Directory {
         Manifest::parse(&text).ok_or_else(|| damaged("the manifest is of another format"))
     }
 
-    /// What tells apart the indexes that can take each other's files: the format and the model.
+    /// The format and the model of the index. Only indexes with the same kind can use each other's files.
     pub fn kind(&self) -> String {
         format!("{FORMAT} {}", self.embedder.identity())
     }
@@ -212,7 +212,7 @@ fn segment_files(segment: &str, identity: &str) -> [(String, bool); 2] {
 }
 
 impl Reached {
-    /// What a manifest says about the log that its segments were written from; none if it is of another format.
+    /// The position in the log up to which the segments of a manifest go; `None` if the manifest has another format.
     pub fn of_manifest(text: &str) -> Option<Reached> {
         Manifest::parse(text).map(|manifest| manifest.reached)
     }

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::connect::{ConnectError, Remote, innermost_cause};
 
-/// What takes longer is no answer.
+/// A server that takes longer than this counts as not answering.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The numbers of a server are some kilobytes.
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// What the server says of itself that is shown when it is not ready.
+/// The reason that the server gives when it is not ready.
 const REASON_BYTES_MAX: usize = 200;
 
 /// Programs rely on the names.

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 /// Spans wait to be sent together.
 const SENT_EVERY: Duration = Duration::from_secs(2);
 const SENT_AT_ONCE: usize = 512;
-/// So many may wait. With a collector that does not keep up, the newest are dropped: a call never waits for it.
+/// The most spans that wait to be sent. If the collector is too slow, the newest spans are dropped: no call waits for it.
 const WAITING_MAX: usize = 8_192;
-/// What the collector has not taken by then is given up.
+/// Spans that the collector has not accepted within this time are dropped.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// That it does not answer is said so often.
 const WARN_EVERY: Duration = Duration::from_secs(60);

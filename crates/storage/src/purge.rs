@@ -16,16 +16,16 @@ use crate::log_row::{LogRow, entity_type_of, row_with};
 use crate::write::Author;
 use crate::{Error, Sources, Storage};
 
-/// The tool that stands in the history.
+/// The name of the tool in the history.
 pub(crate) const TOOL: &str = "purge";
-/// So many headers, or changes of documents, are read at a time.
+/// The number of headers, or of changes of documents, that are read at a time.
 const PAGE: usize = 1_000;
-/// Of so many transactions all rows are read at a time.
+/// The number of transactions whose rows are read at a time.
 const TRANSACTIONS: usize = 64;
-/// What can be purged. Sections go with their document.
+/// The types that can be purged. Sections are purged with their document.
 const PURGEABLE: [EntityType; 3] = [EntityType::Entry, EntityType::Triple, EntityType::Document];
 
-/// What is to be removed for good.
+/// The selection of a purge.
 #[derive(Clone, Debug)]
 pub enum PurgeSelection {
     /// Entries, triples, and documents with their sections.
@@ -50,12 +50,12 @@ pub struct PurgeItem {
     pub entity_type: EntityType,
     pub id: Id,
     pub scope: ScopeId,
-    /// By what a person knows it: the topic of an entry, the subject of a triple, the path of a document, and of a section nothing.
+    /// The name that people know it by: the topic of an entry, the subject of a triple, the path of a document, and of a section nothing.
     pub topic: String,
     pub is_live: bool,
     /// The transactions that wrote the versions, oldest first.
     pub written_by: Vec<TxId>,
-    /// Who wrote them.
+    /// The actors that wrote these versions.
     pub actors: BTreeSet<String>,
     /// The number of the last of these versions. What is written to the id afterwards has a higher one.
     pub last_version: u32,
@@ -85,7 +85,7 @@ impl PurgePlan {
     }
 }
 
-/// What was removed, by whom, and when.
+/// A purge that was done: the removed versions, the actor and the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purged {
     pub tx_id: TxId,
@@ -97,7 +97,7 @@ pub struct Purged {
 }
 
 impl Storage {
-    /// What a purge would remove now, and the token with which it is done.
+    /// The versions that a purge would remove now, and the token that confirms it.
     pub fn plan_purge(&self, selection: &PurgeSelection) -> Result<(PurgePlan, String), Error> {
         let info = self.backend.info()?;
         let plan = plan(&*self.backend.reader()?, selection)?;
@@ -118,7 +118,7 @@ impl Storage {
     }
 }
 
-/// Without a token it is done whatever there is.
+/// Purges without asking for a token if `token` is `None`.
 pub(crate) fn purge(
     backend: &dyn Backend,
     sources: &Sources,
@@ -209,7 +209,7 @@ pub(crate) fn plan(reader: &dyn Reader, selection: &PurgeSelection) -> Result<Pu
     Ok(PurgePlan { store, items })
 }
 
-/// What an id names or ever named.
+/// The type of the record that an id names or ever named.
 fn type_of(reader: &dyn Reader, id: Id) -> Result<EntityType, Error> {
     for entity_type in PURGEABLE {
         if reader.latest(entity_type, id)?.is_some() {

@@ -197,7 +197,7 @@ impl Indexed {
         self.is_beginning.load(Ordering::Acquire) && self.is_at_work()
     }
 
-    /// Has the directory filled in the background and waits for a moment, so that a caller who wants an answer in time gets one from
+    /// Starts filling the directory in the background and waits for a moment, so that a caller who wants an answer in time gets one from
     /// the newest records.
     pub(super) fn wait_for_beginning(
         self: &Arc<Self>,

@@ -20,9 +20,9 @@ use super::{Outcome, complain, existing_store, line, print, usage};
 use crate::config::Config;
 use crate::terminal::{self, DIM, ID, NAME, PLAIN, Table, Text};
 
-/// So many things are named to people.
+/// The most things that the output for people names.
 const SHOWN_MAX: usize = 20;
-/// So many transactions of each.
+/// The number of transactions that are shown of each.
 const TRANSACTIONS_SHOWN_MAX: usize = 4;
 const TOPIC_BYTES: usize = 60;
 
@@ -57,7 +57,7 @@ pub struct Purge {
     json: bool,
 }
 
-/// What becomes of what was removed for good and would come back from a copy.
+/// How to treat purged text that a copy would bring back.
 #[derive(Args, Clone, Copy)]
 pub struct OfPurged {
     /// If it has something that was purged since: remove that from it first

@@ -1,4 +1,4 @@
-//! What is removed for good is on no byte of the data directory, and the servers that have it open go on.
+//! Purged text is in no byte of the data directory afterwards, and servers that have the store open go on.
 
 use std::fs;
 use std::path::Path;

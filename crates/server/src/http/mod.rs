@@ -320,7 +320,7 @@ fn method_of(request: &Request) -> &'static str {
 async fn ready(State(gate): State<Arc<Gate>>) -> Response {
     let engine = gate.engine.clone();
     match tokio::task::spawn_blocking(move || engine.head()).await {
-        // Until then it answers from the newest records alone, and others can do better.
+        // Until then this server answers from the newest records alone, so other servers should get the requests.
         Ok(Ok(_)) if gate.engine.is_preparing() => {
             (StatusCode::SERVICE_UNAVAILABLE, "the search index is being made").into_response()
         }

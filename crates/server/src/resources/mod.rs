@@ -102,7 +102,7 @@ pub(crate) fn is_kept(uri: &str) -> bool {
     uri.starts_with(scratch::PREFIX) || uri.starts_with(diagnostics::PREFIX)
 }
 
-/// What is kept for a caller of what was found in the store as it is now.
+/// The owner of passages in the scratch: a caller together with the id of the store in which they were found.
 pub(crate) fn kept(engine: &Engine, caller: &Caller, uri: &str) -> Result<ResourceContents, ErrorData> {
     let owner = engine.snapshot(&caller.principal).map(|snapshot| caller.scratch_owner(&snapshot));
     let owner = owner.map_err(|error| refused(error.into(), uri))?;

@@ -106,7 +106,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Has the rows say what these rows of the log say, which came into the places of others.
+    /// Updates the derived rows after these rows of the log have replaced others.
     pub(super) fn overwrite(self, rows: &[LogRow]) -> Result<(), Error> {
         let schema = self.schema;
         let mut predicates = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Tables<'_> {
                     ),
                     params![tx, seq, source, path, hash, pattern],
                 )?,
-                // What is derived from these is no text.
+                // The derived rows of these types contain no text.
                 Columns::Section { .. } | Columns::Namespace { .. } | Columns::Scope { .. } => {}
             }
         }

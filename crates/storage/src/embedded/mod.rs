@@ -264,7 +264,7 @@ impl Backend for Embedded {
         let conn = configured(self.connect()?)?;
         let noted = schema::remains(&conn)?;
         let _holes = pages::WithHoles::new();
-        // What is written anew has zeros where it has nothing, instead of what the memory held before.
+        // With this setting SQLite fills free space with zeros, so old text does not stay in it.
         conn.pragma_update(None, "secure_delete", true).map_err(failed)?;
         conn.execute_batch("VACUUM").map_err(failed)?;
         let since = Instant::now();

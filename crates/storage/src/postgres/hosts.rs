@@ -45,7 +45,7 @@ impl Hosts {
                     self.last.store(place, Ordering::Relaxed);
                     return Ok(connected);
                 }
-                // What a server says is worth more than that another one does not answer.
+                // An error that a server reports says more than the fact that another server does not answer.
                 Ok(Err(error)) if refused.as_ref().is_none_or(|known: &Error| known.code().is_none()) => {
                     refused = Some(error);
                 }

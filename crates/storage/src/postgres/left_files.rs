@@ -18,7 +18,7 @@ use crate::backend::{FileSet, LeftFile, ReadFile};
 
 /// A part is one row, and is sent within the time in which every statement has to be answered, also over a slow line.
 const PART_BYTES: u64 = 256 * 1024;
-/// So many parts are read in one round trip.
+/// The number of parts that are read in one round trip.
 const PARTS_READ: i32 = 4;
 /// A larger set is not left: reading the log costs a new server some minutes, and the database would hold the same again.
 const SET_BYTES_MAX: u64 = 4 << 30;
@@ -167,7 +167,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Whoever can't say so loses the claim after a minute.
+        // If the claim can't be given up now, it expires after a minute.
         let _ = self.store.connections.query(GIVE_UP, &[&self.store.store, &self.name, &self.claimant]);
     }
 }

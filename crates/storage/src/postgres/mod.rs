@@ -180,7 +180,7 @@ impl Postgres {
     }
 }
 
-/// What these locks guard is only replaced whole.
+/// The guarded values are only ever replaced as a whole, so a poisoned lock still guards a sound value.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -25,7 +25,7 @@ use crate::{Applied, Error};
 /// More rows than this are sent on before the commit, so that no statement takes long.
 const COLLECTED_MAX: usize = 2_000;
 const COLLECTED_BYTES_MAX: usize = 8 << 20;
-/// So many rows are overwritten by one statement.
+/// The number of rows that one statement overwrites.
 const OVERWRITTEN: usize = 2_000;
 /// A COMMIT that is not answered within this time is looked up, and the same time is left for the look-up.
 const COMMIT_PATIENCE: Duration = Duration::from_millis(2_500);

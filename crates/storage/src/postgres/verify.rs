@@ -267,7 +267,7 @@ fn compare(
     Ok(rows)
 }
 
-/// Has PostgreSQL give back the space of rows that nobody sees any more. When it is written over, and when what the server keeps
+/// Vacuums the tables, so that PostgreSQL frees the space of rows that no transaction sees any more. When it is written over, and when what the server keeps
 /// for its recovery and its standbys goes, is up to the server.
 pub(super) fn scrub(store: &Postgres) -> Result<(), Error> {
     let connection = store.connections.wait(store.connections.take())?;
