@@ -24,7 +24,7 @@ use crate::segment::{Segment, Source, Span, TextLookup, vectors_file, write};
 
 /// The version of the format, which is raised with every change of the files or of the tokenizer. An index of
 /// another format is not read but built again.
-const FORMAT: u64 = 8;
+const FORMAT: u64 = 9;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 /// A merge makes one segment of this many neighbours of about the same size.

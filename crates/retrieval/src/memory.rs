@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::codes::{Codes, QuestionCode};
 use crate::document::Prepared;
 use crate::error::Error;
-use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
-use crate::postings::{Frequency, Postings};
+use crate::part::{Doc, DocRanges, Limits, Part, Place, Run, Sight, Term, each_run};
+use crate::postings::Postings;
 use crate::trigrams::trigram_bits;
 use crate::vectors::QuantisedVector;
 
@@ -183,22 +183,12 @@ impl Part for Memory {
         self.terms.iter().for_each(|held| each(&held.text, held.trigrams));
     }
 
-    fn postings(
-        &self,
-        term: &Term,
-        within: &DocRanges,
-        _: bool,
-        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
-    ) -> Result<(), Error> {
-        self.terms[term.0 as usize].postings.each(&mut |doc, frequency, bigrams| {
-            if let Some(local) = within.local(doc) {
-                each(local, doc, frequency, bigrams);
-            }
-        });
+    fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error> {
+        each_run(self.terms[term.0 as usize].postings.all(), &mut within.iter().peekable(), each);
         Ok(())
     }
 
-    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
+    fn rough(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
         // `codes` has no gaps, so passage numbers are positions in it only if no vector is missing.
         if self.vectors_missing > 0 {
             return Ok(false);
@@ -207,10 +197,17 @@ impl Part for Memory {
         for (row, out) in self.rows_of(within).zip(out) {
             of_passages.clear();
             of_passages.resize(row.passages.len(), 0.0);
-            self.codes.estimate(row.first_passage as usize, question, &mut of_passages);
+            self.codes.rough(row.first_passage as usize, question, &mut of_passages);
             *out = of_passages.iter().copied().fold(-1.0, f32::max);
         }
         Ok(true)
+    }
+
+    fn fine(&self, docs: &[Doc], question: &QuestionCode, out: &mut [f32]) -> Result<(), Error> {
+        let rows = docs.iter().map(|doc| &self.rows[*doc as usize]);
+        let passages = rows.map(|row| row.first_passage..row.first_passage + row.passages.len() as u32);
+        self.codes.fine(&passages.collect::<Vec<_>>(), question, out);
+        Ok(())
     }
 
     fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error> {

@@ -1,11 +1,12 @@
 //! An index consists of parts: segments on the disk, and the tail in memory. A question reads each of them
 //! through the trait `Part`.
 
+use std::iter::Peekable;
 use std::ops::Range;
 
 use crate::codes::QuestionCode;
 use crate::error::Error;
-use crate::postings::Frequency;
+use crate::postings::Block;
 
 /// The number of a version among all versions, from 0 in the order of the log. So it is the same in every index of one
 /// log, however the versions are spread over segments. It decides between documents of equal score: the newest first.
@@ -112,6 +113,45 @@ impl DocRanges {
     }
 }
 
+/// Postings of one of the ranges.
+pub(crate) struct Run<'a> {
+    pub postings: Block<'a>,
+    /// The first document of the range, and its local number.
+    start: Doc,
+    first: u32,
+}
+
+impl Run<'_> {
+    /// The local numbers of the postings.
+    pub(crate) fn locals(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.postings.docs.iter().map(|doc| doc - self.start + self.first)
+    }
+}
+
+/// Passes on the postings that are in the ranges. Ranges that end before the last posting are taken from the iterator, so
+/// the blocks of a list find the documents of each range in one pass.
+pub(crate) fn each_run<'r>(
+    postings: Block<'_>,
+    ranges: &mut Peekable<impl Iterator<Item = (&'r Range<Doc>, u32)>>,
+    each: &mut impl FnMut(Run<'_>),
+) {
+    let mut from = 0;
+    while let Some(next) = postings.docs.get(from)
+        && let Some((range, first)) = ranges.peek()
+    {
+        if range.end <= *next {
+            ranges.next();
+            continue;
+        }
+        let start = from + postings.docs[from..].partition_point(|doc| *doc < range.start);
+        let end = start + postings.docs[start..].partition_point(|doc| *doc < range.end);
+        if start < end {
+            each(Run { postings: postings.rows(start..end), start: range.start, first: *first });
+        }
+        from = end;
+    }
+}
+
 /// The place where a part keeps a term; only the part knows the meaning of the number.
 #[derive(Clone, Copy)]
 pub(crate) struct Term(pub u64);
@@ -132,18 +172,15 @@ pub(crate) trait Part {
     /// Every term, with the bits of its trigrams (`trigrams::trigram_bits`).
     fn each_term(&self, each: &mut dyn FnMut(&str, u64));
 
-    /// The postings of a term within the ranges: local number, document, frequency, and the bigrams if they are wanted.
-    fn postings(
-        &self,
-        term: &Term,
-        within: &DocRanges,
-        with_bigrams: bool,
-        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
-    ) -> Result<(), Error>;
+    /// The postings of a term within the ranges, in order.
+    fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error>;
 
-    /// Estimates the cosine of the question and the best passage of each document in the ranges. False if
+    /// The rough estimate of the cosine of the question and the best passage of each document in the ranges. False if
     /// there are no vectors.
-    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error>;
+    fn rough(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error>;
+    /// The finer estimate of the cosine of the question and the best passage of each of these documents, which must be in
+    /// order.
+    fn fine(&self, docs: &[Doc], question: &QuestionCode, out: &mut [f32]) -> Result<(), Error>;
     /// The cosine of the question and the best passage of each of these documents, which must be in order.
     fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error>;
 

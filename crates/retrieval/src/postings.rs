@@ -36,6 +36,23 @@ impl Frequency {
         Frequency((title.min(7) << 8 | body.min(31) << 3 | neighbour.min(7)) as u16)
     }
 
+    /// The frequency of a term that a document does not have.
+    pub(crate) const NONE: Frequency = Frequency(0);
+
+    pub(crate) fn is_none(self) -> bool {
+        self == Frequency::NONE
+    }
+
+    /// Whether the document itself has the term, and not only the text before it.
+    pub(crate) fn is_own(self) -> bool {
+        self.0 >> 3 > 0
+    }
+
+    /// The frequency in the title alone.
+    pub(crate) fn of_title(self) -> Frequency {
+        Frequency(self.0 & 7 << 8)
+    }
+
     pub(crate) fn title(self) -> u32 {
         u32::from(self.0 >> 8)
     }
@@ -67,7 +84,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
 #[derive(Default)]
 pub(crate) struct Postings {
     pub docs: Vec<u32>,
-    pub frequencies: Vec<Frequency>,
+    frequencies: Vec<[u8; 2]>,
     bigram_counts: Vec<u8>,
     bigrams: Vec<u8>,
 }
@@ -84,17 +101,18 @@ impl Postings {
     pub(crate) fn push(&mut self, doc: u32, frequency: Frequency, bigrams: &[u8]) {
         let bigrams = &bigrams[..bigrams.len().min(2 * 255)];
         self.docs.push(doc);
-        self.frequencies.push(frequency);
+        self.frequencies.push(frequency.0.to_le_bytes());
         self.bigram_counts.push((bigrams.len() / 2) as u8);
         self.bigrams.extend_from_slice(bigrams);
     }
 
-    pub(crate) fn each(&self, each: &mut impl FnMut(u32, Frequency, &[u8])) {
-        let mut bigrams = self.bigrams.as_slice();
-        for ((doc, frequency), count) in self.docs.iter().zip(&self.frequencies).zip(&self.bigram_counts) {
-            let (own, rest) = bigrams.split_at(2 * usize::from(*count));
-            each(*doc, *frequency, own);
-            bigrams = rest;
+    /// All postings.
+    pub(crate) fn all(&self) -> Block<'_> {
+        Block {
+            docs: &self.docs,
+            frequencies: &self.frequencies,
+            bigram_counts: &self.bigram_counts,
+            bigrams: &self.bigrams,
         }
     }
 
@@ -118,7 +136,7 @@ impl Postings {
             } else {
                 docs.iter().for_each(|doc| out.extend_from_slice(&doc.to_le_bytes()));
             }
-            out.extend(self.frequencies[rows.clone()].iter().flat_map(|frequency| frequency.0.to_le_bytes()));
+            out.extend(self.frequencies[rows.clone()].iter().copied().flatten());
             out.extend_from_slice(&self.bigram_counts[rows.clone()]);
             let many: usize = self.bigram_counts[rows].iter().map(|count| 2 * usize::from(*count)).sum();
             out.extend_from_slice(&self.bigrams[bigram..bigram + many]);
@@ -232,7 +250,8 @@ impl Table {
     }
 }
 
-/// One block of a posting list, unpacked, in the order of the documents.
+/// Neighbouring postings of a list, unpacked, in the order of the documents.
+#[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub docs: &'a [u32],
     frequencies: &'a [[u8; 2]],
@@ -240,26 +259,47 @@ pub(crate) struct Block<'a> {
     bigrams: &'a [u8],
 }
 
-impl Block<'_> {
-    /// Passes some of the postings to `each`: document, frequency, and the bigrams if they are wanted.
-    pub(crate) fn each(
-        &self,
-        rows: Range<usize>,
-        with_bigrams: bool,
-        each: &mut impl FnMut(u32, Frequency, &[u8]),
-    ) {
-        let (docs, frequencies) = (&self.docs[rows.clone()], &self.frequencies[rows.clone()]);
-        if !with_bigrams {
-            let frequencies = frequencies.iter().map(|two| Frequency(u16::from_le_bytes(*two)));
-            docs.iter().zip(frequencies).for_each(|(doc, frequency)| each(*doc, frequency, &[]));
-            return;
+impl<'a> Block<'a> {
+    /// Some of the postings.
+    pub(crate) fn rows(&self, rows: Range<usize>) -> Block<'a> {
+        let from = 2 * sum(&self.bigram_counts[..rows.start]);
+        let to = from + 2 * sum(&self.bigram_counts[rows.clone()]);
+        Block {
+            docs: &self.docs[rows.clone()],
+            frequencies: &self.frequencies[rows.clone()],
+            bigram_counts: &self.bigram_counts[rows],
+            bigrams: &self.bigrams[from..to],
         }
-        let mut bigrams = &self.bigrams[2 * sum(&self.bigram_counts[..rows.start])..];
-        for ((doc, frequency), count) in docs.iter().zip(frequencies).zip(&self.bigram_counts[rows]) {
+    }
+
+    pub(crate) fn frequencies(&self) -> impl ExactSizeIterator<Item = Frequency> {
+        self.frequencies.iter().map(|two| Frequency(u16::from_le_bytes(*two)))
+    }
+
+    /// Passes each posting to `each`: document, frequency and bigrams.
+    pub(crate) fn each(&self, each: &mut impl FnMut(u32, Frequency, &[u8])) {
+        let mut bigrams = self.bigrams;
+        for ((doc, frequency), count) in self.docs.iter().zip(self.frequencies()).zip(self.bigram_counts) {
             let (own, rest) = bigrams.split_at(2 * usize::from(*count));
-            each(*doc, Frequency(u16::from_le_bytes(*frequency)), own);
+            each(*doc, frequency, own);
             bigrams = rest;
         }
+    }
+
+    /// Passes on the number of each posting that has a bigram, and how often it does.
+    pub(crate) fn each_with(&self, wanted: Bigram, each: &mut impl FnMut(usize, usize)) {
+        // Most blocks do not have the bigram at all, which is quickly seen.
+        if count_bigrams(self.bigrams, wanted) == 0 {
+            return;
+        }
+        let mut number = 0;
+        self.each(&mut |_, _, bigrams| {
+            let often = count_bigrams(bigrams, wanted);
+            if often > 0 {
+                each(number, often);
+            }
+            number += 1;
+        });
     }
 }
 
@@ -267,8 +307,8 @@ fn sum(counts: &[u8]) -> usize {
     counts.iter().map(|count| u32::from(*count)).sum::<u32>() as usize
 }
 
-/// How often a bigram is among the bigrams of a posting.
-pub(crate) fn count_bigrams(bigrams: &[u8], wanted: Bigram) -> usize {
+/// How often a bigram is among others.
+fn count_bigrams(bigrams: &[u8], wanted: Bigram) -> usize {
     bigrams.as_chunks::<2>().0.iter().filter(|bigram| u16::from_le_bytes(**bigram) == wanted).count()
 }
 
@@ -298,8 +338,7 @@ mod tests {
                 let span = table.span(&wanted);
                 let bytes = &blocks[span.start as usize..span.end as usize];
                 let mut each = |block: Block<'_>| {
-                    let all = 0..block.docs.len();
-                    block.each(all, true, &mut |doc, frequency, bigrams| {
+                    block.each(&mut |doc, frequency, bigrams| {
                         if stretch.contains(&doc) {
                             found.push((doc, frequency, bigrams.len() / 2));
                         }
@@ -348,30 +387,29 @@ mod tests {
         });
     }
 
-    /// Reads a list as a segment does: the whole of it, then single blocks, with and without bigrams.
+    /// Reads a list as a segment does: single blocks, then the whole of it.
     fn read_all(bytes: &[u8]) -> Result<Vec<u32>, Error> {
         let short = || damaged("no list");
         let (many, bytes) = bytes.split_first_chunk().ok_or_else(short)?;
         let many = usize::from(u16::from_le_bytes(*many));
         let (table, blocks) = bytes.split_at_checked(Table::bytes(many)).ok_or_else(short)?;
         let table = Table::decode(table, many, blocks.len() as u32)?;
-        let read = |stretch: Range<u32>, with_links: bool| {
+        let read = |stretch: Range<u32>| {
             let (wanted, mut found) = (table.blocks(&stretch), Vec::new());
             let span = table.span(&wanted);
             let bytes = &blocks[span.start as usize..span.end as usize];
             let mut each = |block: Block<'_>| {
                 let start = block.docs.partition_point(|doc| *doc < stretch.start);
                 let end = start + block.docs[start..].partition_point(|doc| *doc < stretch.end);
-                block.each(start..end, with_links, &mut |doc, _, bigrams| {
-                    count_bigrams(bigrams, 7);
-                    found.push(doc - stretch.start);
-                });
+                let rows = block.rows(start..end);
+                rows.each(&mut |doc, _, _| found.push(doc - stretch.start));
+                rows.each_with(7, &mut |number, _| assert!(number < rows.docs.len()));
             };
             table.each_block(wanted, bytes, &mut each).map(|()| found)
         };
         for start in [0, 630, 1_400] {
-            read(start..start + 40, false)?;
+            read(start..start + 40)?;
         }
-        read(0..u32::MAX, true)
+        read(0..u32::MAX)
     }
 }

@@ -8,6 +8,7 @@
 //! `deploymnet` and so is a lookalike. For "bill", which the vocabulary has, the related words are looked up instead, and
 //! `invoic` (the stem of "invoice") becomes a variant at less weight.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,10 +19,10 @@ use crate::error::Error;
 use crate::evidence::Rarity;
 use crate::index::Index;
 use crate::lex::{self, QuestionWord};
-use crate::part::{DocRanges, Part, Sight};
-use crate::postings::{Bigram, Frequency, bigram_hash, count_bigrams};
+use crate::part::{Doc, DocRanges, Part, Run, Sight};
+use crate::postings::{Bigram, Frequency, bigram_hash};
 use crate::related::related;
-use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, TermWeight, counted};
+use crate::score::{BIGRAM_WEIGHT, Population, RELATED_WEIGHT, TITLE_SHARE, TermWeight};
 use crate::search::{By, Question, in_part};
 use crate::trigrams::{dice, dice_max, trigram_bit, trigram_bits, trigrams};
 
@@ -113,67 +114,100 @@ impl Survey {
         title_only: bool,
     ) -> Result<TermPostings, Error> {
         self.check_time()?;
-        let mut found = TermPostings { parts: Vec::new(), df: 0, bigram_df: vec![0; bigrams.len()] };
+        let mut found = TermPostings { parts: Vec::new(), many: 0, df: 0, bigram_df: vec![0; bigrams.len()] };
         for (surveyed, number) in self.parts.iter().zip(0..) {
-            let mut occurrences =
-                PartPostings { postings: Vec::new(), bigrams: vec![Vec::new(); bigrams.len()] };
+            let mut own = PartPostings::new(bigrams.len());
             in_part!(index, number, part => if let Some(term) = part.term(text) {
-                let within = &surveyed.within;
-                part.postings(&term, within, !bigrams.is_empty(), &mut |local, doc, frequency, follows| {
-                    if surveyed.is_absent(local) {
-                        return;
-                    }
-                    // Documents that have the term only in the text before them do not count in the document
-                    // frequency.
-                    found.df += i64::from(frequency.title() + frequency.body() > 0);
-                    if counted(frequency, title_only) > 0.0 {
-                        occurrences.postings.push(Posting { local, length: part.length(doc), frequency });
-                        for (at, bigram) in bigrams.iter().enumerate() {
-                            let often = count_bigrams(follows, *bigram).min(255) as u8;
-                            found.bigram_df[at] += i64::from(often > 0);
-                            occurrences.bigrams[at].push(often);
-                        }
-                    }
+                part.postings(&term, &surveyed.within, &mut |run| {
+                    found.add(&mut own, &run, surveyed, bigrams, title_only, |doc| part.length(doc));
                 })?;
             });
-            found.parts.push(occurrences);
+            found.parts.push(own);
         }
         Ok(found)
     }
 }
 
-/// The postings of a term in all parts, its document frequency, and the document frequency of each bigram.
+/// The postings of a term in all parts.
 struct TermPostings {
     parts: Vec<PartPostings>,
+    /// The number of postings that count.
+    many: u64,
+    /// The number of documents in sight that have the term in their title or body; and, for each bigram, the number of
+    /// those that have the bigram.
     df: i64,
     bigram_df: Vec<i64>,
 }
 
-/// The postings of a term in one part, in the order of the documents.
-pub(crate) struct PartPostings {
-    pub postings: Vec<Posting>,
-    /// For each bigram, how often it occurs, posting by posting.
-    pub bigrams: Vec<Vec<u8>>,
+impl TermPostings {
+    /// Adds some postings of one part to the others of that part.
+    fn add(
+        &mut self,
+        own: &mut PartPostings,
+        run: &Run<'_>,
+        surveyed: &PartSurvey,
+        bigrams: &[Bigram],
+        title_only: bool,
+        length: impl Fn(Doc) -> u32,
+    ) {
+        let before = own.locals.len();
+        own.locals.extend(run.locals());
+        own.lengths.extend(run.postings.docs.iter().map(|doc| length(*doc)));
+        own.frequencies.extend(run.postings.frequencies());
+        let added = &mut own.frequencies[before..];
+        if surveyed.has_absent() {
+            for (frequency, local) in added.iter_mut().zip(&own.locals[before..]) {
+                *frequency = if surveyed.is_absent(*local) { Frequency::NONE } else { *frequency };
+            }
+        }
+        // Documents that have the term only in the text before them do not count in the document frequency.
+        self.df += added.iter().map(|frequency| i64::from(frequency.is_own())).sum::<i64>();
+        if title_only {
+            added.iter_mut().for_each(|frequency| *frequency = frequency.of_title());
+        }
+        self.many += added.iter().map(|frequency| u64::from(!frequency.is_none())).sum::<u64>();
+        for ((bigram, found), df) in bigrams.iter().zip(&mut own.bigrams).zip(&mut self.bigram_df) {
+            run.postings.each_with(*bigram, &mut |number, often| {
+                if !added[number].is_none() {
+                    *df += 1;
+                    found.push(((before + number) as u32, often.min(255) as u8));
+                }
+            });
+        }
+    }
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Posting {
-    pub local: u32,
-    pub length: u32,
-    pub frequency: Frequency,
+/// The postings of a term in one part, in the order of the documents, as one list for each column. A posting that does not
+/// count, because its document is not in sight or has the term in another field, has the frequency `Frequency::NONE`.
+pub(crate) struct PartPostings {
+    pub locals: Vec<u32>,
+    pub lengths: Vec<u32>,
+    pub frequencies: Vec<Frequency>,
+    /// For each bigram the numbers of the postings that have it, and how often they do.
+    pub bigrams: Vec<Vec<(u32, u8)>>,
 }
 
 impl PartPostings {
-    /// The postings of some local numbers.
-    pub(crate) fn range(&self, locals: &std::ops::Range<u32>) -> std::ops::Range<usize> {
-        let start = self.postings.partition_point(|posting| posting.local < locals.start);
-        let end = start + self.postings[start..].partition_point(|posting| posting.local < locals.end);
+    fn new(bigrams: usize) -> PartPostings {
+        PartPostings {
+            locals: Vec::new(),
+            lengths: Vec::new(),
+            frequencies: Vec::new(),
+            bigrams: vec![Vec::new(); bigrams],
+        }
+    }
+
+    /// The numbers of the postings of some local numbers.
+    pub(crate) fn range(&self, locals: &Range<u32>) -> Range<usize> {
+        let start = self.locals.partition_point(|local| *local < locals.start);
+        let end = start + self.locals[start..].partition_point(|local| *local < locals.end);
         start..end
     }
 
-    fn get(&self, local: u32) -> Option<&Posting> {
-        let at = self.postings.binary_search_by_key(&local, |posting| posting.local).ok()?;
-        Some(&self.postings[at])
+    /// How often a document has the term, if it does.
+    fn get(&self, local: u32) -> Option<Frequency> {
+        let at = self.locals.binary_search(&local).ok()?;
+        Some(self.frequencies[at]).filter(|frequency| !frequency.is_none())
     }
 }
 
@@ -231,8 +265,8 @@ impl SearchWord {
     /// The best variant that a document has and how much it counts, if the document has any.
     pub(crate) fn in_text(&self, part: u32, local: u32) -> Option<(&Variant, f32)> {
         let says = |variant: &'_ Variant| {
-            let posting = variant.found[part as usize].get(local)?;
-            Some(variant.likeness * title_share(posting.frequency))
+            let frequency = variant.found[part as usize].get(local)?;
+            Some(variant.likeness * title_share(frequency))
         };
         let known = self.variants.iter().filter_map(|variant| Some((variant, says(variant)?)));
         known.max_by(|one, other| one.1.total_cmp(&other.1))
@@ -279,7 +313,7 @@ impl Index {
         distinct.dedup_by(|next, last| next.term == last.term);
         for asked in distinct {
             let bigrams = if title_only { Vec::new() } else { bigrams_after(&sequence, &asked.term) };
-            let TermPostings { parts, df, bigram_df } =
+            let TermPostings { parts, many, df, bigram_df } =
                 survey.find(self, &asked.term, &bigrams, title_only)?;
             let idf = population.idf_of(df);
             let bigram = |df: &i64| TermWeight::new(*df as f32, BIGRAM_WEIGHT, population);
@@ -290,7 +324,7 @@ impl Index {
                 is_everywhere: population.many >= EVERYWHERE_TEXTS_MIN
                     && df as f32 >= EVERYWHERE_SHARE * population.many as f32,
             };
-            if df > 0 || parts.iter().any(|found| !found.postings.is_empty()) {
+            if df > 0 || many > 0 {
                 word.variants.push(Variant {
                     text: asked.term.clone(),
                     kind: VariantKind::Itself,

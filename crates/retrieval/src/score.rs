@@ -107,7 +107,7 @@ const SEEN_MIN: f32 = -2.0;
 
 /// Statistics of the scores of all searched documents. Their cosines are estimates, except those of the
 /// nearest documents.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Spread {
     many: u64,
     sum: i64,
@@ -115,14 +115,21 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub const NONE: Spread = Spread { many: 0, sum: 0, lexical_max: 0.0 };
-
     pub fn of(lexical: &[f32], cosines: &[f32]) -> Spread {
         Spread {
             many: count_above(cosines, SEEN_MIN),
             sum: sum_above(cosines, SEEN_MIN, UNITS),
             lexical_max: largest(lexical, 0.0),
         }
+    }
+
+    /// The number of documents that have a cosine.
+    pub fn many(&self) -> u64 {
+        self.many
+    }
+
+    pub fn lexical_max(&self) -> f32 {
+        self.lexical_max
     }
 
     /// Replaces the estimate of a document by its cosine.

@@ -7,27 +7,32 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
+use crate::codes::QuestionCode;
 use crate::document::label_term;
 use crate::error::Error;
 use crate::index::Index;
 use crate::lanes::{count_above, largest};
 use crate::part::{Doc, DocRanges, Part, Place, Sight};
 use crate::question::{PartSurvey, QuestionSide, SearchWord, Survey, Variant, VariantKind, title_share};
-use crate::score::{Fusion, HALF, HIDDEN, Spread, counted};
+use crate::score::{Fusion, HALF, HIDDEN, Spread, TermWeight, counted};
 
-/// How many of the best documents by words and meaning together get their cosine in place of its estimate.
+/// How many of the best documents by words and meaning together get a finer estimate of their cosine, and how many of
+/// the best by that get the cosine itself.
+const REFINED: usize = 256;
 const RESCORED: usize = 64;
 /// This many of the nearest documents match even if their cosine is below the floor for all others.
 const NEAREST: usize = 5;
 /// This many documents match by their meaning alone, at most.
 const NEAR_MAX: usize = 100;
-/// The number of documents, nearest by estimate, whose cosines are computed at a time, and the most in all.
+/// The number of documents, nearest by the rough estimate, that get a finer one.
+const NEAREST_REFINED: usize = 2_048;
+/// The number of documents, nearest by the finer estimate, whose cosines are computed at a time, and the most in all.
 /// The first batch has more than can match by their meaning; further ones follow while one of them may be
 /// among the ten nearest.
 const COMPARED: usize = 128;
 const COMPARED_MAX: usize = 1_024;
 const NEAREST_TO_FIND: usize = 10;
-/// Estimates are rarely wrong by more than this, which is three times their standard deviation.
+/// Finer estimates are rarely wrong by more than this, which is three times their standard deviation.
 const ESTIMATE_ERROR: f32 = 0.07;
 /// The score of a document that does not match.
 const NO_MATCH: f32 = -1.0;
@@ -42,7 +47,9 @@ const COMPARED_TOGETHER: u32 = if cfg!(debug_assertions) { 3 } else { 1_024 };
 const SCORES_TOGETHER: usize = if cfg!(debug_assertions) { 40 } else { 4_000_000 };
 /// Below this number of documents, starting threads costs more than it saves.
 const THREAD_MIN: u32 = if cfg!(debug_assertions) { 8 } else { 65_536 };
-/// The best score is kept for each block of this many documents, so that most blocks are skipped when candidates are
+/// The number of postings whose scores are computed together, by vector instructions.
+const SCORED_TOGETHER: usize = 128;
+/// The best scores are kept for each block of this many documents, so that most blocks are skipped when candidates are
 /// collected.
 const BLOCK: usize = 128;
 
@@ -148,36 +155,78 @@ impl ShareScores {
 
     /// All local numbers, one block at a time.
     fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
-        let many = self.within.many as usize;
-        (0..many).step_by(BLOCK).map(move |start| start..many.min(start + BLOCK))
+        blocks(self.within.many as usize)
     }
 }
 
+fn blocks(many: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..many).step_by(BLOCK).map(move |start| start..many.min(start + BLOCK))
+}
+
 /// Scores by local number. A document that is not in sight has 0 for words and `HIDDEN` as its cosine.
+#[derive(Default)]
 struct SideScores {
     lexical: Vec<f32>,
-    /// The estimates. Those of documents that may be on the page are replaced by the cosines themselves.
+    /// The rough estimates. Those of documents that may be on the page are replaced by finer ones or by the cosines
+    /// themselves.
     cosines: Vec<f32>,
     /// The local numbers of the documents that match by their meaning, in order.
     near: Vec<u32>,
     /// The share of the question's weight that each document has in words; empty unless a match needs it.
     shares: Vec<f32>,
     spread: Spread,
-    /// The estimates for the second vector of the question (`with_unknown`), if there is one, and their
-    /// spread.
-    with_unknown: Option<(Vec<f32>, Spread)>,
+    blocks: Vec<BlockScores>,
+    /// The estimates for the second vector of the question (`with_unknown`), if there is one.
+    with_unknown: Option<Vec<f32>>,
 }
 
 impl SideScores {
+    /// Computes what is known of the scores as a whole, once each of them is there.
+    fn sum_up(&mut self) {
+        let SideScores { lexical, cosines, .. } = self;
+        self.spread = Spread::default();
+        self.blocks.clear();
+        for locals in blocks(lexical.len().max(cosines.len())) {
+            let lexical = lexical.get(locals.clone()).unwrap_or_default();
+            let cosines = cosines.get(locals).unwrap_or_default();
+            let spread = Spread::of(lexical, cosines);
+            self.blocks.push(BlockScores {
+                lexical_max: spread.lexical_max(),
+                cosine_max: largest(cosines, HIDDEN),
+                with_words: count_above(lexical, 0.0) as u32,
+                in_sight: spread.many() as u32,
+            });
+            self.spread = self.spread.plus(spread);
+        }
+    }
+
     /// Turns these scores into scores by meaning alone.
     fn leave_meaning(&mut self) {
         self.lexical.clear();
-        match self.with_unknown.take() {
-            Some((cosines, spread)) => (self.cosines, self.spread) = (cosines, spread),
-            None => self.spread = Spread::of(&[], &self.cosines),
-        }
         self.near.clear();
+        if let Some(cosines) = self.with_unknown.take() {
+            self.cosines = cosines;
+        }
+        self.sum_up();
     }
+}
+
+/// What is known of a block of documents without another look at each.
+#[derive(Clone, Copy)]
+struct BlockScores {
+    lexical_max: f32,
+    /// No cosine of the block is larger. (It may be that of a document whose estimate was replaced since.)
+    cosine_max: f32,
+    /// The number of documents with a word of the question.
+    with_words: u32,
+    /// The number of documents that have a cosine, so of those in sight.
+    in_sight: u32,
+}
+
+/// How many documents of a block match, and a score that none of them exceeds.
+struct BlockOutlook {
+    matches: u64,
+    score_max: f32,
 }
 
 /// A document that may be on the page, and the part it is in.
@@ -199,14 +248,26 @@ impl Candidate {
     }
 }
 
-/// One of the documents that are nearest to one side of a question.
+/// One of the documents that are nearest to one side of a question, with its cosine or a finer estimate of it.
 struct Near {
     candidate: Candidate,
     cosine: f32,
 }
 
-/// The estimates that cosines have replaced, by the side of the question, the `ShareScores` and the local number in it.
-type Estimates = FxHashMap<(usize, u32, u32), f32>;
+impl Near {
+    fn order(&self, other: &Near) -> std::cmp::Ordering {
+        other.cosine.total_cmp(&self.cosine).then_with(|| other.candidate.place.cmp(&self.candidate.place))
+    }
+}
+
+/// The rough estimate of a document that was replaced, and whether by a finer one only or by the cosine.
+struct Estimate {
+    rough: f32,
+    is_fine: bool,
+}
+
+/// The estimates that were replaced, by the side of the question, the `ShareScores` and the local number in it.
+type Estimates = FxHashMap<(usize, u32, u32), Estimate>;
 
 /// Runs the same code for a part of either type, a segment or the tail; the code is compiled for both.
 macro_rules! in_part {
@@ -311,12 +372,12 @@ impl Index {
         for (side, ask) in asks.iter().enumerate() {
             let nearest = nearest.get(side).map_or(&[][..], Vec::as_slice);
             let spreads = scored.iter().map(|scored| scored.sides[side].spread);
-            let mut spread = spreads.fold(Spread::NONE, Spread::plus);
+            let mut spread = spreads.fold(Spread::default(), Spread::plus);
             nearest.iter().for_each(|near| spread.replace(near.candidate.score, near.cosine));
             fusions.push(spread.fusion(first_cosine(nearest), by_meaning, ask.weight));
             self.mark_near(ask, side, nearest, scored, question);
             for near in nearest {
-                replace(scored, side, &near.candidate, near.cosine, &mut replaced);
+                replace(scored, side, &near.candidate, near.cosine, false, &mut replaced);
             }
         }
         let judge = Judge { asks, fusions: &fusions, by: question.by, by_meaning, least: question.least };
@@ -332,7 +393,7 @@ impl Index {
         // The estimates are restored, so that a following search by meaning alone starts from the same
         // numbers as a separate one.
         for ((side, number, local), estimate) in replaced {
-            scored[number as usize].sides[side].cosines[local as usize] = estimate;
+            scored[number as usize].sides[side].cosines[local as usize] = estimate.rough;
         }
         let is_degraded = question.by != By::Words && !has_vectors;
         Ok(Results { hits, total, is_degraded, is_meaningful: asks.iter().all(|ask| ask.is_meaningful) })
@@ -402,44 +463,54 @@ impl Index {
         asks.iter().enumerate().map(|(side, ask)| self.nearest(ask, side, scored)).collect()
     }
 
-    /// The documents that are nearest to one side of the question, the nearest first. They are chosen by their estimates
-    /// and ordered by their cosines.
+    /// The documents that are nearest to one side of the question, the nearest first. They are chosen by their rough
+    /// estimates, then by the finer ones, and ordered by their cosines.
     fn nearest(&self, ask: &QuestionSide, side: usize, scored: &[ShareScores]) -> Result<Vec<Near>, Error> {
-        let (chosen, _) = self.best_by(scored, COMPARED_MAX, |scored, locals, estimates| {
+        let outlook = |scored: &ShareScores, block: usize| {
+            let BlockScores { cosine_max, in_sight, .. } = scored.sides[side].blocks[block];
+            Some(BlockOutlook { matches: u64::from(in_sight), score_max: cosine_max })
+        };
+        let (chosen, _) = self.best_by(scored, NEAREST_REFINED, outlook, |scored, locals, estimates| {
             estimates[..locals.len()].copy_from_slice(&scored.sides[side].cosines[locals]);
             HIDDEN
         });
+        let fine = self.fine(chosen.iter(), &ask.code)?;
+        let mut refined: Vec<Near> =
+            chosen.into_iter().zip(fine).map(|(candidate, cosine)| Near { candidate, cosine }).collect();
+        refined.sort_unstable_by(Near::order);
+        refined.truncate(COMPARED_MAX);
         let mut nearest: Vec<Near> = Vec::new();
-        for some in chosen.chunks(COMPARED) {
+        for some in refined.chunks(COMPARED) {
             let tenth = nearest.get(NEAREST_TO_FIND - 1).map_or(HIDDEN, |near| near.cosine);
-            if nearest.len() >= COMPARED && some[0].score + ESTIMATE_ERROR < tenth {
+            if nearest.len() >= COMPARED && some[0].cosine + ESTIMATE_ERROR < tenth {
                 break;
             }
-            let cosines = self.cosines(some, &ask.vector)?;
+            let cosines = self.cosines(some.iter().map(|near| &near.candidate), &ask.vector)?;
             let found = some.iter().zip(cosines);
-            nearest.extend(found.map(|(candidate, cosine)| Near { candidate: *candidate, cosine }));
-            nearest.sort_unstable_by(|one, other| {
-                let order = other.cosine.total_cmp(&one.cosine);
-                order.then_with(|| other.candidate.place.cmp(&one.candidate.place))
-            });
+            nearest.extend(found.map(|(near, cosine)| Near { candidate: near.candidate, cosine }));
+            nearest.sort_unstable_by(Near::order);
         }
         Ok(nearest)
     }
 
     /// The cosines of some documents, in their order.
-    fn cosines(&self, candidates: &[Candidate], vector: &[f32]) -> Result<Vec<f32>, Error> {
-        // Each part reads neighbouring vectors together.
-        let mut order: Vec<usize> = (0..candidates.len()).collect();
-        order.sort_unstable_by_key(|at| (candidates[*at].part, candidates[*at].doc));
-        let mut found = vec![0.0; candidates.len()];
-        for of_part in order.chunk_by(|one, other| candidates[*one].part == candidates[*other].part) {
-            let docs: Vec<Doc> = of_part.iter().map(|at| candidates[*at].doc).collect();
-            let mut cosines = vec![0.0; docs.len()];
-            let number = candidates[of_part[0]].part;
-            in_part!(self, number, part => part.cosines(&docs, vector, &mut cosines)?);
-            of_part.iter().zip(cosines).for_each(|(at, cosine)| found[*at] = cosine);
-        }
-        Ok(found)
+    fn cosines<'c>(
+        &self,
+        candidates: impl Iterator<Item = &'c Candidate>,
+        vector: &[f32],
+    ) -> Result<Vec<f32>, Error> {
+        let docs: Vec<(u32, Doc)> = candidates.map(|candidate| (candidate.part, candidate.doc)).collect();
+        in_order(&docs, |number, docs, out| in_part!(self, number, part => part.cosines(docs, vector, out)))
+    }
+
+    /// The finer estimates of the cosines of some documents, in their order.
+    fn fine<'c>(
+        &self,
+        candidates: impl Iterator<Item = &'c Candidate>,
+        code: &QuestionCode,
+    ) -> Result<Vec<f32>, Error> {
+        let docs: Vec<(u32, Doc)> = candidates.map(|candidate| (candidate.part, candidate.doc)).collect();
+        in_order(&docs, |number, docs, out| in_part!(self, number, part => part.fine(docs, code, out)))
     }
 
     /// Notes the documents that match one side by their meaning: the nearest ones, down to the floor for this
@@ -474,9 +545,10 @@ impl Index {
 
     /// The best documents, enough for the page and for rescoring, and the number of all matches.
     fn candidates(&self, judge: &Judge<'_>, scored: &[ShareScores], wanted: u64) -> (Vec<Candidate>, u64) {
-        let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(RESCORED);
-        let (mut best, total) =
-            self.best_by(scored, keep, |scored, locals, buffer| judge.scores(scored, locals, buffer));
+        let keep = usize::try_from(wanted).unwrap_or(usize::MAX).max(REFINED);
+        let outlook = |scored: &ShareScores, block: usize| judge.outlook(scored, block);
+        let (mut best, total) = self
+            .best_by(scored, keep, outlook, |scored, locals, buffer| judge.scores(scored, locals, buffer));
         if judge.is_by_words() {
             best.iter_mut().for_each(|found| found.score = judge.fusions[0].total(found.score, 0.0));
         }
@@ -485,39 +557,34 @@ impl Index {
 
     /// The `keep` documents with the highest scores, newest first among equal scores, and the number of all
     /// documents with a score above the bar. `scores` writes the scores of some documents and returns the
-    /// bar.
+    /// bar; `outlook` says what is known of a block without that, if it is known.
     fn best_by(
         &self,
         scored: &[ShareScores],
         keep: usize,
+        outlook: impl Fn(&ShareScores, usize) -> Option<BlockOutlook>,
         mut scores: impl FnMut(&ShareScores, Range<usize>, &mut [f32; BLOCK]) -> f32,
     ) -> (Vec<Candidate>, u64) {
         let mut buffer = [0.0; BLOCK];
         let mut total = 0;
-        // The best score of each block. The `keep`-th largest of these is a floor that all wanted documents reach, since
-        // `keep` blocks each have a document that is at least as good.
-        let mut bests: Vec<f32> = Vec::new();
-        for scored in scored {
-            for locals in scored.blocks() {
-                let many = locals.len();
-                let bar = scores(scored, locals, &mut buffer);
-                total += count_above(&buffer[..many], bar);
-                bests.push(largest(&buffer[..many], bar));
-            }
-        }
+        let mut best: Vec<Candidate> = Vec::new();
+        // The score of the worst of the best so far; most blocks have no document that reaches it.
         let mut floor = f32::MIN;
-        if keep < bests.len() {
-            floor = *bests.clone().select_nth_unstable_by(keep - 1, |a, b| b.total_cmp(a)).1;
-        }
-        let mut best = Vec::new();
-        let mut bests = bests.into_iter();
         for (number, scored) in scored.iter().enumerate() {
-            for locals in scored.blocks() {
-                if bests.next().is_none_or(|best| best < floor) {
+            for (block, locals) in scored.blocks().enumerate() {
+                let (first, many) = (locals.start, locals.len());
+                if let Some(BlockOutlook { matches, score_max }) = outlook(scored, block)
+                    && (matches == 0 || score_max < floor)
+                {
+                    total += matches;
                     continue;
                 }
-                let (first, many) = (locals.start, locals.len());
                 let bar = scores(scored, locals, &mut buffer);
+                total += count_above(&buffer[..many], bar);
+                let largest = largest(&buffer[..many], bar);
+                if largest <= bar || largest < floor {
+                    continue;
+                }
                 let is_wanted = |score: f32| score > bar && score >= floor;
                 for (at, score) in buffer[..many].iter().enumerate().filter(|(_, score)| is_wanted(**score)) {
                     let local = (first + at) as u32;
@@ -532,6 +599,11 @@ impl Index {
                         doc,
                     });
                 }
+                if best.len() >= keep.saturating_mul(2) && keep > 0 {
+                    best.select_nth_unstable_by(keep - 1, Candidate::order);
+                    best.truncate(keep);
+                    floor = best[keep - 1].score;
+                }
             }
         }
         best.sort_unstable_by(Candidate::order);
@@ -539,8 +611,9 @@ impl Index {
         (best, total)
     }
 
-    /// Computes the scores of the best documents again, with their cosines in place of the estimates. Their
-    /// number does not depend on the page, so pages neither repeat nor skip a document.
+    /// Computes the scores of the best documents again, with better numbers in place of the rough estimates: first with
+    /// finer estimates, then those of the best with their cosines. How many there are does not depend on the
+    /// page, so pages neither repeat nor skip a document.
     fn rescore(
         &self,
         judge: &Judge<'_>,
@@ -548,22 +621,30 @@ impl Index {
         best: &mut [Candidate],
         replaced: &mut Estimates,
     ) -> Result<(), Error> {
-        let many = best.len().min(RESCORED);
-        let best = &mut best[..many];
-        for (side, ask) in judge.asks.iter().enumerate() {
-            let is_estimated =
-                |candidate: &&Candidate| !replaced.contains_key(&(side, candidate.scored, candidate.local));
-            let estimated: Vec<Candidate> = best.iter().filter(is_estimated).copied().collect();
-            let cosines = self.cosines(&estimated, &ask.vector)?;
-            for (candidate, cosine) in estimated.iter().zip(cosines) {
-                replace(scored, side, candidate, cosine, replaced);
+        for (many, is_fine) in [(REFINED, true), (RESCORED, false)] {
+            let many = best.len().min(many);
+            let best = &mut best[..many];
+            for (side, ask) in judge.asks.iter().enumerate() {
+                let is_better = |known: &Estimate| !known.is_fine || is_fine;
+                let is_known = |candidate: &&Candidate| {
+                    replaced.get(&(side, candidate.scored, candidate.local)).is_some_and(is_better)
+                };
+                let unknown: Vec<Candidate> =
+                    best.iter().filter(|candidate| !is_known(candidate)).copied().collect();
+                let cosines = match is_fine {
+                    true => self.fine(unknown.iter(), &ask.code)?,
+                    false => self.cosines(unknown.iter(), &ask.vector)?,
+                };
+                for (candidate, cosine) in unknown.iter().zip(cosines) {
+                    replace(scored, side, candidate, cosine, is_fine, replaced);
+                }
             }
+            for candidate in &mut *best {
+                let totals = judge.shares(scored, candidate).map(|share| share.2);
+                candidate.score = totals.sum::<f32>() / judge.asks.len().max(1) as f32;
+            }
+            best.sort_unstable_by(Candidate::order);
         }
-        for candidate in &mut *best {
-            let totals = judge.shares(scored, candidate).map(|share| share.2);
-            candidate.score = totals.sum::<f32>() / judge.asks.len().max(1) as f32;
-        }
-        best.sort_unstable_by(Candidate::order);
         Ok(())
     }
 
@@ -590,17 +671,39 @@ impl Index {
     }
 }
 
-/// Replaces the estimate of a document by its cosine, and remembers the estimate.
+/// Replaces the estimate of a document by a finer one or by its cosine, and remembers the rough estimate.
 fn replace(
     scored: &mut [ShareScores],
     side: usize,
     candidate: &Candidate,
     cosine: f32,
+    is_fine: bool,
     replaced: &mut Estimates,
 ) {
-    let kept = &mut scored[candidate.scored as usize].sides[side].cosines[candidate.local as usize];
-    let estimate = std::mem::replace(kept, cosine);
-    replaced.insert((side, candidate.scored, candidate.local), estimate);
+    let (scores, local) = (&mut scored[candidate.scored as usize].sides[side], candidate.local as usize);
+    let block = &mut scores.blocks[local / BLOCK];
+    block.cosine_max = block.cosine_max.max(cosine);
+    let last = std::mem::replace(&mut scores.cosines[local], cosine);
+    let known = replaced.entry((side, candidate.scored, candidate.local));
+    known.or_insert(Estimate { rough: last, is_fine }).is_fine = is_fine;
+}
+
+/// Asks each part for a number of each of its documents, in the order of the documents there, in which a part
+/// reads neighbouring vectors together. Returns the numbers in the order of `docs`.
+fn in_order(
+    docs: &[(u32, Doc)],
+    of_part: impl Fn(u32, &[Doc], &mut [f32]) -> Result<(), Error>,
+) -> Result<Vec<f32>, Error> {
+    let mut order: Vec<usize> = (0..docs.len()).collect();
+    order.sort_unstable_by_key(|at| docs[*at]);
+    let mut found = vec![0.0; docs.len()];
+    for places in order.chunk_by(|one, other| docs[*one].0 == docs[*other].0) {
+        let of_docs: Vec<Doc> = places.iter().map(|at| docs[*at].1).collect();
+        let mut numbers = vec![0.0; places.len()];
+        of_part(docs[places[0]].0, &of_docs, &mut numbers)?;
+        places.iter().zip(numbers).for_each(|(at, number)| found[*at] = number);
+    }
+    Ok(found)
 }
 
 /// The cosine of the nearest document. If there is none, `HIDDEN`, with which meaning does not distinguish
@@ -644,6 +747,25 @@ impl Judge<'_> {
     /// Whether documents can be ordered by the scores of their words alone, without combining anything.
     fn is_by_words(&self) -> bool {
         self.by == By::Words && self.asks.len() == 1 && self.least == MatchMinimum::Some
+    }
+
+    /// What is known of a block without the scores of its documents. Nothing is, if a match needs more than one word or one
+    /// side, or if some documents of the block match by their meaning.
+    fn outlook(&self, scored: &ShareScores, block: usize) -> Option<BlockOutlook> {
+        let ([fusion], [side]) = (self.fusions, &scored.sides[..]) else { return None };
+        let BlockScores { lexical_max, cosine_max, with_words, in_sight } = side.blocks[block];
+        let near = side.near.partition_point(|local| (*local as usize) < block * BLOCK);
+        let is_near = side.near.get(near).is_some_and(|local| (*local as usize) < (block + 1) * BLOCK);
+        if self.least != MatchMinimum::Some || is_near {
+            return None;
+        }
+        let matches = u64::from(if side.lexical.is_empty() { in_sight } else { with_words });
+        let score_max = match side.cosines.is_empty() {
+            _ if self.is_by_words() => lexical_max,
+            true => fusion.total(lexical_max, 0.0),
+            false => fusion.total(lexical_max, cosine_max),
+        };
+        Some(BlockOutlook { matches, score_max })
     }
 
     /// Writes the score of each of these documents, and returns the score above which a document matches.
@@ -759,35 +881,24 @@ fn score(
         if question.by != By::Words {
             cosines = vec![0.0; many];
         }
-        let with_unknown = ask.with_unknown.as_ref().map(|_| (vec![0.0; many], Spread::NONE));
-        let near = Vec::new();
-        sides.push(SideScores { lexical, cosines, near, shares, spread: Spread::NONE, with_unknown });
+        let with_unknown = ask.with_unknown.as_ref().map(|_| vec![0.0; many]);
+        sides.push(SideScores { lexical, cosines, shares, with_unknown, ..SideScores::default() });
     }
     if question.by != By::Words {
         has_vectors = score_meaning(part, &within, asks, &mut sides)?;
     }
     if asks.is_empty() {
-        let (lexical, shares, with_unknown) = (Vec::new(), Vec::new(), None);
-        sides.push(SideScores {
-            lexical,
-            cosines: vec![0.0; many],
-            near: Vec::new(),
-            shares,
-            spread: Spread::NONE,
-            with_unknown,
-        });
+        sides.push(SideScores { cosines: vec![0.0; many], ..SideScores::default() });
     }
-    for SideScores { lexical, cosines, shares, spread, with_unknown, .. } in &mut sides {
+    for side in &mut sides {
+        let SideScores { lexical, cosines, shares, with_unknown, .. } = &mut *side;
         for local in &hidden {
             lexical.get_mut(*local as usize).into_iter().for_each(|score| *score = 0.0);
             shares.get_mut(*local as usize).into_iter().for_each(|share| *share = 0.0);
             cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
+            with_unknown.iter_mut().for_each(|cosines| cosines[*local as usize] = HIDDEN);
         }
-        *spread = Spread::of(lexical, cosines);
-        if let Some((cosines, spread)) = with_unknown {
-            hidden.iter().for_each(|local| cosines[*local as usize] = HIDDEN);
-            *spread = Spread::of(&[], cosines);
-        }
+        side.sum_up();
     }
     Ok(ShareScores { part: number, within, first, sides, has_vectors })
 }
@@ -808,11 +919,11 @@ fn score_meaning(
         let locals = first..first + piece.many as usize;
         first = locals.end;
         for (ask, side) in asks.iter().zip(&mut *sides) {
-            if !part.estimate(&piece, &ask.code, &mut side.cosines[locals.clone()])? {
+            if !part.rough(&piece, &ask.code, &mut side.cosines[locals.clone()])? {
                 return Ok(false);
             }
-            if let (Some((_, code)), Some((estimates, _))) = (&ask.with_unknown, &mut side.with_unknown) {
-                part.estimate(&piece, code, &mut estimates[locals.clone()])?;
+            if let (Some((_, code)), Some(estimates)) = (&ask.with_unknown, &mut side.with_unknown) {
+                part.rough(&piece, code, &mut estimates[locals.clone()])?;
             }
         }
     }
@@ -869,16 +980,36 @@ fn each_score(
     each: &mut impl FnMut(usize, f32, f32),
 ) {
     let found = &variant.found[part as usize];
-    for at in found.range(locals) {
-        let posting = &found.postings[at];
-        let score = variant.worth.of(counted(posting.frequency, ask.title_only), posting.length);
-        let mut beside = 0.0;
-        for (worth, often) in word.bigrams.iter().zip(&found.bigrams) {
-            if often[at] > 0 {
-                beside += worth.of(f32::from(often[at]), posting.length);
+    let rows = found.range(locals);
+    let from = |list: &Vec<(u32, u8)>| list.partition_point(|(row, _)| (*row as usize) < rows.start);
+    // Only the word itself has bigrams; for its other variants these lists are empty.
+    let mut bigrams: Vec<(&TermWeight, &[(u32, u8)])> =
+        word.bigrams.iter().zip(&found.bigrams).map(|(worth, list)| (worth, &list[from(list)..])).collect();
+    let (mut scores, mut beside) = ([0.0; SCORED_TOGETHER], [0.0; SCORED_TOGETHER]);
+    for start in rows.clone().step_by(SCORED_TOGETHER) {
+        let rows = start..rows.end.min(start + SCORED_TOGETHER);
+        let (locals_here, lengths) = (&found.locals[rows.clone()], &found.lengths[rows.clone()]);
+        let columns = found.frequencies[rows.clone()].iter().zip(lengths);
+        for (score, (frequency, length)) in scores.iter_mut().zip(columns) {
+            *score = variant.worth.of(counted(*frequency, ask.title_only), *length);
+        }
+        let mut has_bigrams = false;
+        for (worth, list) in &mut bigrams {
+            while let Some(((row, often), rest)) = list.split_first()
+                && (*row as usize) < rows.end
+            {
+                let at = *row as usize - rows.start;
+                beside[at] += worth.of(f32::from(*often), lengths[at]);
+                has_bigrams = true;
+                *list = rest;
             }
         }
-        each((posting.local - locals.start) as usize, score, beside);
+        for ((local, score), beside) in locals_here.iter().zip(&scores).zip(&beside) {
+            each((*local - locals.start) as usize, *score, *beside);
+        }
+        if has_bigrams {
+            beside.fill(0.0);
+        }
     }
 }
 
@@ -889,9 +1020,12 @@ fn score_shares(ask: &QuestionSide, part: u32, first: u32, shares: &mut [f32]) {
     for word in &ask.words {
         for variant in &word.variants {
             let found = &variant.found[part as usize];
-            for posting in &found.postings[found.range(&locals)] {
-                let best = &mut best[(posting.local - first) as usize];
-                *best = best.max(variant.likeness * title_share(posting.frequency));
+            let rows = found.range(&locals);
+            for (local, frequency) in found.locals[rows.clone()].iter().zip(&found.frequencies[rows]) {
+                if !frequency.is_none() {
+                    let best = &mut best[(*local - first) as usize];
+                    *best = best.max(variant.likeness * title_share(*frequency));
+                }
             }
         }
         for (share, best) in shares.iter_mut().zip(&mut best) {
@@ -910,7 +1044,9 @@ fn hide_unlabelled(
         let mut has = vec![false; within.many as usize];
         for label in alternatives {
             if let Some(term) = part.term(&label_term(label)) {
-                part.postings(&term, within, false, &mut |local, _, _, _| has[local as usize] = true)?;
+                part.postings(&term, within, &mut |run| {
+                    run.locals().for_each(|local| has[local as usize] = true)
+                })?;
             }
         }
         hidden.extend(has.iter().zip(0..).filter(|(has, _)| !**has).map(|(_, local)| local));

@@ -451,3 +451,43 @@ proptest! {
         }
     }
 }
+
+/// Blocks of documents are skipped once there are enough better ones. A long page has none to skip, so a short page
+/// must be its beginning. The best documents are far apart, and most of the others have a word of the question.
+#[test]
+fn a_page_is_the_beginning_of_the_whole_list() {
+    let mut index = Index::default();
+    for key in 0..4_000_u64 {
+        let words = [3, 5, 7].map(|step| WORDS[(key / step % 9 * step) as usize % WORDS.len()]);
+        let (title, body) =
+            (if key % 37 == 0 { "Friday rollback" } else { words[0] }, format!("{words:?} {}", words[1]));
+        let context = if key % 501 == 0 { "user tokens" } else { "" };
+        let document = Document { title, body: &body, context, neighbour: "", labels: &[] };
+        let prepared = Prepared::new(&document, &Embedder::Table);
+        let version = Version { group: 0, limits: Limits::NONE, marks: Vec::new(), prepared };
+        index.change(1 + key, key, false, Some(version)).expect("memory");
+    }
+    let sight = Sight { at: 4_000, groups: &[0], labels: &[], valid_at: None };
+    for (text, by) in [
+        ("rollback on Friday", By::WordsAndMeaning),
+        ("user tokens", By::Words),
+        ("a banana and an apple", By::Meaning),
+        ("getUserName", By::WordsAndMeaning),
+    ] {
+        let question = Question {
+            title: None,
+            text: Some(text),
+            sight,
+            by,
+            as_written: false,
+            known_words_only: false,
+            least: MatchMinimum::Some,
+            with_nearest: true,
+            explain: false,
+        };
+        let page = index.search(&question, 0..10).expect("readable");
+        let whole = index.search(&question, 0..4_000).expect("readable");
+        assert_eq!((page.hits, page.total), (whole.hits[..10].to_vec(), whole.total), "{text} {by:?}");
+        assert!(whole.total > 1_000, "{} match {text}, too few to skip some", whole.total);
+    }
+}

@@ -22,8 +22,8 @@ use std::sync::{Arc, OnceLock};
 use crate::codes::QuestionCode;
 use crate::error::{Error, damaged};
 use crate::pages::Pages;
-use crate::part::{Doc, DocRanges, Limits, Part, Place, Sight, Term};
-use crate::postings::{Block, Frequency, Postings, Table};
+use crate::part::{Doc, DocRanges, Limits, Part, Place, Run, Sight, Term, each_run};
+use crate::postings::{Block, Postings, Table};
 use crate::vectors::QuantisedVector;
 
 pub use embed::TextLookup;
@@ -34,6 +34,8 @@ pub(crate) use write::{Source, Span, write};
 
 /// Posting lists up to this size are read as a whole.
 const SMALL_LIST: u32 = 16 * 1024;
+/// How many documents there are between two sums of lengths.
+const LENGTHS_SUMMED: u32 = 1024;
 /// Blocks that are no farther apart than this are read together.
 const GAP: u32 = 4 * 1024;
 
@@ -46,6 +48,9 @@ pub(crate) struct Segment {
     places: Vec<Place>,
     keys: Vec<u64>,
     lengths: Vec<u32>,
+    /// The sums of the lengths of all documents before the first, the 1,024th and so on, so that the mean length in sight
+    /// takes no look at each document.
+    length_sums: Vec<i64>,
     /// The number of the first passage of each document, and at the end the number of passages.
     first_passages: Vec<u32>,
     limits: Vec<(Doc, Limits)>,
@@ -83,12 +88,14 @@ impl Segment {
         let totals = Totals::decode(&read(Section::Totals)?)?;
         let groups = numbers(Section::Groups)?.as_chunks::<4>().0.iter().map(Group::decode).collect();
         let limits = format::decode_limits(&read(Section::Limits)?)?;
+        let lengths: Vec<u32> = numbers(Section::Lengths)?;
         let segment = Segment {
             name: name.to_owned(),
             groups,
             places: numbers(Section::Places)?,
             keys: file.read(sections.range(Section::Keys), format::longs)?,
-            lengths: numbers(Section::Lengths)?,
+            length_sums: length_sums(&lengths),
+            lengths,
             first_passages: numbers(Section::FirstPassages)?,
             limits,
             dictionary: read(Section::Dictionary)?,
@@ -177,6 +184,11 @@ impl Segment {
 
     fn passages(&self, docs: &Range<Doc>) -> Range<u32> {
         self.first_passages[docs.start as usize]..self.first_passages[docs.end as usize]
+    }
+
+    /// The passages of each of these documents.
+    fn passages_of(&self, docs: &[Doc]) -> Vec<Range<u32>> {
+        docs.iter().map(|doc| self.passages(&(*doc..doc + 1))).collect()
     }
 
     fn vectors(&self) -> Result<&Vectors, Error> {
@@ -306,13 +318,7 @@ impl Part for OpenSegment {
         }
     }
 
-    fn postings(
-        &self,
-        term: &Term,
-        within: &DocRanges,
-        with_bigrams: bool,
-        each: &mut impl FnMut(u32, Doc, Frequency, &[u8]),
-    ) -> Result<(), Error> {
+    fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error> {
         let segment = &self.segment;
         let entry = segment.entry_at(term.0 as usize).ok_or_else(|| damaged("a term that is not there"))?;
         if entry.many == 0 || within.docs.is_empty() {
@@ -323,24 +329,7 @@ impl Part for OpenSegment {
             entry.size.checked_sub(table_bytes).ok_or_else(|| damaged("a list without a table"))?;
         let from = segment.sections.range(Section::Postings).start + entry.offset;
         let mut ranges = within.iter().peekable();
-        // Documents and ranges are both in order, so one pass finds the documents of each range.
-        let mut each = |block: Block<'_>| {
-            let mut from = 0;
-            while let Some(next) = block.docs.get(from)
-                && let Some((range, first)) = ranges.peek()
-            {
-                if range.end <= *next {
-                    ranges.next();
-                    continue;
-                }
-                let start = from + block.docs[from..].partition_point(|doc| *doc < range.start);
-                let end = start + block.docs[start..].partition_point(|doc| *doc < range.end);
-                block.each(start..end, with_bigrams, &mut |doc, frequency, bigrams| {
-                    each(first + doc - range.start, doc, frequency, bigrams);
-                });
-                from = end;
-            }
-        };
+        let mut each = |block: Block<'_>| each_run(block, &mut ranges, each);
         if entry.size <= SMALL_LIST {
             return segment.file.read(from..from + u64::from(entry.size), |bytes| {
                 let (table, blocks) = bytes.split_at(table_bytes as usize);
@@ -363,7 +352,7 @@ impl Part for OpenSegment {
         Ok(())
     }
 
-    fn estimate(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
+    fn rough(&self, within: &DocRanges, question: &QuestionCode, out: &mut [f32]) -> Result<bool, Error> {
         let segment = &self.segment;
         let Some(vectors) = segment.vectors.get() else { return Ok(false) };
         let mut of_passages = Vec::new();
@@ -372,12 +361,12 @@ impl Part for OpenSegment {
             let passages = segment.passages(range);
             if passages.len() == out.len() {
                 // The usual case: each document has one passage, so the best one need not be searched for.
-                vectors.estimate(passages, question, out)?;
+                vectors.rough(passages, question, out)?;
                 continue;
             }
             of_passages.clear();
             of_passages.resize(passages.len(), 0.0);
-            vectors.estimate(passages, question, &mut of_passages)?;
+            vectors.rough(passages, question, &mut of_passages)?;
             let mut rest = &of_passages[..];
             for (doc, out) in range.clone().zip(out) {
                 let own = rest.split_off(..segment.passages(&(doc..doc + 1)).len()).unwrap_or_default();
@@ -387,12 +376,14 @@ impl Part for OpenSegment {
         Ok(true)
     }
 
+    fn fine(&self, docs: &[Doc], question: &QuestionCode, out: &mut [f32]) -> Result<(), Error> {
+        self.segment.vectors()?.fine(&self.segment.passages_of(docs), question, out)
+    }
+
     fn cosines(&self, docs: &[Doc], question: &[f32], out: &mut [f32]) -> Result<(), Error> {
-        let passages: Vec<Range<u32>> =
-            docs.iter().map(|doc| self.segment.passages(&(*doc..doc + 1))).collect();
         out.fill(-1.0);
         let mut best = |at: usize, cosine: f32| out[at] = out[at].max(cosine);
-        self.segment.vectors()?.cosines(&passages, question, &mut best)
+        self.segment.vectors()?.cosines(&self.segment.passages_of(docs), question, &mut best)
     }
 
     fn whole(&self) -> DocRanges {
@@ -404,8 +395,13 @@ impl Part for OpenSegment {
     }
 
     fn lengths(&self, within: &DocRanges) -> i64 {
-        let lengths = |range: &Range<Doc>| &self.segment.lengths[range.start as usize..range.end as usize];
-        within.docs.iter().flat_map(lengths).map(|length| i64::from(*length)).sum()
+        let Segment { lengths, length_sums, .. } = &*self.segment;
+        let before = |doc: Doc| {
+            let sum = length_sums[(doc / LENGTHS_SUMMED) as usize];
+            let rest = &lengths[(doc / LENGTHS_SUMMED * LENGTHS_SUMMED) as usize..doc as usize];
+            sum + rest.iter().map(|length| i64::from(*length)).sum::<i64>()
+        };
+        within.docs.iter().map(|range| before(range.end) - before(range.start)).sum()
     }
 
     fn place(&self, doc: Doc) -> Place {
@@ -415,6 +411,15 @@ impl Part for OpenSegment {
     fn key(&self, doc: Doc) -> u64 {
         self.segment.keys[doc as usize]
     }
+}
+
+fn length_sums(lengths: &[u32]) -> Vec<i64> {
+    let sum = |lengths: &[u32]| lengths.iter().map(|length| i64::from(*length)).sum::<i64>();
+    let mut sums = vec![0];
+    for some in lengths.chunks(LENGTHS_SUMMED as usize) {
+        sums.push(sums[sums.len() - 1] + sum(some));
+    }
+    sums
 }
 
 /// The blocks with documents in the ranges, as runs of neighbouring blocks. Runs that are at most `gap` bytes
@@ -471,8 +476,8 @@ impl Source for OpenSegment {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, bigrams| {
-            out.push(doc, frequency, bigrams);
+        Part::postings(self, term, &self.whole(), &mut |run| {
+            run.postings.each(&mut |doc, frequency, bigrams| out.push(doc, frequency, bigrams));
         })
     }
 

@@ -2,7 +2,7 @@
 //! same texts.
 //!
 //! ```text
-//! codes        vectors × (dim / 4 + 4) bytes, dim rounded up to a multiple of 64
+//! codes        vectors × (dim / 4 + 8) bytes, dim rounded up to a multiple of 64
 //! vectors      vectors × (scale f32, dim high bytes, dim low bytes)
 //! end          dim u32, number of vectors u32
 //! ```
@@ -85,26 +85,53 @@ impl Vectors {
         self.file.read(bytes, |bytes| codes.extend(bytes, dim))
     }
 
-    /// The estimated cosine of the question and each of these vectors.
-    pub(super) fn estimate(
+    /// The number of codes in memory, which are those of the first vectors.
+    fn loaded(&self) -> Option<(&Codes, u32)> {
+        self.loaded.get().map(|loaded| (loaded, loaded.many() as u32))
+    }
+
+    /// The rough estimates of the cosines of the question and each of these vectors.
+    pub(super) fn rough(
         &self,
         range: Range<u32>,
         question: &QuestionCode,
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let loaded = self.loaded.get().map_or(0, |loaded| loaded.many() as u32);
         // The first part of the range is in memory, the rest is read from the file.
-        let middle = loaded.clamp(range.start, range.end);
+        let middle = self.loaded().map_or(0, |(_, many)| many).clamp(range.start, range.end);
         let (out, rest) = out.split_at_mut((middle - range.start) as usize);
-        if let Some(loaded) = self.loaded.get()
+        if let Some((loaded, _)) = self.loaded()
             && !out.is_empty()
         {
-            loaded.estimate(range.start as usize, question, out);
+            loaded.rough(range.start as usize, question, out);
         }
         for (first, out) in (middle..range.end).step_by(BATCH as usize).zip(rest.chunks_mut(BATCH as usize)) {
             let mut codes = Codes::default();
             self.read_codes(first..first + out.len() as u32, &mut codes)?;
-            codes.estimate(0, question, out);
+            codes.rough(0, question, out);
+        }
+        Ok(())
+    }
+
+    /// The best of the finer estimates for each of these ranges of vectors.
+    pub(super) fn fine(
+        &self,
+        ranges: &[Range<u32>],
+        question: &QuestionCode,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        // Ranges are in order, so those that are in memory come first.
+        let many = self.loaded().map_or(0, |(_, many)| many);
+        let middle = ranges.partition_point(|range| range.end <= many);
+        let (in_memory, in_file) = ranges.split_at(middle);
+        let (out, rest) = out.split_at_mut(middle);
+        if let Some((loaded, _)) = self.loaded() {
+            loaded.fine(in_memory, question, out);
+        }
+        for (range, out) in in_file.iter().zip(rest.chunks_mut(1)) {
+            let mut codes = Codes::default();
+            self.read_codes(range.clone(), &mut codes)?;
+            codes.fine(&[0..range.len() as u32], question, out);
         }
         Ok(())
     }
@@ -218,7 +245,11 @@ mod tests {
             vectors.load(loaded, &AtomicBool::new(false)).expect("readable");
             assert_eq!(vectors.loaded.get().map(|loaded| loaded.many()), Some(loaded as usize));
             let mut found = vec![0.0; range.len()];
-            vectors.estimate(range.clone(), &QuestionCode::new(&question), &mut found).expect("readable");
+            vectors.rough(range.clone(), &QuestionCode::new(&question), &mut found).expect("readable");
+            let each: Vec<Range<u32>> = range.clone().map(|number| number..number + 1).collect();
+            let mut fine = vec![0.0; each.len()];
+            vectors.fine(&each, &QuestionCode::new(&question), &mut fine).expect("readable");
+            found.extend(fine);
             for number in range {
                 let got = vectors.get(number).expect("readable");
                 assert_eq!((got.high, got.low), (vector(number).high, vector(number).low));

@@ -218,7 +218,7 @@ fn write_lists(
             let Some((_, term)) = head.next_if(|(next, _)| *next == text) else { continue };
             own.clear();
             source.postings(&term, &mut own)?;
-            own.each(&mut |doc, frequency, bigrams| {
+            own.all().each(&mut |doc, frequency, bigrams| {
                 let from = bigrams_of_all.len();
                 bigrams_of_all.extend_from_slice(bigrams);
                 merged.push((numbers[doc as usize], frequency, from..bigrams_of_all.len()));
@@ -285,8 +285,8 @@ impl Source for Memory {
     }
 
     fn postings(&self, term: &Term, out: &mut Postings) -> Result<(), Error> {
-        Part::postings(self, term, &self.whole(), true, &mut |_, doc, frequency, bigrams| {
-            out.push(doc, frequency, bigrams)
+        Part::postings(self, term, &self.whole(), &mut |run| {
+            run.postings.each(&mut |doc, frequency, bigrams| out.push(doc, frequency, bigrams));
         })
     }
 
