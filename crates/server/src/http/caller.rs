@@ -14,16 +14,15 @@ use kenning_engine::Engine;
 use kenning_model::{DEFAULT, Grants, Id, Principal, Right, ScopeName};
 use kenning_tools::project::{NamedBy, ProjectSettings};
 use kenning_tools::{SetStore, Usage};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::endpoint::Endpoint;
 use super::jwt::{TokenRefusal, Tokens, Verified};
 use super::keys::{self, Key, Keys};
 use super::limits::{CurrentLimits, Meter};
 use super::metrics::Metrics;
 use super::refusal::Refusal;
-use super::sessions::Sessions;
 use super::{Authentication, SESSION_IDLE_MAX};
 use crate::audit::AuditLog;
 use crate::edge::{self, Edge, Peer};
@@ -72,8 +71,7 @@ pub(super) struct PrincipalService {
     name: String,
     /// The key that the service depends on, which may be revoked.
     key: Option<Key>,
-    pub(super) mcp: StreamableHttpService<mcp::Server, Sessions>,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) mcp: Endpoint<mcp::Server>,
     pub(super) rows: Option<Router>,
     pub(super) usage: Arc<Usage>,
     pub(super) meter: Arc<Meter>,
@@ -313,14 +311,8 @@ impl Gate {
         let server =
             mcp::Server::new(engine, options, sets, rows_url, subscriptions_end.clone(), edge.clone());
         let (rows, usage) = (server.sets.router(), server.usage.clone());
-        // Host and Origin were checked before, for every path.
-        let config = StreamableHttpServerConfig::default()
-            .disable_allowed_hosts()
-            .with_json_response(true)
-            .with_max_request_body_bytes(usize::MAX)
-            .with_cancellation_token(streams_end.clone());
-        let sessions = Arc::new(Sessions::new(self.limits.clone()));
-        let mcp = StreamableHttpService::new(move || Ok(server.sibling()), sessions.clone(), config);
+        let (limits, calls) = (self.limits.clone(), self.calls.clone());
+        let mcp = Endpoint::new(move || server.sibling(), meter.clone(), limits, calls, streams_end.clone());
         let last_used = AtomicU64::new(self.metrics.uptime_seconds());
         PrincipalService {
             principal,
@@ -328,7 +320,6 @@ impl Gate {
             name,
             key,
             mcp,
-            sessions,
             rows,
             usage,
             meter,

@@ -6,6 +6,7 @@
 mod body;
 mod caller;
 mod console;
+mod endpoint;
 mod guard;
 pub mod jwt;
 pub mod keys;
@@ -34,10 +35,11 @@ use tower::ServiceExt;
 
 use self::caller::Gate;
 pub use self::console::Ui;
+use self::endpoint::Endpoint;
 use self::guard::AllowedNames;
 use self::jwt::Tokens;
 use self::keys::Keys;
-use self::limits::{CurrentLimits, Wait};
+use self::limits::{CurrentLimits, Meter};
 use self::metrics::Metrics;
 use self::refusal::Refusal;
 use self::tls::Tls;
@@ -54,8 +56,6 @@ const SESSION_IDLE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long calls under way may continue after the server was asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// The wait that is suggested when all sessions are taken; it is long because sessions rarely end.
-const SESSION_WAIT_SECONDS: u64 = 60;
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 const MCP_PATH: &str = "/mcp";
 
@@ -169,16 +169,6 @@ pub async fn serve_http(
         .with_state(gate.clone());
     let tls = http.tls;
     let watched = tokio::spawn(look_again(gate.clone(), tls.clone()));
-    let of_connections = move || {
-        let limits = limits.get();
-        ConnectionLimits {
-            connections_max: CONNECTIONS_MAX,
-            header_max: seconds(limits.header_seconds),
-            stalled_max: seconds(limits.stalled_seconds),
-            // A subscription lasts as long as its client wants.
-            connection_max: None,
-        }
-    };
     let ending = tokio::spawn({
         let stop = stop.clone();
         async move {
@@ -190,9 +180,46 @@ pub async fn serve_http(
             streams_end.cancel();
         }
     });
-    listener::serve(listener, Served { app, limits: Arc::new(of_connections), tls }, stop).await;
+    listener::serve(listener, Served { app, limits: of_connections(limits), tls }, stop).await;
     watched.abort();
     ending.abort();
+}
+
+/// Serves any handler at `/mcp`, to everybody who reaches the port, as `serve_http` serves Kenning's own: the
+/// same connections, checks of Host and Origin, limits, sessions and streams. The conformance suite calls
+/// tools that no product has, so it needs a handler of its own.
+pub async fn serve_handler<H: rmcp::ServerHandler>(
+    handler: impl Fn() -> H + Send + Sync + 'static,
+    limits: Arc<CurrentLimits>,
+    listener: HttpListener,
+    stop: CancellationToken,
+) {
+    let HttpListener { listener, address } = listener;
+    let names = Arc::new(allowed_names("http", address, &[], &[]));
+    let (meter, calls) = (Arc::new(Meter::new(limits.clone(), false)), TaskTracker::new());
+    let endpoint = Arc::new(Endpoint::new(handler, meter, limits.clone(), calls, stop.child_token()));
+    let answer = move |request: Request| {
+        let endpoint = endpoint.clone();
+        async move { endpoint.answer(request, None).await }
+    };
+    let app = Router::new()
+        .route(MCP_PATH, any(answer))
+        .layer(axum::middleware::from_fn_with_state(names, guard::check));
+    listener::serve(listener, Served { app, limits: of_connections(limits), tls: None }, stop).await;
+}
+
+/// The limits of a connection, which are those of the moment when it begins.
+fn of_connections(limits: Arc<CurrentLimits>) -> Arc<dyn Fn() -> ConnectionLimits + Send + Sync> {
+    Arc::new(move || {
+        let limits = limits.get();
+        ConnectionLimits {
+            connections_max: CONNECTIONS_MAX,
+            header_max: seconds(limits.header_seconds),
+            stalled_max: seconds(limits.stalled_seconds),
+            // A subscription lasts as long as its client wants.
+            connection_max: None,
+        }
+    })
 }
 
 fn seconds(many: std::num::NonZeroU32) -> Duration {
@@ -219,26 +246,7 @@ fn origin_of(url: &str) -> &str {
 
 async fn mcp_request(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
     let caller = gate.caller(request.headers(), peer(&request)).await?;
-    let place = caller.service.meter.request()?;
-    let limits = gate.limits.get();
-    // A GET opens a lasting stream instead of making a call, so stopping the server does not wait for it.
-    let call = (request.method() != axum::http::Method::GET).then(|| gate.calls.token());
-    let request = body::received(request, &caller.service.meter, &limits).await?;
-    let is_json = request.body().kept.is_some();
-    let answer =
-        tokio::time::timeout(seconds(limits.answer_seconds), caller.service.mcp.handle(request)).await;
-    let response = answer.map_err(|_| Refusal::TooSlow)?;
-    // rmcp answers a body that is not a JSON-RPC message with plain text; this answer is JSON.
-    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
-        return Err(Refusal::NoMessage);
-    }
-    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && caller.service.sessions.are_all_taken().await
-    {
-        let why = "this credential has as many sessions as it may; end one with DELETE, or wait until an idle one ends";
-        return Err(Refusal::TooMany(Wait { why, seconds: SESSION_WAIT_SECONDS }));
-    }
-    let until = caller.expires_in;
-    Ok(response.map(|body| body::HeldBody::boxed(axum::body::Body::new(body), (place, call), until)))
+    caller.service.mcp.answer(request, caller.expires_in).await
 }
 
 async fn rows_request(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Refusal> {
