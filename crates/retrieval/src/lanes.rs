@@ -4,6 +4,7 @@
 const LANES: usize = 8;
 
 /// The largest of the numbers, or `least` if that is larger.
+#[inline(always)]
 pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
     let mut most = [least; LANES];
     let (eights, rest) = numbers.as_chunks::<LANES>();
@@ -16,11 +17,13 @@ pub(crate) fn largest(numbers: &[f32], least: f32) -> f32 {
 }
 
 /// How many of the numbers are above the bar.
+#[inline(always)]
 pub(crate) fn count_above(numbers: &[f32], bar: f32) -> u64 {
     // A chunk is short enough that no lane's count overflows.
     numbers.chunks(1 << 20).map(|numbers| u64::from(count_some(numbers, bar))).sum()
 }
 
+#[inline(always)]
 fn count_some(numbers: &[f32], bar: f32) -> u32 {
     let mut counts = [0u32; LANES];
     let (eights, rest) = numbers.as_chunks::<LANES>();
@@ -34,11 +37,13 @@ fn count_some(numbers: &[f32], bar: f32) -> u32 {
 
 /// The sum of the numbers above the bar, each rounded to whole units. Whole numbers add up to the same sum in every
 /// order, so the result does not depend on which segment a document is in.
+#[inline(always)]
 pub(crate) fn sum_above(numbers: &[f32], bar: f32, units: f32) -> i64 {
     // A chunk is short enough that no lane's sum overflows.
     numbers.chunks(4096).map(|numbers| i64::from(sum_some(numbers, bar, units))).sum()
 }
 
+#[inline(always)]
 fn sum_some(numbers: &[f32], bar: f32, units: f32) -> i32 {
     let in_units = |number: f32| if number > bar { (number * units) as i32 } else { 0 };
     let mut sums = [0i32; LANES];

@@ -183,6 +183,10 @@ impl Part for Memory {
         self.terms.iter().for_each(|held| each(&held.text, held.trigrams));
     }
 
+    fn postings_max(&self, term: &Term) -> usize {
+        self.terms[term.0 as usize].postings.all().docs.len()
+    }
+
     fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error> {
         each_run(self.terms[term.0 as usize].postings.all(), &mut within.iter().peekable(), each);
         Ok(())

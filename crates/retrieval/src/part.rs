@@ -172,6 +172,9 @@ pub(crate) trait Part {
     /// Every term, with the bits of its trigrams (`trigrams::trigram_bits`).
     fn each_term(&self, each: &mut dyn FnMut(&str, u64));
 
+    /// The number of the postings of a term in all ranges.
+    fn postings_max(&self, term: &Term) -> usize;
+
     /// The postings of a term within the ranges, in order.
     fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error>;
 

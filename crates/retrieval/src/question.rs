@@ -118,6 +118,7 @@ impl Survey {
         for (surveyed, number) in self.parts.iter().zip(0..) {
             let mut own = PartPostings::new(bigrams.len());
             in_part!(index, number, part => if let Some(term) = part.term(text) {
+                own.reserve(part.postings_max(&term).min(surveyed.within.many as usize));
                 part.postings(&term, &surveyed.within, &mut |run| {
                     found.add(&mut own, &run, surveyed, bigrams, title_only, |doc| part.length(doc));
                 })?;
@@ -195,6 +196,12 @@ impl PartPostings {
             frequencies: Vec::new(),
             bigrams: vec![Vec::new(); bigrams],
         }
+    }
+
+    fn reserve(&mut self, many: usize) {
+        self.locals.reserve_exact(many);
+        self.lengths.reserve_exact(many);
+        self.frequencies.reserve_exact(many);
     }
 
     /// The numbers of the postings of some local numbers.

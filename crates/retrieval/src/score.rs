@@ -80,6 +80,7 @@ impl TermWeight {
     }
 
     /// The score that the term adds to a document of this length in which it occurs with this frequency.
+    #[inline]
     pub fn of(&self, frequency: f32, length: u32) -> f32 {
         let length = (length as f32).max(LENGTH_MIN);
         self.idf * frequency / (frequency + K1 * (1.0 - B) + self.per_length * length)
@@ -115,6 +116,7 @@ pub struct Spread {
 }
 
 impl Spread {
+    #[inline(always)]
     pub fn of(lexical: &[f32], cosines: &[f32]) -> Spread {
         Spread {
             many: count_above(cosines, SEEN_MIN),

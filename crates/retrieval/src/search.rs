@@ -152,13 +152,9 @@ impl ShareScores {
             has_vectors: self.has_vectors,
         }
     }
-
-    /// All local numbers, one block at a time.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
-        blocks(self.within.many as usize)
-    }
 }
 
+/// All local numbers, one block at a time.
 fn blocks(many: usize) -> impl Iterator<Item = Range<usize>> {
     (0..many).step_by(BLOCK).map(move |start| start..many.min(start + BLOCK))
 }
@@ -182,6 +178,7 @@ struct SideScores {
 
 impl SideScores {
     /// Computes what is known of the scores as a whole, once each of them is there.
+    #[inline(always)]
     fn sum_up(&mut self) {
         let SideScores { lexical, cosines, .. } = self;
         self.spread = Spread::default();
@@ -565,45 +562,49 @@ impl Index {
         outlook: impl Fn(&ShareScores, usize) -> Option<BlockOutlook>,
         mut scores: impl FnMut(&ShareScores, Range<usize>, &mut [f32; BLOCK]) -> f32,
     ) -> (Vec<Candidate>, u64) {
-        let mut buffer = [0.0; BLOCK];
         let mut total = 0;
+        // The score that no document of the block exceeds, the position of its `ShareScores`, and the block.
+        let mut order: Vec<(f32, u32, usize)> = Vec::new();
+        for (scored, number) in scored.iter().zip(0..) {
+            for block in 0..(scored.within.many as usize).div_ceil(BLOCK) {
+                match outlook(scored, block) {
+                    Some(BlockOutlook { matches: 0, .. }) => {}
+                    Some(BlockOutlook { matches, score_max }) => {
+                        total += matches;
+                        order.push((score_max, number, block));
+                    }
+                    None => order.push((f32::INFINITY, number, block)),
+                }
+            }
+        }
+        // After the most promising blocks the others have nothing to add.
+        order.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
+        let mut buffer = [0.0; BLOCK];
         let mut best: Vec<Candidate> = Vec::new();
-        // The score of the worst of the best so far; most blocks have no document that reaches it.
+        // The score of the worst of the best so far.
         let mut floor = f32::MIN;
-        for (number, scored) in scored.iter().enumerate() {
-            for (block, locals) in scored.blocks().enumerate() {
-                let (first, many) = (locals.start, locals.len());
-                if let Some(BlockOutlook { matches, score_max }) = outlook(scored, block)
-                    && (matches == 0 || score_max < floor)
-                {
-                    total += matches;
-                    continue;
-                }
-                let bar = scores(scored, locals, &mut buffer);
+        for (score_max, number, block) in order {
+            if score_max < floor {
+                break;
+            }
+            let scored = &scored[number as usize];
+            let locals = block * BLOCK..scored.within.many.min((block as u32 + 1) * BLOCK as u32) as usize;
+            let (first, many) = (locals.start, locals.len());
+            let bar = scores(scored, locals, &mut buffer);
+            if score_max == f32::INFINITY {
                 total += count_above(&buffer[..many], bar);
-                let largest = largest(&buffer[..many], bar);
-                if largest <= bar || largest < floor {
-                    continue;
-                }
-                let is_wanted = |score: f32| score > bar && score >= floor;
-                for (at, score) in buffer[..many].iter().enumerate().filter(|(_, score)| is_wanted(**score)) {
-                    let local = (first + at) as u32;
-                    let doc = scored.within.doc(local);
-                    let place = in_part!(self, scored.part, part => part.place(doc));
-                    best.push(Candidate {
-                        score: *score,
-                        place,
-                        scored: number as u32,
-                        local,
-                        part: scored.part,
-                        doc,
-                    });
-                }
-                if best.len() >= keep.saturating_mul(2) && keep > 0 {
-                    best.select_nth_unstable_by(keep - 1, Candidate::order);
-                    best.truncate(keep);
-                    floor = best[keep - 1].score;
-                }
+            }
+            let is_wanted = |score: f32| score > bar && score >= floor;
+            for (at, score) in buffer[..many].iter().enumerate().filter(|(_, score)| is_wanted(**score)) {
+                let local = (first + at) as u32;
+                let doc = scored.within.doc(local);
+                let place = in_part!(self, scored.part, part => part.place(doc));
+                best.push(Candidate { score: *score, place, scored: number, local, part: scored.part, doc });
+            }
+            if best.len() >= keep.saturating_mul(2) && keep > 0 {
+                best.select_nth_unstable_by(keep - 1, Candidate::order);
+                best.truncate(keep);
+                floor = best[keep - 1].score;
             }
         }
         best.sort_unstable_by(Candidate::order);
@@ -872,7 +873,7 @@ fn score(
         let (mut lexical, mut cosines, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         if question.by != By::Meaning || question.least != MatchMinimum::Some {
             lexical = vec![0.0; many];
-            score_words(ask, number, first, &mut lexical);
+            pulp::Arch::new().dispatch(|| score_words(ask, number, first, &mut lexical));
         }
         if question.least != MatchMinimum::Some {
             shares = vec![0.0; many];
@@ -890,6 +891,7 @@ fn score(
     if asks.is_empty() {
         sides.push(SideScores { cosines: vec![0.0; many], ..SideScores::default() });
     }
+    // The oldest supported processors have instructions for four numbers at once, others for eight.
     for side in &mut sides {
         let SideScores { lexical, cosines, shares, with_unknown, .. } = &mut *side;
         for local in &hidden {
@@ -898,7 +900,7 @@ fn score(
             cosines.get_mut(*local as usize).into_iter().for_each(|cosine| *cosine = HIDDEN);
             with_unknown.iter_mut().for_each(|cosines| cosines[*local as usize] = HIDDEN);
         }
-        side.sum_up();
+        pulp::Arch::new().dispatch(|| side.sum_up());
     }
     Ok(ShareScores { part: number, within, first, sides, has_vectors })
 }
@@ -935,6 +937,7 @@ fn score_meaning(
 /// Example: the question "deploy friday" and a document "rollout on Friday". "deploy" has the variants `deploy` (itself)
 /// and `rollout` (related, at less weight); the document has only `rollout`, which counts. "friday" counts as itself. The
 /// bigram does not count, because the document does not have "friday" right after "deploy".
+#[inline(always)]
 fn score_words(ask: &QuestionSide, part: u32, first: u32, lexical: &mut [f32]) {
     let locals = first..first + lexical.len() as u32;
     // For each document, the best score of the variants of one word, and the sum of the scores of its bigrams.
@@ -971,6 +974,7 @@ fn score_words(ask: &QuestionSide, part: u32, first: u32, lexical: &mut [f32]) {
 }
 
 /// Passes on, for each document that has a variant of a word, the score of the variant and the score of the bigrams.
+#[inline(always)]
 fn each_score(
     word: &SearchWord,
     variant: &Variant,

@@ -318,6 +318,10 @@ impl Part for OpenSegment {
         }
     }
 
+    fn postings_max(&self, term: &Term) -> usize {
+        self.segment.entry_at(term.0 as usize).map_or(0, |entry| entry.many as usize)
+    }
+
     fn postings(&self, term: &Term, within: &DocRanges, each: &mut impl FnMut(Run<'_>)) -> Result<(), Error> {
         let segment = &self.segment;
         let entry = segment.entry_at(term.0 as usize).ok_or_else(|| damaged("a term that is not there"))?;
