@@ -375,7 +375,7 @@ mod tests {
             let product: f32 = exact.iter().zip(&question).map(|(x, y)| level(*x) * asked(*y)).sum();
             let own: f32 = exact.iter().map(|x| x * level(*x)).sum();
             let mut out = [0.0];
-            codes.fine(&[0..1], &code, &mut out);
+            codes.fine(std::slice::from_ref(&(0..1)), &code, &mut out);
             assert!((out[0] - product * code.scale / own).abs() < 1e-4, "{dim}: {} {product}", out[0]);
         }
     }

@@ -131,7 +131,7 @@ impl Vectors {
         for (range, out) in in_file.iter().zip(rest.chunks_mut(1)) {
             let mut codes = Codes::default();
             self.read_codes(range.clone(), &mut codes)?;
-            codes.fine(&[0..range.len() as u32], question, out);
+            codes.fine(std::slice::from_ref(&(0..range.len() as u32)), question, out);
         }
         Ok(())
     }
