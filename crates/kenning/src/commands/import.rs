@@ -309,3 +309,53 @@ fn tell(report: &Report, file: &Source, scope: &str, as_json: bool) -> anyhow::R
 fn counted(many: u64, one: &str, more: &str) -> String {
     format!("{many} {}", if many == 1 { one } else { more })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLES: [&str; 9] = [
+        "{\"kenning\":1,\"store\":\"0123456789abcdef\",\"schema\":1}\n{\"tx\":1}\n{\"change\":\"entry\",\"id\":\"a\",\"after\":{}}\n{\"end\":{}}\n",
+        "{\"type\":\"entity\",\"name\":\"a\",\"entityType\":\"b\",\"observations\":[\"c\"]}\n{\"type\":\"relation\",\"from\":\"a\",\"to\":\"d\",\"relationType\":\"e\"}\n",
+        "---\ntitle: T\ntype: note\ntags: [a, 'b']\npermalink: x/y\n---\n# T\n\n- [fact] tests run on 5433 #db (why)\n- uses [[Other Note]]\n",
+        "[{\"conversations_memory\":\"**Work**\\nuses Rust\",\"project_memories\":{\"p\":\"x\"},\"account_uuid\":\"u\"}]",
+        "{\"memories\":[{\"id\":\"1\",\"content\":\"likes tea\",\"created_at\":\"2026-01-01T00:00:00Z\"}]}",
+        "{\"results\":[{\"id\":\"1\",\"memory\":\"likes tea\",\"user_id\":\"u\",\"created_at\":1700000000,\"categories\":[\"food\"]}]}",
+        "{\"export_metadata\":{},\"memories\":[{\"content_hash\":\"h\",\"content\":\"c\",\"tags\":[\"t\"],\"memory_type\":\"note\"}]}",
+        "# Rules\n\nscope: acme:web\n\n## Tests\nHere is how:\n- run them\n  ```sh\n  cargo test\n  ```\n\nA paragraph.\n",
+        "[2026-01-02] likes tea\n\n- and coffee\n1. then bread\n",
+    ];
+
+    /// A damaged file is imported or refused, whatever program it is said to come from.
+    #[test]
+    fn any_file_is_imported_or_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = Engine::new(dir.path().join("data"), Engine::real_sources());
+        let target = Target {
+            principal: Arc::new(Principal::owner(String::new(), Engine::new_origin())),
+            scope: None,
+            name: ScopeName::global_default(),
+        };
+        let path = dir.path().join("memories.txt");
+        kenning_testkit::fuzz::run("import", &EXAMPLES, |input| {
+            std::fs::write(&path, input).expect("writable");
+            let formats = Format::value_variants().iter().copied().map(Some);
+            for said in formats.chain([None]) {
+                let Ok(file) = Source::detect(&path, said) else { continue };
+                let mut writer =
+                    Writer::new(&engine, &target, false, true).expect("a dry run needs no store");
+                if file.format == Format::Kenning {
+                    let _ = log::read_live(&file, &[], &mut writer);
+                    let rows = log::LogRows::open(&path);
+                    let _ = rows.and_then(|mut rows| {
+                        while rows.next()?.is_some() {}
+                        Ok(())
+                    });
+                } else {
+                    let _ = read(&file, &mut writer);
+                }
+                let _ = writer.finish();
+            }
+        });
+    }
+}

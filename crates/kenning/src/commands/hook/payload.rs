@@ -300,7 +300,7 @@ mod tests {
 
     /// Any input is either refused or understood: the reader does not panic and reads no more than its limit.
     #[test]
-    fn anything_may_come() {
+    fn any_payload_is_understood_or_refused() {
         let seeds: Vec<Vec<u8>> = [
             json!({"session_id": "s", "cwd": "/w", "hook_event_name": "UserPromptSubmit", "prompt": "größer \u{1f600}"}),
             json!({"conversation_id": "c", "workspace_roots": ["/w", 1, ""], "hook_event_name": "sessionStart"}),

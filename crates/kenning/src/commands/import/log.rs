@@ -134,7 +134,7 @@ fn verify(storage: &Storage) -> anyhow::Result<u64> {
 
 /// The lines of an export of a whole log. The counts and the hash in the last line must agree with the lines
 /// before it.
-struct LogRows {
+pub(super) struct LogRows {
     lines: Lines<BufReader<indicatif::ProgressBarIter<File>>>,
     name: String,
     reader: LogReader,
@@ -142,7 +142,7 @@ struct LogRows {
 }
 
 impl LogRows {
-    fn open(path: &Path) -> anyhow::Result<LogRows> {
+    pub(super) fn open(path: &Path) -> anyhow::Result<LogRows> {
         let unreadable = || format!("{} can't be read", path.display());
         let file = File::open(path).with_context(unreadable)?;
         let bar = bar(file.metadata().with_context(unreadable)?.len());
@@ -152,7 +152,7 @@ impl LogRows {
         Ok(LogRows { lines, name, reader: LogReader::new(), end: None })
     }
 
-    fn next(&mut self) -> anyhow::Result<Option<LogItem>> {
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<LogItem>> {
         let Some((number, line)) = self.lines.next()? else {
             match self.end {
                 Some(_) => return Ok(None),
@@ -338,7 +338,7 @@ fn of_triple(triple: &Triple) -> FoundTriple {
 }
 
 /// Reads the live entries and facts of one scope.
-fn read_live(file: &Source, purged: &[PurgedId], writer: &mut Writer<'_>) -> anyhow::Result<()> {
+pub(super) fn read_live(file: &Source, purged: &[PurgedId], writer: &mut Writer<'_>) -> anyhow::Result<()> {
     #[derive(Deserialize)]
     struct Line {
         change: Option<EntityType>,
