@@ -20,13 +20,14 @@ mod text;
 mod watch;
 
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use kenning_model::{EntityType, Id, Principal, Timestamp, TxId};
-use kenning_storage::{Committed, Damage, Head, Reach, Request, Storage, Verified, View};
+use kenning_storage::{Committed, Damage, EntryLimit, Head, Reach, Request, Storage, Verified, View};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch::Sender;
 
@@ -82,6 +83,8 @@ struct Shared {
     /// The newest transaction known in this process; see `watch`.
     head: Sender<TxId>,
     watching: AtomicBool,
+    /// The limit on the entries of a namespace, which is set before the store is opened.
+    entry_limit: Arc<EntryLimit>,
 }
 
 struct OpenStore {
@@ -130,6 +133,7 @@ impl Engine {
             opening: Mutex::new(()),
             head: Sender::new(TxId::EMPTY),
             watching: AtomicBool::new(false),
+            entry_limit: Arc::default(),
         };
         let (embedder, shared) = (Arc::default(), Arc::new(shared));
         Engine {
@@ -228,6 +232,11 @@ impl Engine {
             .chain_update(self.secret()?)
             .finalize()
             .into())
+    }
+
+    /// Limits the live entries of a namespace for all writes of this process from now on.
+    pub fn limit_entries(&self, max: Option<NonZeroU64>) {
+        self.shared.entry_limit.set(max);
     }
 
     pub fn storage(&self) -> Result<&Storage, Error> {
@@ -416,7 +425,7 @@ impl Engine {
         let sources = self.sources.clone();
         let storage =
             if self.creates { self.location.open(sources) } else { self.location.open_existing(sources) };
-        let storage = Arc::new(storage?);
+        let storage = Arc::new(storage?.with_entry_limit(self.shared.entry_limit.clone()));
         let opened = self.opened_on(storage);
         if self.keeps_index {
             purge::finish_if_needed(&opened);

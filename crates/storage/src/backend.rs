@@ -290,6 +290,9 @@ pub trait Reader {
     /// Pinned live entries, in the order of the filter's scopes, and newest first in each scope.
     fn pinned(&self, filter: &EntryFilter<'_>, limit: usize) -> Result<Vec<Stored>, Error>;
     fn count_entries(&self, filter: &EntryFilter<'_>) -> Result<u64, Error>;
+    /// How many entries are live now in these scopes, with suppressed ones, from counters: the time does not
+    /// grow with their number.
+    fn live_entries(&self, scopes: &[ScopeId]) -> Result<u64, Error>;
     /// How many live entries or triples each scope has itself, with suppressed ones.
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error>;
     /// Topics of live entries that begin with the folded prefix, in alphabetical order. Each topic comes

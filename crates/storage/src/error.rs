@@ -36,6 +36,8 @@ pub enum Error {
     NotYours { tx: TxId, actor: String },
     #[error("{found} transactions can be undone, {asked} were asked for")]
     TooFewToUndo { asked: u32, found: u32, any_actor: bool },
+    #[error("namespace `{namespace}` has {present} entries; with {added} more it would have more than {max}")]
+    TooManyEntries { namespace: String, present: u64, added: u64, max: u64 },
     #[error("the idempotency key was used for another call")]
     KeyReused { tool: String },
     /// The client cancelled the call before it entered the queue of commits.

@@ -40,9 +40,9 @@ pub use purge::{PurgeItem, PurgePlan, PurgeSelection, Purged};
 pub use reach::Reach;
 pub use tree::{DEPTH_MAX, Tree, find_scope, renamed_scope};
 pub use write::{
-    Author, Batch, Committed, EntryDeletion, EntryPatch, EntryUpdate, Follows, Keyed, NamespacePatch,
-    NewDocument, NewEntry, NewNamespace, NewScope, NewSection, NewTriple, OnConflict, Request, ScopePatch,
-    UndoPlan, UndoTarget, UndoWish, Write,
+    Author, Batch, Committed, EntryDeletion, EntryLimit, EntryPatch, EntryUpdate, Follows, Keyed,
+    NamespacePatch, NewDocument, NewEntry, NewNamespace, NewScope, NewSection, NewTriple, OnConflict,
+    Request, ScopePatch, UndoPlan, UndoTarget, UndoWish, Write,
 };
 
 /// An idempotency key is kept at least this long, by the clock and also by the number of transactions. Each
@@ -103,6 +103,7 @@ pub struct Storage {
     backend: Box<dyn Backend>,
     sources: Sources,
     group: group::Group,
+    entry_limit: Arc<EntryLimit>,
 }
 
 impl Storage {
@@ -112,7 +113,12 @@ impl Storage {
     }
 
     pub fn on(backend: Box<dyn Backend>, sources: Sources) -> Storage {
-        Storage { backend, sources, group: group::Group::default() }
+        Storage { backend, sources, group: group::Group::default(), entry_limit: Arc::default() }
+    }
+
+    /// The same store, whose writes keep within a limit.
+    pub fn with_entry_limit(self, entry_limit: Arc<EntryLimit>) -> Storage {
+        Storage { entry_limit, ..self }
     }
 
     pub fn backend(&self) -> &dyn Backend {
@@ -143,7 +149,7 @@ impl Storage {
         seen: impl Fn(&Transaction),
     ) -> Result<Committed, Error> {
         self.group.commit(request, queued, |batch| {
-            let answers = write::run(&*self.backend, &self.sources, batch);
+            let answers = write::run(&*self.backend, &self.sources, &self.entry_limit, batch);
             answers
                 .iter()
                 .flatten()
@@ -156,7 +162,7 @@ impl Storage {
     /// The transaction that an undo would commit now. Nothing is changed.
     pub fn plan_undo(&self, request: &UndoPlan<'_>) -> Result<Transaction, Error> {
         let reader = self.backend.reader()?;
-        write::preview_undo(&*reader, &self.sources, request)
+        write::preview_undo(&*reader, &self.sources, &self.entry_limit, request)
     }
 
     /// The transaction that a quarantine would commit now. Nothing is changed.

@@ -50,6 +50,13 @@ impl Reach {
         }
     }
 
+    pub(crate) fn is_admin(&self, namespace: Id) -> bool {
+        match self {
+            Reach::Everything => true,
+            Reach::Some { rights, .. } => rights.get(&namespace) == Some(&Right::Admin),
+        }
+    }
+
     /// Whether a version may be seen. The id is needed for namespaces, whose record does not contain it.
     pub fn sees(&self, id: Id, record: &Record) -> bool {
         match record {
@@ -113,7 +120,7 @@ impl Reach {
 
     /// Refuses to undo the writes of others in namespaces where the principal is not an administrator.
     pub(crate) fn check_foreign_undo(&self, changes: &[Change]) -> Result<(), Error> {
-        let Reach::Some { rights, scopes } = self else { return Ok(()) };
+        let Reach::Some { scopes, .. } = self else { return Ok(()) };
         for change in changes {
             let before = change.before.as_ref().map(|before| &before.record);
             for record in before.into_iter().chain(&change.after) {
@@ -122,7 +129,7 @@ impl Reach {
                     Record::Scope(scope) => Some(scope.namespace),
                     record => record.scope().and_then(|scope| scopes.get(&scope).copied()),
                 };
-                if namespace.and_then(|namespace| rights.get(&namespace)) != Some(&Right::Admin) {
+                if !namespace.is_some_and(|namespace| self.is_admin(namespace)) {
                     let what = "taking back what others wrote needs the right `admin` in every namespace that it touches";
                     return Err(Error::Forbidden { what: what.to_owned() });
                 }

@@ -19,13 +19,14 @@ pub enum Code {
     Unauthenticated,
     BudgetExceeded,
     RateLimited,
+    LimitReached,
     Timeout,
     BackendUnavailable,
     InternalError,
 }
 
 impl Code {
-    pub const ALL: [Code; 12] = [
+    pub const ALL: [Code; 13] = [
         Code::InvalidArgument,
         Code::NotFound,
         Code::Conflict,
@@ -35,6 +36,7 @@ impl Code {
         Code::Unauthenticated,
         Code::BudgetExceeded,
         Code::RateLimited,
+        Code::LimitReached,
         Code::Timeout,
         Code::BackendUnavailable,
         Code::InternalError,
@@ -51,6 +53,7 @@ impl Code {
             Code::Unauthenticated => "UNAUTHENTICATED",
             Code::BudgetExceeded => "BUDGET_EXCEEDED",
             Code::RateLimited => "RATE_LIMITED",
+            Code::LimitReached => "LIMIT_REACHED",
             Code::Timeout => "TIMEOUT",
             Code::BackendUnavailable => "BACKEND_UNAVAILABLE",
             Code::InternalError => "INTERNAL_ERROR",
@@ -70,9 +73,11 @@ impl Code {
             | Code::ScopeViolation
             | Code::BudgetExceeded => "fix the arguments and call again",
             Code::RateLimited | Code::Timeout | Code::BackendUnavailable => "retry",
-            Code::ReadOnly | Code::PermissionDenied | Code::Unauthenticated | Code::InternalError => {
-                "do not retry"
-            }
+            Code::ReadOnly
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::LimitReached
+            | Code::InternalError => "do not retry",
         }
     }
 
@@ -81,7 +86,7 @@ impl Code {
         match self {
             Code::Conflict | Code::ReadOnly | Code::NotFound => Code::InvalidArgument,
             Code::PermissionDenied | Code::Unauthenticated => Code::ScopeViolation,
-            Code::RateLimited => Code::BudgetExceeded,
+            Code::RateLimited | Code::LimitReached => Code::BudgetExceeded,
             code => code,
         }
     }
@@ -93,6 +98,7 @@ impl Code {
             | Code::Conflict
             | Code::ReadOnly
             | Code::ScopeViolation
+            | Code::LimitReached
             | Code::BudgetExceeded => "CLIENT_ERROR",
             Code::NotFound => "NOT_FOUND",
             Code::PermissionDenied | Code::Unauthenticated => "AUTHENTICATION_ERROR",
@@ -115,6 +121,9 @@ impl Code {
             Code::BudgetExceeded => "The answer would take more looking than a call may do; ask for less.",
             Code::Unauthenticated => "The request has no credential that holds, over HTTP.",
             Code::RateLimited => "The credential makes too many requests; wait a moment.",
+            Code::LimitReached => {
+                "A namespace has as many entries as the server allows; delete some, or have the limit raised."
+            }
             Code::Timeout => "The call took too long; a write may still have been applied.",
             Code::BackendUnavailable => "The disk or the database does not answer right now.",
             Code::InternalError => "A defect of Kenning, or a damaged store (`kenning verify` tells).",
@@ -279,6 +288,17 @@ impl From<Error> for Stop {
                 };
                 Stop::new(Code::NotFound, format!("asked to undo {asked} of {whose}, and {instead}"))
             }
+            Error::TooManyEntries { namespace, present, added, max } => Stop::new(
+                Code::LimitReached,
+                format!(
+                    "namespace `{namespace}` has {} and may have {max}, so {added} more can't be added; `delete` what is no longer needed, or ask \
+                     whoever runs the server to raise `entries_per_namespace`",
+                    counted(present as usize, "entry"),
+                ),
+            )
+            .with("namespace", json!(namespace))
+            .with("entries", json!(present))
+            .with("entries_max", json!(max)),
             Error::Forbidden { what } => Stop::new(Code::PermissionDenied, what),
             Error::KeyReused { tool } => Stop::new(
                 Code::Conflict,

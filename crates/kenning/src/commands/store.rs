@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kenning_engine::{Engine, Sight, Snapshot};
 use kenning_model::{EntityType, Id, ScopeId, ScopeName, TxId};
 use kenning_presentation::Reply;
+use kenning_storage::Location;
 use kenning_tools::{Access, Caller, dispatch, find, scope_name};
 use serde_json::{Map, Value};
 
@@ -65,9 +66,12 @@ impl Store {
     pub fn existing(config: &Config, as_of: Option<AsOf>) -> anyhow::Result<Store> {
         let mut store = Store::open(config)?;
         if !store.engine.is_there() {
-            let dir = store.dir.display();
+            let missing = match config.location()? {
+                Location::Directory(dir) => format!("store in {}", dir.display()),
+                Location::Database(url) => url.to_string(),
+            };
             return Err(Refused::not_found(format!(
-                "there is no store in {dir} yet; what an agent or `kenning add` keeps first makes it"
+                "there is no {missing} yet; what an agent or `kenning add` keeps first makes it"
             )));
         }
         let Some(as_of) = as_of else { return Ok(store) };

@@ -142,6 +142,56 @@ fn limits_hold_for_each_key_and_are_read_again() {
 }
 
 #[test]
+fn a_namespace_takes_no_more_entries_than_the_limit_says() {
+    let store = TempStore::new();
+    let dir = store.path();
+    let limits = file_with(dir, "limits.json", r#"{"entries_per_namespace": 3}"#);
+    let (owner, _) = new_key(dir, &["owner", "--owner"]);
+    let server = HttpServer::start(dir, &["--auth", "keys", "--limits", &limits]);
+    let mut owner = HttpClient::connect(&server, Era::Modern, Some(&owner));
+    owner.call("create_namespace", json!({"name": "acme", "description": "A company"}));
+    let (member, _) = new_key(dir, &["member", "--namespaces", "acme=share"]);
+    let mut member = HttpClient::connect(&server, Era::Modern, Some(&member));
+    let note = |n: usize| json!({"topic": format!("topic {n}"), "content": format!("Content number {n} of several.")});
+    let first = member.call("store", note(0))["structuredContent"]["id"].clone();
+    member.call("store_many", json!({"entries": [note(1), note(2)]}));
+    let error = |reply: Value| reply["structuredContent"]["error"].clone();
+    for (tool, arguments) in [("store", note(3)), ("store_many", json!({"entries": [note(3)]}))] {
+        let reply = member.call(tool, arguments);
+        let told = error(reply.clone());
+        assert_eq!(told["code"], "LIMIT_REACHED", "{reply}");
+        assert_eq!(
+            (&told["retryable"], &told["details"]["outcome"]),
+            (&json!(false), &json!("not_applied")),
+            "{reply}"
+        );
+        assert_eq!(
+            (&told["details"]["entries"], &told["details"]["entries_max"]),
+            (&json!(3), &json!(3)),
+            "{reply}"
+        );
+        let text = reply["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("`acme` has 3 entries") && text.contains("entries_per_namespace"), "{text}");
+    }
+    // Corrections and deletions go on, and other namespaces are not concerned.
+    let update = json!({"id": first, "content": "Corrected at the limit."});
+    assert!(error(member.call("update", update)).is_null());
+    assert!(error(owner.call("store", note(4))).is_null(), "into global:default");
+    let deleted = member.call("delete", json!({"id": first}));
+    assert!(error(member.call("store", note(5))).is_null(), "there is room again");
+    let undo = json!({"tx_id": deleted["structuredContent"]["tx_id"]});
+    assert_eq!(error(member.call("undo", undo.clone()))["code"], "LIMIT_REACHED");
+    let undo = json!({"tx_id": undo["tx_id"], "any_actor": true});
+    assert!(error(owner.call("undo", undo)).is_null(), "an administrator may go beyond it");
+
+    file_with(dir, "limits.json", r#"{"entries_per_namespace": 10}"#);
+    let since = Instant::now();
+    while error(member.call("store", note(6)))["code"] == "LIMIT_REACHED" {
+        assert!(since.elapsed() < Duration::from_secs(10), "the new limit is not read");
+    }
+}
+
+#[test]
 fn a_noisy_key_does_not_starve_others() {
     let store = TempStore::new();
     let dir = store.path();

@@ -1,7 +1,7 @@
 //! How much each caller may ask for, and how long a connection may take. A file can change these limits while
 //! the server runs.
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -44,6 +44,9 @@ pub struct Limits {
     pub header_seconds: NonZeroU32,
     /// Seconds for which a client may read none of the data that is sent to it.
     pub stalled_seconds: NonZeroU32,
+    /// Live entries that a namespace may have after a write through this server that adds to them; `None`
+    /// for no limit.
+    pub entries_per_namespace: Option<NonZeroU64>,
 }
 
 const fn number(number: u32) -> NonZeroU32 {
@@ -70,6 +73,8 @@ impl Default for Limits {
             answer_seconds: number(60),
             header_seconds: number(15),
             stalled_seconds: number(30),
+            // What is too many depends on the machine; one namespace may well be all of the store.
+            entries_per_namespace: None,
         }
     }
 }

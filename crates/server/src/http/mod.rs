@@ -134,6 +134,7 @@ pub async fn serve_http(
     // stop.
     let (subscriptions_end, streams_end) = (CancellationToken::new(), CancellationToken::new());
     let sets = crate::mcp::set_store(&engine, &options);
+    engine.limit_entries(limits.get().entries_per_namespace);
     let gate = Arc::new(Gate {
         engine,
         options,
@@ -343,8 +344,12 @@ async fn look_again(gate: Arc<Gate>, tls: Option<Arc<Tls>>) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
         match gate.limits.reload() {
-            Ok(true) if gate.limits.has_file() => tracing::info!("the limits were read again"),
-            Ok(_) => {}
+            Ok(is_new) => {
+                if is_new && gate.limits.has_file() {
+                    tracing::info!("the limits were read again");
+                }
+                gate.engine.limit_entries(gate.limits.get().entries_per_namespace);
+            }
             Err(error) => tracing::error!("the limits stay as they were: {error}"),
         }
         match tls.as_ref().map(|tls| tls.reload()) {

@@ -571,6 +571,10 @@ impl<C: Deref<Target = Connection>> Reader for Sql<C> {
         Ok(many)
     }
 
+    fn live_entries(&self, scopes: &[ScopeId]) -> Result<u64, Error> {
+        self.count_entries(&EntryFilter { scopes, at: self.head()?, visible_at: None })
+    }
+
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error> {
         let what = match entity_type {
             EntityType::Entry => Some(Counter::ENTRIES),

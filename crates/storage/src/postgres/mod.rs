@@ -72,7 +72,7 @@ impl Postgres {
         let gate = Gate::new(url)?;
         gate.0.wait(async {
             let client = gate.0.take().await?;
-            if !schema::is_usable(&client).await? {
+            if !schema::is_made(&client).await? {
                 return Ok(false);
             }
             Ok(number_of(&client, url.store()).await?.is_some())
@@ -89,7 +89,8 @@ impl Postgres {
             let mut client = gate.0.take().await?;
             if !schema::is_usable(&client).await? {
                 if !creates {
-                    return Err(missing());
+                    let outdated = schema::is_made(&client).await?;
+                    return Err(if outdated { schema::outdated() } else { missing() });
                 }
                 schema::migrate(&mut client).await?;
             }

@@ -435,6 +435,12 @@ impl<A: Asked> Reader for Sql<A> {
         self.count_of(&Versions::entries(filter))
     }
 
+    fn live_entries(&self, scopes: &[ScopeId]) -> Result<u64, Error> {
+        let sql = "SELECT coalesce(sum(many), 0)::bigint FROM kenning.entry_count WHERE store = $1 AND scope = ANY($2)";
+        let counted = self.rows(sql, &[&self.0.store(), &numbers(scopes)], |row| get::<i64>(row, 0))?;
+        Ok(counted.first().copied().unwrap_or(0) as u64)
+    }
+
     fn count_by_scope(&self, entity_type: EntityType, at: TxId) -> Result<BTreeMap<ScopeId, u64>, Error> {
         let sql = format!(
             "SELECT v.scope, count(*) FROM kenning.version AS v

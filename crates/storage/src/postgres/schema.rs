@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 
 use super::connection::failed;
-use crate::Error;
+use crate::{Applied, Error};
 
 /// A step of the schema, and the oldest version of the program that can use the schema after it. Steps are
 /// never edited once released. They only add; things that become unnecessary are removed by a later step,
@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     Step { sql: include_str!("schema/1.sql"), oldest_program: 1 },
     Step { sql: include_str!("schema/2.sql"), oldest_program: 1 },
     Step { sql: include_str!("schema/3.sql"), oldest_program: 1 },
+    Step { sql: include_str!("schema/4.sql"), oldest_program: 1 },
 ];
 
 /// The schema version that this program creates; a schema with a lower version has to be updated.
@@ -36,6 +37,18 @@ pub(super) async fn is_usable(client: &Client) -> Result<bool, Error> {
         }
         _ => false,
     })
+}
+
+/// Whether the schema exists, in whatever version.
+pub(super) async fn is_made(client: &Client) -> Result<bool, Error> {
+    Ok(found(client).await?.is_some())
+}
+
+/// The error for a program that only reads, and so does not bring an older schema up to date.
+pub(super) fn outdated() -> Error {
+    let reason = "its schema is that of an older Kenning; the first command of this one that writes, as the role that owns the schema, \
+                  brings it up to date";
+    Error::Unavailable { applied: Applied::No, reason: reason.to_owned() }
 }
 
 async fn found(client: &Client) -> Result<Option<(i32, i32)>, Error> {

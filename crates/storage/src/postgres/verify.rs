@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use deadpool_postgres::Object;
+use kenning_model::EntityType;
 use tokio_postgres::Row;
 
 use super::connection::{Parameters, failed};
@@ -13,7 +14,7 @@ use super::rows::{DerivedChanges, LOG_COLUMNS, VERSION_COLUMNS, VersionRow, from
 use super::{LOCK, Postgres, STANDING};
 use crate::Error;
 use crate::backend::{Damage, Verified};
-use crate::log_row::{entity_type_of, remembered_checksum};
+use crate::log_row::{entity_type_of, kind_of, remembered_checksum};
 use crate::replay::Replay;
 
 /// How many rows are read at a time.
@@ -195,6 +196,8 @@ fn compare(
     })?;
     expected.values().for_each(|(row, _)| damage(&place(row), CHANGED.to_owned()));
 
+    compare_counts(whole, derived, damage)?;
+
     // The other tables as texts: they have few columns.
     let closures = derived.closures.iter().map(|row| {
         let sees: Vec<i64> = row.sees.iter().map(|scope| i64::from(scope.0)).collect();
@@ -267,6 +270,28 @@ fn compare(
     Ok(rows)
 }
 
+/// Compares the counters of live entries with the versions that follow from the log.
+fn compare_counts(
+    whole: &Whole<'_>,
+    derived: &DerivedChanges,
+    damage: &mut dyn FnMut(&str, String),
+) -> Result<(), Error> {
+    let entries = kind_of(EntityType::Entry);
+    let mut expected: BTreeMap<i64, i64> = BTreeMap::new();
+    let live = derived.versions.iter().filter(|row| i64::from(row.kind) == entries && row.tx_to.is_none());
+    live.filter_map(|row| row.scope).for_each(|scope| *expected.entry(scope).or_default() += 1);
+    let sql = "SELECT scope, many FROM kenning.entry_count WHERE store = $1 AND many <> 0";
+    for row in whole.query(sql, &[&whole.store.store])? {
+        let (scope, many) = (get::<i64>(&row, 0)?, get::<i64>(&row, 1)?);
+        if expected.remove(&scope) != Some(many) {
+            damage(&format!("entry_count, scope {scope}"), ADDED.to_owned());
+        }
+    }
+    let missing = expected.keys();
+    missing.for_each(|scope| damage(&format!("entry_count, scope {scope}"), CHANGED.to_owned()));
+    Ok(())
+}
+
 /// Vacuums the tables, so that PostgreSQL frees the space of rows that no transaction sees any more. When it is written over, and when what the server keeps
 /// for its recovery and its standbys goes, is up to the server.
 pub(super) fn scrub(store: &Postgres) -> Result<(), Error> {
@@ -295,7 +320,8 @@ pub(super) fn mend(store: &Postgres) -> Result<bool, Error> {
     if !is_sound || !whole.damaged_keys()?.is_empty() {
         return Ok(false);
     }
-    for table in ["version", "closure", "touched", "undo"] {
+    // Deleting the versions changes the counts, which may be wrong themselves, so these go after them.
+    for table in ["version", "entry_count", "closure", "touched", "undo"] {
         whole.query(&format!("DELETE FROM kenning.{table} WHERE store = $1"), &[&store.store])?;
     }
     for part in derived.parts() {

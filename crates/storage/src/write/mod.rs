@@ -7,6 +7,7 @@ mod collision;
 mod document;
 mod entry;
 mod namespace;
+mod quota;
 mod scope;
 mod triple;
 mod undo;
@@ -29,6 +30,7 @@ pub use batch::{Batch, EntryDeletion, EntryUpdate};
 pub use document::{NewDocument, NewSection};
 pub use entry::{EntryPatch, Follows, NewEntry};
 pub use namespace::{NamespacePatch, NewNamespace};
+pub use quota::EntryLimit;
 pub use scope::{NewScope, ScopePatch};
 pub use triple::{NewTriple, OnConflict};
 pub use undo::{Author, UndoPlan, UndoTarget, UndoWish};
@@ -161,14 +163,24 @@ impl<'a> Plan<'a> {
 
 /// Commits a batch: each request is planned on top of the writes of those before it, and then all become
 /// durable together.
-pub(crate) fn run(backend: &dyn Backend, sources: &Sources, batch: Vec<Request>) -> Answers {
-    match run_all(backend, sources, &batch) {
+pub(crate) fn run(
+    backend: &dyn Backend,
+    sources: &Sources,
+    limit: &EntryLimit,
+    batch: Vec<Request>,
+) -> Answers {
+    match run_all(backend, sources, limit, &batch) {
         Ok(answers) => answers,
         Err(error) => batch.iter().map(|_| Err(error.for_group())).collect(),
     }
 }
 
-fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Result<Answers, Error> {
+fn run_all(
+    backend: &dyn Backend,
+    sources: &Sources,
+    limit: &EntryLimit,
+    batch: &[Request],
+) -> Result<Answers, Error> {
     let mut pending = backend.begin()?;
     let mut head = pending.reader().head()?;
     let mut answers = Vec::with_capacity(batch.len());
@@ -182,6 +194,8 @@ fn run_all(backend: &dyn Backend, sources: &Sources, batch: &[Request]) -> Resul
             let plan = Plan::new(pending.reader(), sources, head, now, &request.principal)?;
             let draft = plan.draft(&request.write)?;
             plan.reach.check(&draft.changes, plan.reader, head)?;
+            let takes_back = matches!(request.write, Write::Undo(_) | Write::Restore { .. });
+            plan.check_entry_limit(&draft.changes, takes_back, limit)?;
             Ok(Planned::New(draft))
         }))
         .unwrap_or_else(|_| Err(Error::Bug { what: format!("`{}` panicked while planning", request.tool) }));
@@ -399,6 +413,7 @@ impl Plan<'_> {
 pub(crate) fn preview_undo(
     reader: &dyn Reader,
     sources: &Sources,
+    limit: &EntryLimit,
     request: &UndoPlan<'_>,
 ) -> Result<Transaction, Error> {
     let now = (sources.now)();
@@ -406,6 +421,7 @@ pub(crate) fn preview_undo(
     let plan = Plan::new(reader, sources, head, now, request.principal)?;
     let draft = plan.undo(&request.wish)?;
     plan.reach.check(&draft.changes, reader, head)?;
+    plan.check_entry_limit(&draft.changes, true, limit)?;
     Ok(planned("undo", head, now, request.principal, draft))
 }
 

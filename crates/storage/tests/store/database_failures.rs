@@ -473,8 +473,18 @@ fn an_open_database_that_takes_no_writes_says_so_and_is_taken_back() {
     }
     // A schema of an older program is brought up to date by the first that connects as its owner; whoever may not do that says so.
     let owner = connect(&changing);
-    let old = "UPDATE kenning.schema_version SET version = 2; DROP TABLE kenning.file_set, kenning.file_part";
+    let old = "UPDATE kenning.schema_version SET version = 2; DROP TABLE kenning.file_set, kenning.file_part, kenning.entry_count;
+               DROP FUNCTION kenning.entries_opened, kenning.entries_closed, kenning.entries_dropped CASCADE";
     runtime.block_on(owner.batch_execute(old)).expect("the schema is old");
+    assert!(
+        Postgres::is_there(&changing_url).expect("the database answers"),
+        "an older schema has stores too"
+    );
+    let reading = Postgres::open_existing(&changing_url).err().map(|error| error.to_string());
+    assert!(
+        reading.is_some_and(|error| error.contains("of an older Kenning")),
+        "who only reads changes nothing"
+    );
     run("CREATE ROLE kenning_member LOGIN");
     let grants = "GRANT USAGE ON SCHEMA kenning TO kenning_member;
                   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kenning TO kenning_member";
@@ -489,6 +499,9 @@ fn an_open_database_that_takes_no_writes_says_so_and_is_taken_back() {
     let set = kenning_storage::FileSet { name: "kind".into(), at: TxId(1), ..Default::default() };
     let left = kenning_storage::Backend::leave_files(&opened, &set, &|_, _| None);
     assert!(left.expect("a member may leave files"));
+    let counted =
+        kenning_storage::Backend::reader(&opened).and_then(|reader| reader.live_entries(&[ScopeId(1)]));
+    assert_eq!(counted.expect("a count"), written, "what the older program wrote is counted");
     assert_eq!(many(&storage, "there"), written as usize);
 }
 

@@ -11,6 +11,7 @@ mod damage;
 mod database;
 mod database_failures;
 mod embedded;
+mod entry_limit;
 #[cfg(unix)]
 mod io_errors;
 #[cfg(unix)]

@@ -57,6 +57,11 @@ pub fn counts_are_those_of_the_lists(backend: &dyn Backend) {
         of_records(&*reader, &written, TxId(at));
         of_transactions(&*reader, &written, TxId(at));
     }
+    for scopes in lists_of_scopes() {
+        let all = EntryFilter { scopes: &scopes, at: TxId(TRANSACTIONS), visible_at: None };
+        let counted = reader.count_entries(&all).expect("a count");
+        assert_eq!(reader.live_entries(&scopes).expect("a count"), counted, "{scopes:?}");
+    }
 }
 
 /// An entry for an even number, a triple for an odd one, in any scope.
