@@ -345,7 +345,7 @@ fn a_database_without_connections_or_rights_says_so_and_is_taken_back() {
         .expect("a newer schema that this program may use");
     versions(9, 9);
     refused("the store has schema 9");
-    versions(3, 1);
+    versions(4, 1);
     let storage = open().expect("the store opens");
     assert_eq!((many(&storage, "one"), many(&storage, "two")), (1, 1));
 }
