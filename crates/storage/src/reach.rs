@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kenning_model::{Change, Grants, Id, Namespace, Principal, Record, Right, Scope, ScopeId, TxId};
+use kenning_model::{
+    Change, EntityType, Grants, Id, Namespace, Principal, Record, Right, Scope, ScopeId, TxId,
+};
 
 use crate::Error;
 use crate::backend::Reader;
@@ -100,7 +102,7 @@ impl Reach {
             for record in before.into_iter().chain(&change.after) {
                 let (namespace, needed) = match record {
                     Record::Namespace(after) => {
-                        check_namespace(before, after)?;
+                        check_namespace(reader, change.id, before, after)?;
                         (change.id, Right::Admin)
                     }
                     Record::Scope(scope) => (scope.namespace, Right::Admin),
@@ -140,10 +142,20 @@ impl Reach {
 }
 
 /// Names of namespaces belong to the whole store: an error that a name is taken would reveal a namespace that
-/// can't be seen.
-fn check_namespace(before: Option<&Record>, after: &Namespace) -> Result<(), Error> {
-    let is_same_name = before.and_then(Record::as_namespace).is_some_and(|before| before.name == after.name);
-    if is_same_name {
+/// can't be seen. A namespace that was deleted may come back under its last name: whoever may delete it may
+/// also take that back.
+fn check_namespace(
+    reader: &dyn Reader,
+    id: Id,
+    before: Option<&Record>,
+    after: &Namespace,
+) -> Result<(), Error> {
+    let latest = match before {
+        Some(_) => None,
+        None => reader.latest(EntityType::Namespace, id)?.map(|latest| latest.record),
+    };
+    let known = before.or(latest.as_ref()).and_then(Record::as_namespace);
+    if known.is_some_and(|known| known.name == after.name) {
         return Ok(());
     }
     let what = "only the owner of the store makes and renames namespaces".to_owned();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
-use kenning_model::{Id, ScopeId, ScopeName, Transaction, TxId};
+use kenning_model::{Id, Right, ScopeId, ScopeName, Transaction, TxId};
 use kenning_storage::{
     EntryFilter, EntryPatch, Error, Missing, NamespacePatch, NewEntry, NewNamespace, NewScope, NewTriple,
     OnConflict, Request, ScopePatch, Sources, Storage, TripleFilter, UndoTarget, UndoWish, Write, find_scope,
@@ -191,6 +191,40 @@ fn a_scope_that_is_gone_tells_what_brings_it_back_by_whichever_name_it_is_asked_
     make_scope(&storage, "acme:web");
     assert_ne!(scope_of(&storage, "acme:web"), ScopeId(3));
     assert_eq!(scope_of(&storage, "acme:site"), ScopeId(3));
+}
+
+#[test]
+fn whoever_may_delete_a_namespace_may_take_that_back() {
+    let store = TempStore::new();
+    let storage = open(&store, 0);
+    make_namespace(&storage, "acme");
+    let default = scope_of(&storage, "acme:default");
+    wrote(&storage, entry_in(default));
+    let reader = storage.reader().expect("a reader");
+    let acme = reader.namespace_once_named("acme").expect("an answer").expect("the namespace is there");
+    drop(reader);
+    let administrator = |write: Write| {
+        let principal = kenning_model::Principal::confined("member", "member", [(acme, Right::Admin)].into());
+        let request = Request { principal: principal.into(), tool: "test".to_owned(), write, keyed: None };
+        storage.commit(request).map(|done| done.tx)
+    };
+    let delete = || Write::DeleteNamespace { name: "acme".to_owned() };
+    let deletion = administrator(delete()).expect("an administrator may delete it");
+    administrator(undo(deletion.id)).expect("and have it back");
+    assert_eq!(count_in(&storage, default), 1);
+    // Another name is for the owner, and so is a namespace of the same name.
+    let patch = NamespacePatch { name: Some("emca".to_owned()), description: None };
+    let rename = Write::UpdateNamespace { name: "acme".to_owned(), patch };
+    let new = Write::CreateNamespace(new_namespace("more"));
+    for write in [rename, new] {
+        let error = administrator(write).expect_err("that is for the owner");
+        assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+    }
+    let deletion = administrator(delete()).expect("an administrator may delete it");
+    make_namespace(&storage, "acme");
+    let error = administrator(undo(deletion.id)).expect_err("the name is taken");
+    assert!(matches!(error, Error::Unsound { .. }), "{error:?}");
+    check_sound(&storage);
 }
 
 /// Opens the store as one of several processes, each of which draws other ids.
