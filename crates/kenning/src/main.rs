@@ -50,9 +50,11 @@ fn ended(done: anyhow::Result<Outcome>) -> ExitCode {
 
 /// Logs go to stderr, because stdout belongs to the protocol. Only warnings and errors are logged.
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new("warn,rmcp=error,notify=error,html5ever=off,htmd=off")
-    });
+    // As errors rmcp also reports what clients cause and what is answered and counted already: a stream that was closed while
+    // something was on its way, a session beyond the limit. A client could fill the log with these.
+    let default = "warn,rmcp=error,rmcp::service=off,rmcp::transport::common::server_side_http=off,notify=error,html5ever=off,htmd=off";
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KENNING_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
