@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
-use kenning_model::{Grants, Id, Right, ScopeName};
+use kenning_model::{DEFAULT, Grants, Id, Right, ScopeName};
 use kenning_server::http::keys::{Key, Keys, NewKey};
+use kenning_storage::Tree;
 use kenning_tools::scope_name;
 use serde_json::{Value, json};
 
@@ -93,6 +94,7 @@ pub fn run(config: &Config, token: Token) -> anyhow::Result<Outcome> {
                 }
                 None => first,
             };
+            let is_read_there = writes_elsewhere(&grants, &scope, &snapshot.tree()?);
             let expires_at = expires.map(|expires| now.checked_add(expires)).transpose()?;
             let new = NewKey { name, grants, scope: scope.to_string(), expires_at };
             let (text, key) = keys.create(new, now)?;
@@ -107,12 +109,21 @@ pub fn run(config: &Config, token: Token) -> anyhow::Result<Outcome> {
                     key.id, key.name
                 ));
             }
+            if is_read_there {
+                complain(&format!(
+                    "calls with it that name no scope go to `{}`, where it reads and does not write, because other scopes inherit from it; \
+                     give `--scope` with a project's scope, or the right `share`",
+                    key.scope
+                ));
+            }
             Ok(Outcome::Done)
         }
         Action::List { json } => {
             let keys: Vec<Key> = keys.list()?.into_iter().filter(|key| key.is_live(now)).collect();
             if keys.is_empty() && !json {
-                print("There is no key; `kenning token create NAME --namespaces acme=write` makes one")?;
+                print(
+                    "There is no key; `kenning token create NAME --namespaces acme=write --scope acme:web` makes one",
+                )?;
             }
             for key in &keys {
                 if json {
@@ -158,6 +169,14 @@ fn shown(key: &Key) -> Value {
         "created_at": key.created_at,
         "expires_at": key.expires_at,
     })
+}
+
+/// Whether these grants allow writing in the namespace of a scope, and not in the scope itself: all others of
+/// the namespace inherit from its `default`, so writing there needs the right `share`.
+fn writes_elsewhere(grants: &Grants, scope: &ScopeName, tree: &Tree) -> bool {
+    let Grants::Namespaces(rights) = grants else { return false };
+    let right = tree.namespace(&scope.namespace).and_then(|(id, _)| rights.get(&id));
+    right == Some(&Right::Write) && scope.name == DEFAULT
 }
 
 /// The rights, with the present names of the namespaces.

@@ -386,6 +386,29 @@ fn a_port_for_other_machines_needs_keys_and_tls() {
 }
 
 #[test]
+fn a_key_that_may_not_write_where_its_calls_go_is_made_with_a_word_about_it() {
+    let store = TempStore::new();
+    let dir = store.path();
+    kenning(dir, &["call", "create_namespace", r#"{"name": "acme", "description": "A company"}"#]);
+    kenning(dir, &["call", "create_scope", r#"{"scope": "acme:web", "description": "A project"}"#]);
+    for (arguments, is_told) in [
+        (&["--namespaces", "acme=write"][..], true),
+        (&["--namespaces", "acme=write", "--scope", "acme:web"][..], false),
+        (&["--namespaces", "acme=share"][..], false),
+        (&["--namespaces", "acme=read"][..], false),
+        (&["--owner"][..], false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kenning"));
+        let create = with_store(without_settings(&mut command), dir).arg("--data-dir").arg(dir);
+        let made =
+            create.args(["token", "create", "alice"]).args(arguments).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(made.status.success(), "{arguments:?}: {said}");
+        assert_eq!(said.contains("`acme:default`, where it reads"), is_told, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_key_that_asks_too_often_waits_and_others_do_not() {
     let store = TempStore::new();
     let dir = store.path();
