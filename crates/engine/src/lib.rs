@@ -38,9 +38,12 @@ pub use ingest::{Intake, IntakeError, Prepared, root_of};
 pub use kenning_documents::Format;
 pub use kenning_documents::pattern::{Piece, SectionKind, pieces};
 pub use kenning_graph as graph;
-pub use kenning_retrieval::evidence::{FoundText, PassageScore, Quote, QuoteLimits, Rarity, lead, sentences};
+pub use kenning_retrieval::evidence::{
+    FoundText, PassageScore, Quote, QuoteLimits, Rarity, lead, sentences, unseen,
+};
 pub use kenning_retrieval::excerpt::{GAP, excerpt};
-pub use kenning_retrieval::{By, Embedder, highlight, passage_ranges};
+pub use kenning_retrieval::windows::Evidence;
+pub use kenning_retrieval::{By, Embedder, Unseen, highlight, passage_ranges};
 pub use kenning_storage::{
     DocumentKind, DocumentSource, Error, KnownDocument, Location, Sources, StoreId, Stored,
 };

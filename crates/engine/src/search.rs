@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use kenning_model::{EntityType, Id, Timestamp, fold};
-use kenning_retrieval::evidence::{FoundText, Quote, QuoteLimits, Rarity, overlapping, quotes, windows};
+use kenning_retrieval::evidence::{FoundText, Quote, QuoteLimits, Rarity, overlapping, quotes};
+use kenning_retrieval::windows::{Evidence, windows};
 use kenning_retrieval::{By, MatchMinimum, Why};
 use kenning_storage::{EntryFilter, Error, Stored};
 
@@ -234,9 +235,9 @@ impl Snapshot<'_> {
         sources: &[FoundText<'_>],
         most: QuoteLimits,
         scoring: Scoring,
-    ) -> Result<Vec<Quote>, Error> {
+    ) -> Result<Evidence, Error> {
         if scoring == Scoring::Overlap {
-            return Ok(overlapping(question, sources, most));
+            return Ok(Evidence { quotes: overlapping(question, sources, most), is_doubtful: false });
         }
         let rarities = self.sections().rarities(self.reader(), self.deadline(), sight, question)?;
         Ok(windows(question, &rarities, sources, most))

@@ -43,19 +43,6 @@ pub fn tokens(text: &str) -> Vec<(Token, u32)> {
     counted(ids(text))
 }
 
-/// Combines the tokens of several texts: the counts of equal tokens are added.
-pub(crate) fn merged(mut tokens: Vec<(Token, u32)>) -> Vec<(Token, u32)> {
-    tokens.sort_unstable_by_key(|(token, _)| *token);
-    tokens.dedup_by(|next, last| {
-        let is_same = next.0 == last.0;
-        if is_same {
-            last.1 += next.1;
-        }
-        is_same
-    });
-    tokens
-}
-
 fn counted(mut ids: Vec<Token>) -> Vec<(Token, u32)> {
     ids.sort_unstable();
     let mut counted: Vec<(Token, u32)> = Vec::new();

@@ -1,12 +1,12 @@
 //! Chooses the sentences that answer a question from the texts that a search found. It uses no model: the
 //! same question and the same texts give the same quotes.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::question::weighted_words;
-use crate::{embed, lex};
+use crate::lex;
+use crate::unseen::Unseen;
 
 /// The weight of a term that is not in the span but next to it, or in the title.
 const BESIDE: f32 = 0.5;
@@ -36,27 +36,11 @@ impl<'a> FoundText<'a> {
     pub fn new(title: &'a str, text: &'a str) -> FoundText<'a> {
         FoundText { title, text, fits: Vec::new() }
     }
-
-    /// How well a part of the text fits according to the search that found it, or according to the rank of
-    /// the source if the search did not say.
-    fn prior(&self, rank: usize, range: &Range<usize>) -> f32 {
-        if self.fits.is_empty() {
-            return 1.0 / (1.0 + WINDOW_PRIOR_FALL * rank as f32);
-        }
-        let best = self.fits.iter().map(|fit| fit.score).fold(0.0, f32::max);
-        let here = self.fits.iter().map(|fit| fit.score * fit.share_of(range)).fold(0.0, f32::max);
-        here.max(FIT_ELSEWHERE * best)
-    }
-
-    /// Whether a part is in a passage that was found; true if the search did not say which passages it found.
-    fn is_found_at(&self, range: &Range<usize>) -> bool {
-        self.fits.is_empty() || self.fits.iter().any(|fit| fit.share_of(range) > 0.0)
-    }
 }
 
 impl PassageScore {
     /// The share of the given range that lies within this one.
-    fn share_of(&self, range: &Range<usize>) -> f32 {
+    pub(crate) fn share_of(&self, range: &Range<usize>) -> f32 {
         let common = self.range.end.min(range.end).saturating_sub(self.range.start.max(range.start));
         common as f32 / range.len().max(1) as f32
     }
@@ -124,302 +108,6 @@ pub fn quotes(question: &[Rarity], sources: &[FoundText<'_>], most: QuoteLimits)
     best(quotes, sources, most.quotes)
 }
 
-/// The highest weight of a word that means nearly the same as a term of the question, and the least cosine
-/// for it. This constant and those below were measured on questions about real trees of documents
-/// (`docs/figures.md`).
-const NEAR: f32 = 0.8;
-const NEAR_MIN: f32 = 0.2;
-/// The weights of a term directly before or after a window, and of a term in the title of its source.
-const BESIDE_WINDOW: f32 = 0.5;
-const TITLE_OF_WINDOW: f32 = 0.7;
-/// The weight of the search's own score for a window, compared with the words that the window has.
-const WINDOW_PRIOR: f32 = 1.6;
-/// The share of the score of its source's best passage that a window gets, if no passage around the window
-/// itself was found.
-const FIT_ELSEWHERE: f32 = 0.85;
-/// If no search score is known, how quickly later sources count for less than the first.
-const WINDOW_PRIOR_FALL: f32 = 0.3;
-/// The weight of the cosine of a window and the question.
-const WINDOW_MEANING: f32 = 0.6;
-/// The bonus of a full window over an empty one: the sentence that answers is often next to the one that has
-/// the words of the question.
-const FULL: f32 = 0.2;
-/// The penalty for each further window from one source, so that a long section does not crowd out the others.
-const AGAIN: f32 = 0.05;
-/// A window whose score is below this share of the best one is left out.
-const WORTH_MIN: f32 = 0.6;
-/// A window is also left out if it covers less than this share of what the best chosen window covers of the
-/// question.
-const SHARE_MIN: f32 = 0.25;
-/// The factor for windows of release notes, unless the question is about a release: release notes only say
-/// that a feature was added, while the pages about it explain it.
-const RELEASE_NOTES: f32 = 0.85;
-/// The weight of a name, compared with other words, in judging whether a quote answers: a text that does not
-/// mention Kubernetes does not answer a question about a Kubernetes probe, however many of the other words it
-/// has.
-const NAME_WEIGHT: f32 = 2.0;
-
-/// A question, prepared to be compared with pieces of text.
-struct Likeness<'a> {
-    terms: &'a [Rarity],
-    /// The vector of each term, if the table of vectors has one.
-    meanings: Vec<Option<[f32; embed::DIM]>>,
-    /// For each word seen so far, its credit for each term.
-    known: HashMap<String, Vec<f32>>,
-    /// The terms of the names in the question.
-    names: HashSet<Arc<str>>,
-    is_about_release: bool,
-    /// The vector of the whole question.
-    vector: [f32; embed::DIM],
-}
-
-impl<'a> Likeness<'a> {
-    fn new(question: &str, terms: &'a [Rarity]) -> Likeness<'a> {
-        let words: Vec<&str> = words(question).collect();
-        let meaning = |rarity: &Rarity| {
-            let word = words.iter().find(|word| lex::question_terms(word).first() == Some(&rarity.term))?;
-            meaning(word)
-        };
-        let idf = |term: &str| terms.iter().find(|rarity| &*rarity.term == term).map(|rarity| rarity.idf);
-        Likeness {
-            terms,
-            meanings: terms.iter().map(meaning).collect(),
-            known: HashMap::new(),
-            names: names(question),
-            is_about_release: is_about_release(question),
-            vector: embed::question_vector(&weighted_words(question, idf)),
-        }
-    }
-
-    /// The credit for each term: 1 if the text has it, less if the text has a word that means nearly the
-    /// same.
-    fn credits(&mut self, text: &str) -> Vec<f32> {
-        let has: HashSet<Arc<str>> = lex::terms(text).into_iter().collect();
-        let mut credits = vec![0.0; self.terms.len()];
-        for word in words(text).filter(|word| word.len() > 1) {
-            let meanings = &self.meanings;
-            let near = self.known.entry(word.to_owned()).or_insert_with(|| nearness(meanings, word));
-            raise(&mut credits, near, 1.0);
-        }
-        for (credit, rarity) in credits.iter_mut().zip(self.terms) {
-            if has.contains(&rarity.term) {
-                *credit = 1.0;
-            }
-        }
-        credits
-    }
-
-    /// The share of the question that these credits cover, from 0 to 1.
-    fn share(&self, credits: &[f32]) -> f32 {
-        self.share_by(credits, |rarity| rarity.idf)
-    }
-
-    /// Like `share`, with a higher weight for names.
-    fn share_with_names(&self, credits: &[f32]) -> f32 {
-        let weight = |rarity: &Rarity| if self.names.contains(&rarity.term) { NAME_WEIGHT } else { 1.0 };
-        self.share_by(credits, |rarity| weight(rarity) * rarity.idf)
-    }
-
-    fn share_by(&self, credits: &[f32], weight: impl Fn(&Rarity) -> f32) -> f32 {
-        let whole = self.terms.iter().map(&weight).sum::<f32>().max(f32::MIN_POSITIVE);
-        credits.iter().zip(self.terms).map(|(credit, rarity)| credit * weight(rarity)).sum::<f32>() / whole
-    }
-
-    /// The cosine of the question and a text with these tokens.
-    fn cosine(&self, tokens: Vec<(embed::Token, u32)>) -> f32 {
-        let vector = embed::passage_vector(&embed::merged(tokens));
-        self.vector.iter().zip(&vector).map(|(a, b)| a * b).sum()
-    }
-}
-
-fn nearness(meanings: &[Option<[f32; embed::DIM]>], word: &str) -> Vec<f32> {
-    let own = meaning(word);
-    let near = |meaning: &Option<[f32; embed::DIM]>| {
-        let (Some(meaning), Some(own)) = (meaning, &own) else { return 0.0 };
-        let cosine: f32 = meaning.iter().zip(own).map(|(a, b)| a * b).sum();
-        NEAR * ((cosine - NEAR_MIN) / (1.0 - NEAR_MIN)).max(0.0)
-    };
-    meanings.iter().map(near).collect()
-}
-
-fn meaning(word: &str) -> Option<[f32; embed::DIM]> {
-    let tokens = embed::tokens(&word.to_lowercase());
-    (!tokens.is_empty()).then(|| embed::passage_vector(&tokens))
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric())
-}
-
-/// Raises each credit to the other one, if that is higher.
-fn raise(credits: &mut [f32], others: &[f32], weight: f32) {
-    for (credit, other) in credits.iter_mut().zip(others) {
-        *credit = credit.max(other * weight);
-    }
-}
-
-/// The terms of the names in a question: words in the middle of a sentence that begin with a capital letter and do not
-/// consist of capital letters. In "How do I run one class with Maven Surefire?" these are `maven` and `surefir`.
-fn names(question: &str) -> HashSet<Arc<str>> {
-    let mut terms = HashSet::new();
-    let mut begins_sentence = true;
-    for word in question.split_whitespace() {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-        let is_name = bare.starts_with(char::is_uppercase) && bare.contains(char::is_lowercase);
-        if is_name && !begins_sentence {
-            terms.extend(lex::question_terms(bare));
-        }
-        begins_sentence = word.ends_with(['.', '?', '!', ':', ';']);
-    }
-    terms
-}
-
-fn is_about_release(question: &str) -> bool {
-    const WORDS: [&str; 9] = [
-        "release",
-        "releases",
-        "released",
-        "version",
-        "versions",
-        "changelog",
-        "changed",
-        "dropped",
-        "since",
-    ];
-    words(&question.to_lowercase()).any(|word| WORDS.contains(&word))
-}
-
-/// Whether a title belongs to release notes: it says so, or one of its headings has a version and a year,
-/// such as "Release 1.6.1 (released May 16, 2017)".
-fn is_release_notes(title: &str) -> bool {
-    const NAMES: [&str; 4] = ["changelog", "change log", "release notes", "release history"];
-    let lower = title.to_lowercase();
-    let has_release = |heading: &str| {
-        let mut numbers = heading.split(|c: char| !(c.is_ascii_digit() || c == '.'));
-        let is_version = |number: &str| number.trim_matches('.').contains('.');
-        let mut digits = heading.split(|c: char| !c.is_ascii_digit());
-        numbers.any(is_version) && digits.any(|digits| digits.len() == 4 && digits.starts_with(['1', '2']))
-    };
-    NAMES.iter().any(|name| lower.contains(name)) || title.split(" > ").any(has_release)
-}
-
-/// The best windows of all sources, best first. A window is as many consecutive sentences, list items, table
-/// rows and code blocks as fit into a quote. A list stays together with the line that introduces it, if both
-/// fit. Windows that are much worse than the best are left out.
-pub fn windows(question: &str, terms: &[Rarity], sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
-    let mut likeness = Likeness::new(question, terms);
-    let mut windows = Vec::new();
-    for (number, source) in sources.iter().enumerate() {
-        windows_of(number, source, &mut likeness, most.bytes, &mut windows);
-    }
-    windows.sort_by(|a, b| {
-        let place = |quote: &Quote| (quote.source, quote.range.start);
-        b.score.total_cmp(&a.score).then(place(a).cmp(&place(b)))
-    });
-    chosen(windows, sources, most)
-}
-
-/// Adds every window of one source that has at least one term of the question.
-fn windows_of(
-    number: usize,
-    source: &FoundText<'_>,
-    likeness: &mut Likeness<'_>,
-    bytes_max: usize,
-    windows: &mut Vec<Quote>,
-) {
-    let units = spans(source.text, bytes_max);
-    let title = likeness.credits(source.title);
-    let credits: Vec<Vec<f32>> =
-        units.iter().map(|range| likeness.credits(&source.text[range.clone()])).collect();
-    let title_tokens = embed::tokens(source.title);
-    let is_release_notes = is_release_notes(source.title);
-    // Only windows in passages that were found are compared by meaning, so the tokens of most units are never
-    // needed.
-    let mut tokens: Vec<Option<Vec<(embed::Token, u32)>>> = vec![None; units.len()];
-    for start in 0..units.len() {
-        let fits = |unit: &&Range<usize>| unit.end - units[start].start <= bytes_max;
-        let mut end = start + units[start..].iter().take_while(fits).count().max(1);
-        // A line that introduces a list belongs to the list, so it does not end a window.
-        while end > start + 1 && source.text[units[end - 1].clone()].ends_with(':') {
-            end -= 1;
-        }
-        let mut credit = vec![0.0; title.len()];
-        credits[start..end].iter().for_each(|of_unit| raise(&mut credit, of_unit, 1.0));
-        let beside = [start.checked_sub(1), Some(end)].into_iter().flatten();
-        beside
-            .filter_map(|at| credits.get(at))
-            .for_each(|of_unit| raise(&mut credit, of_unit, BESIDE_WINDOW));
-        raise(&mut credit, &title, TITLE_OF_WINDOW);
-        if credit.iter().all(|credit| *credit == 0.0) {
-            continue;
-        }
-        let range = units[start].start..units[end - 1].end;
-        let full = (range.len() as f32 / bytes_max.max(1) as f32).min(1.0);
-        let mut score = likeness.share(&credit) + WINDOW_PRIOR * source.prior(number, &range) + FULL * full;
-        if source.is_found_at(&range) {
-            let mut of_window = title_tokens.clone();
-            for at in start..end {
-                let text = &source.text[units[at].clone()];
-                of_window.extend_from_slice(tokens[at].get_or_insert_with(|| embed::tokens(text)));
-            }
-            score += WINDOW_MEANING * likeness.cosine(of_window).max(0.0);
-        }
-        if !likeness.is_about_release && is_release_notes {
-            score *= RELEASE_NOTES;
-        }
-        windows.push(Quote { source: number, range, score, share: likeness.share_with_names(&credit) });
-    }
-}
-
-/// Chooses from windows that are ordered best first. Chosen windows do not overlap, and none repeats the text
-/// of a better one.
-fn chosen(windows: Vec<Quote>, sources: &[FoundText<'_>], most: QuoteLimits) -> Vec<Quote> {
-    let mut chosen: Vec<Quote> = Vec::new();
-    let mut said: HashSet<String> = HashSet::new();
-    // For each source the windows that are left, best first, numbered in the given order, and how many were
-    // chosen. Only the first of each can be chosen next.
-    let mut left: Vec<(VecDeque<(usize, Quote)>, usize)> =
-        sources.iter().map(|_| Default::default()).collect();
-    for (number, window) in windows.into_iter().enumerate() {
-        left[window.source].0.push_back((number, window));
-    }
-    while chosen.len() < most.quotes {
-        let quoted = left.iter().filter(|(_, many)| *many > 0).count();
-        let firsts = left.iter().filter_map(|(windows, many)| {
-            let (number, window) = windows.front()?;
-            let has_room = *many > 0 || quoted < most.sources;
-            has_room.then_some((window.score - AGAIN * *many as f32, *number, window.source))
-        });
-        // Of equal scores, the window that came first.
-        let best = firsts.reduce(|best, next| {
-            let is_better = next.0 > best.0 || (next.0 == best.0 && next.1 < best.1);
-            if is_better { next } else { best }
-        });
-        let Some((worth, _, source)) = best else { break };
-        if chosen.first().is_some_and(|best| worth < best.score * WORTH_MIN) {
-            break;
-        }
-        let (windows, many) = &mut left[source];
-        let Some((_, window)) = windows.pop_front() else { break };
-        let best_share = chosen.iter().map(|quote| quote.share).fold(0.0, f32::max);
-        if window.share < best_share * SHARE_MIN {
-            continue;
-        }
-        let meets = |known: &Quote| {
-            known.source == window.source
-                && known.range.start < window.range.end
-                && window.range.start < known.range.end
-        };
-        let text = &sources[window.source].text[window.range.clone()];
-        let mut is_new = || said.insert(text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase());
-        if !chosen.iter().any(meets) && is_new() {
-            *many += 1;
-            chosen.push(window);
-        }
-    }
-    chosen
-}
-
 /// The line above a position without which the text there can't be understood: the header of a table for its
 /// rows, the line that ends in a colon for the items of a list, the term or directive for the text indented
 /// below it.
@@ -482,6 +170,11 @@ pub fn overlapping(question: &str, sources: &[FoundText<'_>], most: QuoteLimits)
         quote.range.end = quote.range.start + text.floor_char_boundary(most.bytes.min(text.len()));
     }
     quotes
+}
+
+/// The words of a text, as they are written.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric())
 }
 
 /// Fenced code as a whole; other text is cut at blank lines, bullets, and marks that end a sentence and are
@@ -559,7 +252,7 @@ pub fn sentences(text: &str) -> Vec<Range<usize>> {
 
 /// Sentences, list items, rows of tables, and code as a whole; each is cut so that it is no longer than a
 /// quote may be.
-fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
+pub(crate) fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut start = 0;
     // The fence of the code that the line is in, if it is in code.
@@ -595,6 +288,27 @@ fn spans(text: &str, bytes_max: usize) -> Vec<Range<usize>> {
     }
     push(text, start..text.len(), bytes_max, &mut spans);
     spans
+}
+
+/// What a reader of the text does not see.
+pub fn unseen(text: &str) -> Unseen {
+    let mut code: Vec<Range<usize>> = Vec::new();
+    let mut open: Option<(usize, Fence)> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        match (open, Fence::of(line.trim_start())) {
+            (None, Some(fence)) => open = Some((start, fence)),
+            (Some((from, opening)), Some(fence)) if fence.closes(&opening) => {
+                code.push(from..end);
+                open = None;
+            }
+            _ => {}
+        }
+        start = end;
+    }
+    code.extend(open.map(|(from, _)| from..text.len()));
+    Unseen::new(text, &code)
 }
 
 /// A line that begins or ends a block of code.
@@ -810,84 +524,6 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_its_lead_in_and_what_is_far_below_the_best_is_left_out() {
-        let text = "Backups keep these rules:\n\n- they run at night\n- they are kept for a year\n\nUnrelated words about nothing.";
-        let terms: Vec<Rarity> = lex::question_terms("which rules do backups keep")
-            .into_iter()
-            .map(|term| Rarity { term, idf: 2.0 })
-            .collect();
-        let sources = [FoundText::new("", text), FoundText::new("", "Coffee is made of beans.")];
-        let found = windows(
-            "which rules do backups keep",
-            &terms,
-            &sources,
-            QuoteLimits { bytes: 80, ..QuoteLimits::default() },
-        );
-        let shown: Vec<&str> = found.iter().map(|quote| &text[quote.range.clone()]).collect();
-        assert_eq!(shown, ["Backups keep these rules:\n\n- they run at night\n- they are kept for a year"]);
-    }
-
-    fn rarities(question: &str) -> Vec<Rarity> {
-        let terms = lex::question_terms(question).into_iter();
-        terms.map(|term| Rarity { term, idf: 2.0 }).collect()
-    }
-
-    #[test]
-    fn a_window_in_the_passage_that_was_found_comes_before_one_elsewhere() {
-        let text = "The port of the server is open. Nothing else.\n\nThe port of the server is eighty.";
-        let question = "which port does the server have";
-        let second = text.find("The port of the server is eighty").expect("it is there");
-        let found = |range: Range<usize>| {
-            let source =
-                FoundText { fits: vec![PassageScore { range, score: 1.0 }], ..FoundText::new("", text) };
-            let most = QuoteLimits { bytes: 50, quotes: 1, ..QuoteLimits::default() };
-            windows(question, &rarities(question), &[source], most)[0].range.start
-        };
-        assert_eq!(found(0..second), 0);
-        assert_eq!(found(second..text.len()), second);
-    }
-
-    #[test]
-    fn quotes_are_from_no_more_sources_than_are_wanted() {
-        let texts = ["The port is 80.", "A port is open.", "Every port is closed."];
-        let sources = texts.map(|text| FoundText::new("", text));
-        let question = "which port";
-        let quoted = |sources_max: usize| {
-            let most = QuoteLimits { sources: sources_max, ..QuoteLimits::default() };
-            windows(question, &rarities(question), &sources, most).len()
-        };
-        assert_eq!((quoted(3), quoted(2)), (3, 2));
-    }
-
-    #[test]
-    fn release_notes_come_behind_the_page_unless_a_release_is_asked_for() {
-        let text = "The cache can be cleared with a flag.";
-        let sources =
-            ["Tool 4.2 > Release 4.2.1 (May 2017)", "Cache"].map(|title| FoundText::new(title, text));
-        let first = |question: &str| {
-            windows(question, &rarities(question), &sources, QuoteLimits::default())[0].source
-        };
-        assert_eq!(first("how is it cleared with a flag"), 1);
-        assert_eq!(first("which release has the flag that it is cleared with"), 0);
-        assert!(
-            is_release_notes("Release Notes > Local preview") && !is_release_notes("Python 3.10 support")
-        );
-    }
-
-    #[test]
-    fn a_name_that_is_missing_makes_a_quote_less_certain() {
-        let sources = [FoundText::new("", "One test class is run like this.")];
-        let share = |question: &str| {
-            windows(question, &rarities(question), &sources, QuoteLimits::default())[0].share
-        };
-        assert!(
-            share("How do I run one test class with Surefire?")
-                < share("How do I run one test class with surefire?")
-        );
-        assert_eq!(names("Maven runs it. Does Surefire, with JVM?").len(), 1);
-    }
-
-    #[test]
     fn what_stands_alone_has_a_lead() {
         let text = "Rules:\n\n- one\n- two\n\n| size | time |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n.. confval:: cache\n\n   Default: 5\n\nPlain.";
         let lead_of =
@@ -897,23 +533,5 @@ mod tests {
         assert_eq!(lead_of("Default"), Some(".. confval:: cache"));
         assert_eq!(lead_of("Plain"), None);
         assert_eq!(lead_of("Rules"), None);
-    }
-    /// If the time grew with the square of the text, this test would take minutes.
-    #[test]
-    fn of_many_equal_windows_one_is_chosen_and_the_best_of_the_others() {
-        let equal = "A port. ".repeat(60_000);
-        let marks = ".".repeat(200_000);
-        let sources =
-            [equal.as_str(), marks.as_str(), "This port is open."].map(|text| FoundText::new("", text));
-        let question = "which port";
-        let most = QuoteLimits { bytes: 20, ..QuoteLimits::default() };
-        let found = windows(question, &rarities(question), &sources, most);
-        let shown: Vec<&str> =
-            found.iter().map(|quote| &sources[quote.source].text[quote.range.clone()]).collect();
-        assert_eq!(
-            shown,
-            ["A port. A port.", "A port.", "This port is open."],
-            "the last of them stands alone"
-        );
     }
 }

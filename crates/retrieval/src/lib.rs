@@ -27,7 +27,9 @@ mod score;
 mod search;
 mod segment;
 mod trigrams;
+mod unseen;
 mod vectors;
+pub mod windows;
 mod wordpiece;
 
 pub use directory::{Directory, IndexFiles, Reached, Writer};
@@ -43,3 +45,4 @@ pub use question::weighted_words;
 pub use related::{Related, related};
 pub use search::{By, Hit, MatchMinimum, Question, Results, TextResults, Why};
 pub use segment::TextLookup;
+pub use unseen::Unseen;

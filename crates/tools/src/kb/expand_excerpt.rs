@@ -22,7 +22,7 @@ pub(crate) struct Input {
     scope: Option<Scope>,
 }
 
-const TOKENS_DEFAULT: u64 = 150;
+pub(super) const TOKENS_DEFAULT: u64 = 150;
 
 impl Tool for ExpandExcerpt {
     const NAME: &'static str = "kb.expand_excerpt";

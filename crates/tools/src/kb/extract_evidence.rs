@@ -1,10 +1,10 @@
 //! `kb.extract_evidence`: the sentences of some passages that answer a question.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use kenning_engine::{FoundText, PassageScore, QuoteLimits, Scoring, Snapshot};
+use kenning_engine::{FoundText, PassageScore, QuoteLimits, Scoring, Snapshot, Unseen};
 use kenning_model::Id;
 use kenning_presentation::Answer;
 use kenning_presentation::budget::{ROWS_BYTES_MAX, take_rows};
@@ -12,8 +12,9 @@ use kenning_presentation::text::cut;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::expand_excerpt::TOKENS_DEFAULT;
 use super::passage;
-use super::read_excerpt::TOKEN_BYTES;
+use super::read_excerpt::{TOKEN_BYTES, bytes_for};
 use super::search::HowScored;
 use crate::arguments::{CONTEXT_BYTES_MAX, NAME_BYTES_MAX, Text, Texts, Whole};
 use crate::code::counted;
@@ -68,8 +69,10 @@ pub(super) struct Quote {
     /// For the text of the reply: an earlier line without which the quote can't be understood.
     #[serde(skip)]
     lead: Option<String>,
+    /// The range in the text of the passage. It is longer than the quote where the text has parts that a reader does not
+    /// see, such as the targets of links.
     #[serde(skip)]
-    start: usize,
+    range: Range<usize>,
 }
 
 /// The sections that are quoted from, without duplicates.
@@ -162,9 +165,9 @@ impl Tool for ExtractEvidence {
             input.include_context_tokens,
             input.options.unwrap_or_default().scoring,
         );
-        let quotes = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
+        let (quotes, doubt) = quotes(ctx, &ctx.snapshot()?, &input.question.0, &passages, &wanted)?;
         ctx.record_shown(sections(&quotes));
-        Ok(Answer::text(Output { doubt: doubt(&quotes, &wanted), quotes }, text))
+        Ok(Answer::text(Output { quotes, doubt }, text))
     }
 }
 
@@ -172,16 +175,8 @@ fn text(output: &Output) -> String {
     shown(&output.quotes, output.doubt)
 }
 
-/// If the confidence of the best quote is below this, the question is most likely not answered. Measured on
-/// questions about real trees, some of which ask about something else (`docs/figures.md`).
-const DOUBTED: f64 = 0.31;
-const DOUBT: &str = "These most likely do not answer the question.";
-
 /// The warning in a reply if none of the quotes is likely to answer the question.
-pub(super) fn doubt(quotes: &[Quote], wanted: &Wanted) -> Option<&'static str> {
-    let best = quotes.iter().map(|quote| quote.confidence).fold(0.0, f64::max);
-    (wanted.scoring == Scoring::Weighted && !quotes.is_empty() && best < DOUBTED).then_some(DOUBT)
-}
+const DOUBT: &str = "These most likely do not answer the question.";
 
 /// Two quotes of a passage with a gap of at most this many bytes count as adjacent, since only blanks fit
 /// between them.
@@ -196,25 +191,38 @@ pub(super) fn shown(quotes: &[Quote], doubt: Option<&str>) -> String {
     let mut text = String::new();
     for (number, of_passage) in (1..).zip(by_passage(quotes)) {
         let first = of_passage[0];
-        let [title, path] = [&first.title, &first.path].map(|text| one_line(text, 200));
+        let (title, path) = (one_line(last_headings(&first.title), 200), one_line(&first.path, 200));
         text.push_str(&format!("{number}. {title} ({path}, section {})\n", first.section_id));
-        let mut end = first.start;
+        let mut end = first.range.start;
         for quote in of_passage {
             match &quote.lead {
-                Some(lead) => text.push_str(&format!("   {} […]\n", one_line(lead, 200))),
-                None if quote.start > end + GAP_BYTES_MAX => text.push_str("   […]\n"),
+                Some(lead) => text.push_str(&format!(" {} […]\n", one_line(lead, 200))),
+                None if quote.range.start > end + GAP_BYTES_MAX => text.push_str(" […]\n"),
                 None => {}
             }
-            end = quote.start + quote.quote.len();
-            text.push_str(&format!("   {}\n", squeezed(&quote.quote).replace('\n', "\n   ")));
+            end = quote.range.end;
+            text.push_str(&format!(" {}\n", squeezed(&quote.quote).replace('\n', "\n ")));
         }
     }
     let doubt = doubt.map(|doubt| format!("{doubt} ")).unwrap_or_default();
     format!(
-        "{doubt}Found {}. {}\nFor more around one call `kb_expand_excerpt` with its section as `passage_id`.",
+        "{doubt}Found {}. {}\nMore around one: `kb_expand_excerpt` with its section as `passage_id`.",
         counted(quotes.len(), "quote"),
         as_data(text.trim_end())
     )
+}
+
+/// A title in the text has the last of its headings that fit into this many bytes, and always the last one. The path
+/// beside it tells the document, and `title` of the structured reply has all of them.
+const TITLE_BYTES: usize = 45;
+
+/// Example: of `Configuration > Builder options > Options for LaTeX output > latex_show_urls` the last two are left.
+fn last_headings(title: &str) -> &str {
+    const BETWEEN: &str = " > ";
+    let starts = title.match_indices(BETWEEN).map(|(at, _)| at + BETWEEN.len());
+    let fits = |start: &usize| title.len() - start <= TITLE_BYTES;
+    let last = title.rfind(BETWEEN).map_or(0, |at| at + BETWEEN.len());
+    &title[[0].into_iter().chain(starts).find(fits).unwrap_or(last)..]
 }
 
 /// The quotes grouped by passage: within a passage in the order of the text, the passages in the order of
@@ -227,7 +235,7 @@ fn by_passage(quotes: &[Quote]) -> Vec<Vec<&Quote>> {
             None => passages.push(vec![quote]),
         }
     }
-    passages.iter_mut().for_each(|of_passage| of_passage.sort_by_key(|quote| quote.start));
+    passages.iter_mut().for_each(|of_passage| of_passage.sort_by_key(|quote| quote.range.start));
     passages
 }
 
@@ -240,30 +248,42 @@ fn squeezed(quote: &str) -> String {
     lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// The quotes, best first, and the warning if they most likely do not answer the question.
 pub(super) fn quotes(
     ctx: &Context<'_>,
     snapshot: &Snapshot<'_>,
     question: &str,
     passages: &[Candidate],
     wanted: &Wanted,
-) -> Result<Vec<Quote>, Stop> {
+) -> Result<(Vec<Quote>, Option<&'static str>), Stop> {
     let sources: Vec<FoundText<'_>> = passages.iter().map(|candidate| candidate.source()).collect();
     let bytes = (wanted.max_quote_tokens * TOKEN_BYTES).min(QUOTE_CHARS_MAX);
     let most = QuoteLimits { quotes: wanted.max_quotes, bytes, sources: wanted.passages };
     let sight = sight(snapshot, &ctx.scope_name(None)?)?;
     let found = snapshot.section_windows(&sight, question, &sources, most, wanted.scoring)?;
-    // `kb.expand_excerpt` grows the excerpt that was marked as read last, so the best quote of a passage is
-    // marked last.
-    found.iter().rev().for_each(|quote| passages[quote.source].kept.was_read(quote.range.clone()));
+    let mut unseen: HashMap<usize, Unseen> = HashMap::new();
+    for source in found.quotes.iter().map(|quote| quote.source) {
+        // The specification of `overlap` quotes the text as it is.
+        let of_source = || match wanted.scoring {
+            Scoring::Weighted => kenning_engine::unseen(&passages[source].kept.text),
+            Scoring::Overlap => Unseen::default(),
+        };
+        unseen.entry(source).or_insert_with(of_source);
+    }
+    for source in unseen.keys() {
+        let of_source = found.quotes.iter().filter(|quote| quote.source == *source);
+        passages[*source].kept.was_read(read_together(of_source.map(|quote| &quote.range)));
+    }
     let quote = |found: &kenning_engine::Quote| {
         let Candidate { handle, kept, .. } = &passages[found.source];
+        let shown = |range: Range<usize>| unseen[&found.source].shown(&kept.text, range);
         let context_bytes = wanted.context_tokens * TOKEN_BYTES;
         let (before, after) = around(&kept.text, &found.range, context_bytes);
         let lead = kenning_engine::lead(&kept.text, found.range.start).filter(|_| context_bytes > 0);
-        let lead = lead.map(|range| cut(&kept.text[range], context_bytes.max(CONTEXT_BYTES_MIN)));
+        let lead = lead.map(|range| cut(&shown(range), context_bytes.max(CONTEXT_BYTES_MIN)));
         Quote {
-            start: found.range.start,
-            quote: kept.text[found.range.clone()].to_owned(),
+            range: found.range.clone(),
+            quote: shown(found.range.clone()),
             passage_id: handle.clone(),
             section_id: kept.section_id.clone(),
             title: kept.title.clone(),
@@ -271,26 +291,74 @@ pub(super) fn quotes(
             uri: passage::uri(ctx, handle),
             confidence: (f64::from(found.share.clamp(0.0, 1.0)) * 1e3).round() / 1e3,
             // A line that leads to the quote is its context, even if it stands far before it.
-            context_before: lead.clone().unwrap_or_else(|| before.to_owned()),
-            context_after: after.to_owned(),
+            context_before: lead.clone().unwrap_or_else(|| shown(before)),
+            context_after: shown(after),
             lead,
         }
     };
-    Ok(take_rows(found.iter().map(quote).collect(), ROWS_BYTES_MAX, |row| row))
+    let quotes = take_rows(found.quotes.iter().map(quote).collect(), ROWS_BYTES_MAX, |row| row);
+    Ok((quotes, found.is_doubtful.then_some(DOUBT)))
+}
+
+/// What `kb.expand_excerpt` grows after these quotes of one passage, of which the first is the best: the best quote, and
+/// those that one expansion by default would reach from it or from each other.
+fn read_together<'a>(mut quotes: impl Iterator<Item = &'a Range<usize>>) -> Range<usize> {
+    let Some(mut read) = quotes.next().cloned() else { return 0..0 };
+    let mut others: Vec<&Range<usize>> = quotes.collect();
+    let reach = bytes_for(TOKENS_DEFAULT as usize);
+    while let Some(at) =
+        others.iter().position(|other| other.start <= read.end + reach && read.start <= other.end + reach)
+    {
+        let other = others.swap_remove(at);
+        read = read.start.min(other.start)..read.end.max(other.end);
+    }
+    read
 }
 
 /// The whole words directly before and after a quote, within `bytes` on each side.
-fn around<'a>(text: &'a str, range: &Range<usize>, bytes: usize) -> (&'a str, &'a str) {
+fn around(text: &str, range: &Range<usize>, bytes: usize) -> (Range<usize>, Range<usize>) {
     let from = text.ceil_char_boundary(range.start.saturating_sub(bytes));
     let to = text.floor_char_boundary((range.end + bytes).min(text.len()));
     let (before, after) = (&text[from..range.start], &text[range.end..to]);
-    let before = match (from, before.find(char::is_whitespace)) {
-        (0, _) | (_, None) => before,
-        (_, Some(at)) => &before[at..],
+    let cut_before = match from {
+        0 => 0,
+        _ => before.find(char::is_whitespace).unwrap_or(0),
     };
-    let after = match (to == text.len(), after.rfind(char::is_whitespace)) {
-        (true, _) | (_, None) => after,
-        (false, Some(at)) => &after[..at],
+    let cut_after = match to == text.len() {
+        true => after.len(),
+        false => after.rfind(char::is_whitespace).unwrap_or(after.len()),
     };
-    (before.trim(), after.trim())
+    (trimmed(text, from + cut_before..range.start), trimmed(text, range.end..range.end + cut_after))
+}
+
+/// The range without the blanks around it.
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = &text[range.clone()];
+    let start = range.start + part.len() - part.trim_start().len();
+    start..start + part.trim().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_shown_by_its_last_headings() {
+        let long = "Options that control how long the program waits";
+        for (title, shown) in [
+            ("", ""),
+            ("Short > Title", "Short > Title"),
+            ("A > Configuration of the builder > Options for output > urls", "Options for output > urls"),
+            (&format!("Reference > {long}"), long),
+        ] {
+            assert_eq!(last_headings(title), shown);
+        }
+    }
+
+    #[test]
+    fn quotes_near_each_other_are_expanded_together() {
+        let together = |quotes: &[Range<usize>]| read_together(quotes.iter());
+        assert_eq!(together(&[5000..5200, 4000..4500, 3300..3500, 9000..9100]), 3300..5200);
+        assert_eq!(together(&[5000..5200, 1000..1200]), 5000..5200, "the best alone");
+    }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document_search::{DocumentSearch, Filters, Hits, Manner, Mode};
-use super::extract_evidence::{BriefQuote, Candidate, Quote, Wanted, doubt, quotes, sections, shown};
+use super::extract_evidence::{BriefQuote, Candidate, Quote, Wanted, quotes, sections, shown};
 use super::search::{HowScored, TOP_K_DEFAULT, search_meta};
 use super::{diagnostics, passage};
 use crate::arguments::{CONTEXT_BYTES_MAX, Text, Whole};
@@ -111,11 +111,11 @@ impl Tool for RetrieveEvidence {
                 options.scoring,
             )
         };
-        let quotes = quotes(ctx, &snapshot, &input.question.0, &candidates, &wanted)?;
+        let (quotes, doubt) = quotes(ctx, &snapshot, &input.question.0, &candidates, &wanted)?;
         ctx.record_shown(sections(&quotes));
         let output = Output {
-            doubt: doubt(&quotes, &wanted),
             quotes,
+            doubt,
             diagnostics: Diagnostics {
                 candidates: candidates.len().min(top_k),
                 session_id: ctx.caller.session(),
@@ -147,10 +147,9 @@ pub(crate) fn brief_evidence(
     let candidates = candidates(ctx, snapshot, &found)?;
     let wanted =
         Wanted { max_quotes, passages: BRIEF_SECTIONS, ..Wanted::new(None, None, Some(Whole(0)), None) };
-    let quotes = quotes(ctx, snapshot, question, &candidates, &wanted)?;
-    match doubt(&quotes, &wanted) {
-        Some(_) => Ok(Vec::new()),
-        None => Ok(quotes.into_iter().map(Quote::into_brief).collect()),
+    match quotes(ctx, snapshot, question, &candidates, &wanted)? {
+        (_, Some(_)) => Ok(Vec::new()),
+        (quotes, None) => Ok(quotes.into_iter().map(Quote::into_brief).collect()),
     }
 }
 
