@@ -21,10 +21,11 @@ impl Unseen {
     pub(crate) fn new(text: &str, code: &[Range<usize>]) -> Unseen {
         let mut unseen = Vec::new();
         let mut start = 0;
-        for block in code.iter().cloned().chain([text.len()..text.len()]) {
+        for block in code {
             in_stretch(text.as_bytes(), start..block.start, &mut unseen);
             start = block.end;
         }
+        in_stretch(text.as_bytes(), start..text.len(), &mut unseen);
         Unseen(unseen)
     }
 
