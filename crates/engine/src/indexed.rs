@@ -63,6 +63,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// a second for an answer.
 const PATIENCE_TO_ASK: Duration = Duration::from_millis(200);
 const LOOKED_THROUGH_FOR: Duration = Duration::from_millis(400);
+/// How long a question reads what is new in the log itself, after which it searches the newest records instead: in a load of a
+/// million entries the index may be a minute behind. And the number of transactions that it reads at a time.
+const PATIENCE_TO_READ: Duration = Duration::from_secs(5);
+const READ_AT_ONCE: u64 = 64;
 /// The number of records that are read at a time in such a search.
 const LOOKED_THROUGH: u64 = 256;
 /// How long a question waits for the writer lock in order to repair an index that can't be read.
@@ -422,7 +426,21 @@ impl Indexed {
         if is_first && self.is_kept && !self.embedder.is_slow() {
             self.embed(reader, &state.index.known())?;
         }
-        state.catch_up(reader, self.of, at, &self.embedder)?;
+        let waits_until = deadline.map(|deadline| {
+            let now = Instant::now();
+            now + (deadline.saturating_duration_since(now) / 2).min(PATIENCE_TO_READ)
+        });
+        while state.at < at {
+            if waits_until.is_some_and(|until| Instant::now() >= until) {
+                // The next question goes on from here, and the worker does so meanwhile.
+                *guard = Some(state);
+                drop(guard);
+                self.work();
+                return Err(Failed::Busy);
+            }
+            let to = TxId(at.0.min(state.at.0 + READ_AT_ONCE));
+            state.catch_up(reader, self.of, to, &self.embedder)?;
+        }
         *guard = Some(state);
         if is_first {
             self.work();

@@ -832,6 +832,26 @@ fn a_builder_that_stands_still_holds_no_question_up() {
     assert_same(&answers(&second), &expected, "with the builder still standing");
 }
 
+/// After a large load the index is behind by more than can be read in the time of one question.
+#[test]
+fn a_question_with_little_time_finds_what_can_be_read_in_it() {
+    let store = TempStore::in_memory();
+    {
+        let engine = engine(store.path(), 1);
+        let mut author = Author::new(&engine, 1);
+        (0..400).for_each(|_| author.load(100));
+    }
+    let expected = answers_from_nothing(store.path());
+    let second = engine(store.path(), 2);
+    let hurried = second.until(Instant::now() + Duration::from_millis(600));
+    let found = ask(&hurried, &QUESTIONS[0], None);
+    assert!(found.is_degraded, "it says that it is not all");
+    assert!(found.total > 0, "the newest entries are found");
+    let whole = ask(&second, &QUESTIONS[0], None);
+    let expected = &expected.found[0];
+    assert_eq!((whole.is_degraded, whole.total, &whole.hits), (false, expected.total, &expected.hits));
+}
+
 #[test]
 fn one_long_file_is_in_the_index_on_disk_before_anyone_asks() {
     let store = TempStore::in_memory();
