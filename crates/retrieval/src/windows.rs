@@ -36,7 +36,7 @@ const SHARE_MIN: f32 = 0.25;
 /// The weight of a name, compared with other words, in the confidence of a quote.
 const NAME_WEIGHT: f32 = 2.0;
 /// If the score of the best window is below this, the question is most likely not answered.
-const CERTAIN_MIN: f32 = 11.0;
+const CERTAIN_MIN: f32 = 9.5;
 /// How much a best score must be higher if a name of the question is in no quote: a text that does not mention Kubernetes
 /// does not answer a question about a Kubernetes probe, however many of the other words it has.
 const NAME_MISSING: f32 = 4.1;
