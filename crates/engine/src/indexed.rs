@@ -420,23 +420,25 @@ impl Indexed {
         if is_behind(&state) && !self.is_kept {
             return Err(Failed::Busy);
         }
-        if is_behind(&state) && self.build(reader, at, PATIENCE_TO_ASK)? {
-            state = self.open(reader, Some(&state.index.known()))?;
-        }
-        if is_first && self.is_kept && !self.embedder.is_slow() {
-            self.embed(reader, &state.index.known())?;
-        }
         let waits_until = deadline.map(|deadline| {
             let now = Instant::now();
             now + (deadline.saturating_duration_since(now) / 2).min(PATIENCE_TO_READ)
         });
+        let is_late = || waits_until.is_some_and(|until| Instant::now() >= until);
+        if is_behind(&state) {
+            match self.build(reader, at, PATIENCE_TO_ASK, waits_until) {
+                Ok(true) => state = self.open(reader, Some(&state.index.known()))?,
+                Ok(false) => {}
+                Err(Failed::Busy) if is_late() => return self.leave_to_worker(guard, state),
+                Err(error) => return Err(error),
+            }
+        }
+        if is_first && self.is_kept && !self.embedder.is_slow() {
+            self.embed(reader, &state.index.known())?;
+        }
         while state.at < at {
-            if waits_until.is_some_and(|until| Instant::now() >= until) {
-                // The next question goes on from here, and the worker does so meanwhile.
-                *guard = Some(state);
-                drop(guard);
-                self.work();
-                return Err(Failed::Busy);
+            if is_late() {
+                return self.leave_to_worker(guard, state);
             }
             let to = TxId(at.0.min(state.at.0 + READ_AT_ONCE));
             state.catch_up(reader, self.of, to, &self.embedder)?;
@@ -446,6 +448,18 @@ impl Indexed {
             self.work();
         }
         Ok(RwLockWriteGuard::downgrade(guard))
+    }
+
+    /// Keeps an index that is behind the log. The next question goes on from here, and the worker does so meanwhile.
+    fn leave_to_worker<T>(
+        self: &Arc<Self>,
+        mut guard: RwLockWriteGuard<'_, Option<State>>,
+        state: State,
+    ) -> Result<T, Failed> {
+        *guard = Some(state);
+        drop(guard);
+        self.work();
+        Err(Failed::Busy)
     }
 
     /// The records in the segments and in sight that have any of these marks, each with the number of marks,
@@ -514,14 +528,20 @@ impl Indexed {
 
     /// Writes segments up to `to`, or waits for another process that may be doing so. False if no segments
     /// could be written.
-    fn build(&self, reader: &dyn Reader, to: TxId, patience: Duration) -> Result<bool, Failed> {
+    fn build(
+        &self,
+        reader: &dyn Reader,
+        to: TxId,
+        patience: Duration,
+        until: Option<Instant>,
+    ) -> Result<bool, Failed> {
         let since = Instant::now();
         while !self.memory_only.load(Ordering::Acquire) {
             match self.directory.lock(&self.stop) {
                 Ok(Some(writer)) => {
-                    let written = self
-                        .take_left(reader, &writer)
-                        .and_then(|_| append(&writer, reader, self.of, to, &self.embedder, &self.stop));
+                    let written = self.take_left(reader, &writer).and_then(|_| {
+                        append(&writer, reader, self.of, to, &self.embedder, &self.stop, until)
+                    });
                     match written {
                         // A full disk must not prevent questions.
                         Err(Failed::Index(error)) => {
@@ -597,7 +617,7 @@ impl Indexed {
         let writer = lock.ok_or_else(|| busy("another process is writing the index".into()))?;
         writer.clear().map_err(|error| busy(error.to_string()))?;
         let to = reader.head()?;
-        append(&writer, reader, self.of, to, &self.embedder, &self.stop)?;
+        append(&writer, reader, self.of, to, &self.embedder, &self.stop, None)?;
         writer.merge_all(&Known::default()).map_err(Failed::from)?;
         let (index, reached) = self.directory.open(None).map_err(|error| busy(error.to_string()))?;
         self.forget(false);
@@ -624,7 +644,7 @@ impl Indexed {
         let head = reader.head()?;
         let settled = self.directory.at().map_err(Failed::from).and_then(|at| {
             if head.0.saturating_sub(at) >= SETTLED_MIN || self.has_much_text(reader, TxId(at), head)? {
-                self.build(reader, head, PATIENCE)?;
+                self.build(reader, head, PATIENCE, None)?;
             }
             Ok(())
         });
@@ -758,7 +778,7 @@ impl Indexed {
         let is_behind = |at: u64| head.0.saturating_sub(at) as usize >= TAIL_MAX;
         if let Ok(Some(writer)) = self.directory.lock(&self.stop) {
             if self.is_tail_long() || is_behind(self.directory.at()?) {
-                append(&writer, &*reader, self.of, head, &self.embedder, &self.stop)?;
+                append(&writer, &*reader, self.of, head, &self.embedder, &self.stop, None)?;
             }
             let known = self.directory.open(Some(&known))?.0.known();
             if !known.has_vectors() {
@@ -875,7 +895,8 @@ fn yield_to_others() {
     }
 }
 
-/// Writes the changes of the log after the last segment as more segments.
+/// Writes the changes of the log after the last segment as more segments. `Busy` if that takes longer than until the given
+/// time; what was written by then stays.
 fn append(
     writer: &Writer<'_>,
     reader: &dyn Reader,
@@ -883,6 +904,7 @@ fn append(
     to: TxId,
     embedder: &Embedder,
     stop: &AtomicBool,
+    until: Option<Instant>,
 ) -> Result<(), Failed> {
     let store = reader.store_id()?;
     let (mut tail, reached) = writer.begin()?;
@@ -912,6 +934,9 @@ fn append(
             }
             writer.append(&tail, Reached { at, source })?;
             tail = writer.begin()?.0;
+            if at < to.0 && until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Failed::Busy);
+            }
         }
     }
     Ok(())

@@ -171,7 +171,7 @@ impl Indexed {
         {
             self.take_left(&*reader, &writer)?;
             if self.is_far(head.0, self.directory.at()?) {
-                append(&writer, &*reader, self.of, head, &self.embedder, &self.stop)?;
+                append(&writer, &*reader, self.of, head, &self.embedder, &self.stop, None)?;
             }
         }
         Ok(())
