@@ -66,7 +66,7 @@ const LOOKED_THROUGH_FOR: Duration = Duration::from_millis(400);
 /// How long a question reads what is new in the log itself, after which it searches the newest records instead: in a load of a
 /// million entries the index may be a minute behind. And the number of transactions that it reads at a time.
 const PATIENCE_TO_READ: Duration = Duration::from_secs(5);
-const READ_AT_ONCE: u64 = 64;
+const READ_AT_ONCE: u64 = 16;
 /// The number of records that are read at a time in such a search.
 const LOOKED_THROUGH: u64 = 256;
 /// How long a question waits for the writer lock in order to repair an index that can't be read.
