@@ -27,10 +27,8 @@ use crate::segment::{Segment, Source, Span, TextLookup, vectors_file, write};
 const FORMAT: u64 = 9;
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
-/// A merge makes one segment of this many neighbours of about the same size.
+/// A merge makes one segment of at least this many neighbours.
 const MERGED: usize = 4;
-/// Sizes within this factor of each other are in one tier.
-const TIER: u64 = 4;
 /// A segment is named by so many hexadecimal digits.
 const SEGMENT_NAME: usize = 16;
 /// How often a reader that finds a segment gone reads the manifest again. Merges are rare, so a segment that is gone
@@ -272,7 +270,7 @@ impl Writer<'_> {
         Ok((tail, manifest.reached))
     }
 
-    /// Merges neighbours of about the same size until there are fewer than `MERGED` of any size.
+    /// Merges neighbours until none are left that `to_merge` chooses.
     pub fn merge(&self, known: &Known) -> Result<(), Error> {
         while self.merge_once(known, to_merge)? {}
         Ok(())
@@ -411,21 +409,18 @@ impl Writer<'_> {
     }
 }
 
-/// Chooses the neighbours to merge: the newest `MERGED` segments whose sizes are at most one tier apart. So a
-/// document is written again only after its segment has grown several times over.
+/// Chooses the neighbours to merge: at least `MERGED` of them, as few and as new as possible, of which none is larger than
+/// all others together. So the segment of a document at least doubles each time that the document is written again, and
+/// small segments between large ones hold nothing up.
 ///
-/// Example: sizes 900, 60, 50, 40, 30 are in the tiers 4, 2, 2, 2, 2, so the last four become one segment of 180.
+/// Example: of the sizes 900, 60, 50, 40, 30 the last four become one segment of 180. 900 has to wait until as much is beside it.
 fn to_merge(sizes: &[u64]) -> Option<Range<usize>> {
-    let tier = |size: u64| size.max(1).ilog(TIER);
-    for end in (MERGED..=sizes.len()).rev() {
-        let tiers: Vec<u32> = sizes[..end].iter().map(|size| tier(*size)).collect();
-        let highest = *tiers[end - MERGED..].iter().max()?;
-        let lowest = *tiers[end - MERGED..].iter().min()?;
-        if highest - lowest <= 1 {
-            return Some(end - MERGED..end);
-        }
-    }
-    None
+    let fits = |range: &Range<usize>| {
+        let sizes = sizes[range.clone()].iter().map(|size| (*size).max(1));
+        sizes.clone().max().is_some_and(|largest| 2 * largest <= sizes.sum())
+    };
+    let ends = (MERGED..=sizes.len()).rev();
+    ends.flat_map(|end| (0..=end - MERGED).rev().map(move |start| start..end)).find(fits)
 }
 
 /// Files that only the user may read, because the index contains the words of what the user stored.
@@ -460,6 +455,28 @@ mod tests {
     use crate::document::{Document, Prepared};
     use crate::memory::Version;
     use crate::part::Limits;
+
+    #[test]
+    fn segments_of_any_sizes_stay_few() {
+        assert_eq!(to_merge(&[900, 60, 50, 40, 30]), Some(1..5));
+        assert_eq!(to_merge(&[900, 60, 50, 40]), None);
+        // Full segments with remains of a few documents between them, as updates leave them.
+        for remains in [vec![], vec![3], vec![20, 1], vec![9, 30, 2, 0]] {
+            let (mut sizes, mut written): (Vec<u64>, u64) = (Vec::new(), 0);
+            for size in std::iter::repeat_n(std::iter::once(512).chain(remains.clone()), 1_000).flatten() {
+                sizes.push(size);
+                while let Some(range) = to_merge(&sizes) {
+                    let merged = sizes[range.clone()].iter().sum();
+                    written += merged;
+                    sizes.splice(range, [merged]);
+                }
+                // Each is about half as large as the one before, with its remains.
+                assert!(sizes.len() <= 10 * (1 + remains.len()), "{sizes:?}");
+            }
+            let documents: u64 = sizes.iter().sum();
+            assert!(written < 10 * documents, "each document is written again {} times", written / documents);
+        }
+    }
 
     #[test]
     fn a_segment_is_not_put_behind_others_than_it_was_begun_behind() {
